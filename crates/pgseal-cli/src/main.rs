@@ -1,0 +1,2 @@
+//! The program `pgseal`.
+fn main() {}
