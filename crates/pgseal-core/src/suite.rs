@@ -1,0 +1,244 @@
+//! Suites and layouts: which cipher seals a file, and how its blocks lie in it.
+//!
+//! The numbers are those of `spec/sealed-file.md`, section 3.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// A cipher with its key length, as the header of a sealed file names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Suite {
+    /// AES-128 in Galois/Counter Mode (SP 800-38D), 96-bit random nonce, 128-bit tag.
+    Aes128Gcm = 1,
+    /// AES-256 in Galois/Counter Mode.
+    Aes256Gcm = 2,
+    /// XTS-AES-128 (IEEE 1619), two independent 128-bit keys, 8192-byte data unit.
+    Aes128Xts = 3,
+    /// XTS-AES-256, two independent 256-bit keys.
+    Aes256Xts = 4,
+    /// AES-128 in counter mode (SP 800-38A), 96-bit random nonce per write, no authentication.
+    Aes128Ctr = 5,
+    /// AES-192 in counter mode.
+    Aes192Ctr = 6,
+    /// AES-256 in counter mode.
+    Aes256Ctr = 7,
+}
+
+/// How the blocks of a sealed file lie behind its header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Layout {
+    /// 8192-byte pages in groups of 128 behind a 4096-byte tag block each.
+    Paged = 1,
+    /// Blocks of up to 8192 bytes, each with its nonce before and its tag behind.
+    Stream = 2,
+    /// Length-preserving 16-byte cells, no tags.
+    InPlace = 3,
+}
+
+impl Suite {
+    /// All suites, in the order of their numbers.
+    pub const ALL: [Suite; 7] = [
+        Suite::Aes128Gcm,
+        Suite::Aes256Gcm,
+        Suite::Aes128Xts,
+        Suite::Aes256Xts,
+        Suite::Aes128Ctr,
+        Suite::Aes192Ctr,
+        Suite::Aes256Ctr,
+    ];
+
+    /// The suite with this number in a header, if there is one.
+    #[must_use]
+    pub fn from_id(id: u16) -> Option<Suite> {
+        Suite::ALL.into_iter().find(|suite| suite.id() == id)
+    }
+
+    /// The number of the suite in a header.
+    #[must_use]
+    pub fn id(self) -> u16 {
+        self as u16
+    }
+
+    /// Bytes of key material, out of the 64 that a header wraps.
+    #[must_use]
+    pub fn key_len(self) -> usize {
+        match self {
+            Suite::Aes128Gcm | Suite::Aes128Ctr => 16,
+            Suite::Aes192Ctr => 24,
+            Suite::Aes256Gcm | Suite::Aes256Ctr | Suite::Aes128Xts => 32,
+            Suite::Aes256Xts => 64,
+        }
+    }
+
+    /// Whether a changed block is noticed.
+    #[must_use]
+    pub fn authenticates(self) -> bool {
+        matches!(self, Suite::Aes128Gcm | Suite::Aes256Gcm)
+    }
+
+    /// Whether a page and its nonce or tag can reach the disk at different moments, so that
+    /// PostgreSQL's full-page images and data checksums must be on.
+    #[must_use]
+    pub fn needs_full_page_images(self) -> bool {
+        !matches!(self, Suite::Aes128Xts | Suite::Aes256Xts)
+    }
+
+    /// The name, as in `--suite`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Suite::Aes128Gcm => "aes-128-gcm",
+            Suite::Aes256Gcm => "aes-256-gcm",
+            Suite::Aes128Xts => "aes-128-xts",
+            Suite::Aes256Xts => "aes-256-xts",
+            Suite::Aes128Ctr => "aes-128-ctr",
+            Suite::Aes192Ctr => "aes-192-ctr",
+            Suite::Aes256Ctr => "aes-256-ctr",
+        }
+    }
+
+    /// The suite and layout of a file of this kind in a cluster whose relation suite is `self`.
+    ///
+    /// Files that are written once are always authenticated; files that PostgreSQL overwrites in
+    /// place without a full-page image are always in XTS. The key length follows the cluster's;
+    /// 192 bits exist for CTR only and become 256 elsewhere.
+    #[must_use]
+    pub fn for_kind(self, kind: FileKind) -> (Suite, Layout) {
+        let short = matches!(self, Suite::Aes128Gcm | Suite::Aes128Xts | Suite::Aes128Ctr);
+        let gcm = if short { Suite::Aes128Gcm } else { Suite::Aes256Gcm };
+        let xts = if short { Suite::Aes128Xts } else { Suite::Aes256Xts };
+        match kind {
+            FileKind::Relation => match self {
+                Suite::Aes128Xts | Suite::Aes256Xts => (self, Layout::InPlace),
+                _ => (self, Layout::Paged),
+            },
+            FileKind::Stream => (gcm, Layout::Stream),
+            FileKind::InPlace => (xts, Layout::InPlace),
+        }
+    }
+}
+
+/// What a file is to PostgreSQL, as far as the choice of suite and layout depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// Pages of a relation: protected by full-page images.
+    Relation,
+    /// Written once, in order, or by write-and-rename.
+    Stream,
+    /// Overwritten or appended to in place, torn writes tolerated (WAL, SLRU, relation map).
+    InPlace,
+}
+
+impl Layout {
+    /// The layout with this number in a header, if there is one.
+    #[must_use]
+    pub fn from_id(id: u16) -> Option<Layout> {
+        match id {
+            1 => Some(Layout::Paged),
+            2 => Some(Layout::Stream),
+            3 => Some(Layout::InPlace),
+            _ => None,
+        }
+    }
+
+    /// The number of the layout in a header.
+    #[must_use]
+    pub fn id(self) -> u16 {
+        self as u16
+    }
+
+    /// The name, as `pgseal inspect` shows it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Paged => "paged",
+            Layout::Stream => "stream",
+            Layout::InPlace => "in-place",
+        }
+    }
+
+    /// Whether the layout can carry the suite.
+    #[must_use]
+    pub fn carries(self, suite: Suite) -> bool {
+        match self {
+            Layout::Paged => !matches!(suite, Suite::Aes128Xts | Suite::Aes256Xts),
+            Layout::Stream => suite.authenticates(),
+            Layout::InPlace => matches!(suite, Suite::Aes128Xts | Suite::Aes256Xts),
+        }
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The text names no suite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSuite(pub String);
+
+impl fmt::Display for UnknownSuite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no suite is called \"{}\"; use one of", self.0)?;
+        for suite in Suite::ALL {
+            write!(f, " {suite}")?;
+        }
+        write!(f, ", or gcm, xts, ctr for the 256-bit ones")
+    }
+}
+
+impl std::error::Error for UnknownSuite {}
+
+impl FromStr for Suite {
+    type Err = UnknownSuite;
+
+    fn from_str(text: &str) -> Result<Suite, UnknownSuite> {
+        match text {
+            "gcm" => return Ok(Suite::Aes256Gcm),
+            "xts" => return Ok(Suite::Aes256Xts),
+            "ctr" => return Ok(Suite::Aes256Ctr),
+            _ => {}
+        }
+        Suite::ALL
+            .into_iter()
+            .find(|suite| suite.name() == text)
+            .ok_or_else(|| UnknownSuite(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_round_trip() {
+        for suite in Suite::ALL {
+            assert_eq!(Suite::from_id(suite.id()), Some(suite));
+            assert_eq!(suite.name().parse::<Suite>(), Ok(suite));
+        }
+        assert_eq!(Suite::from_id(0), None);
+        assert_eq!(Suite::from_id(8), None);
+        assert!("aes-512-gcm".parse::<Suite>().is_err());
+    }
+
+    #[test]
+    fn every_kind_gets_a_layout_that_carries_its_suite() {
+        for suite in Suite::ALL {
+            for kind in [FileKind::Relation, FileKind::Stream, FileKind::InPlace] {
+                let (chosen, layout) = suite.for_kind(kind);
+                assert!(layout.carries(chosen), "{suite} {kind:?} -> {chosen} {layout}");
+            }
+            assert!(suite.for_kind(FileKind::Stream).0.authenticates());
+            assert_eq!(suite.for_kind(FileKind::InPlace).1, Layout::InPlace);
+        }
+    }
+}
