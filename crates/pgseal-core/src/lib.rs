@@ -5,8 +5,22 @@
 
 #![deny(unsafe_code)]
 
+mod cipher;
+pub mod error;
+mod evp;
+pub mod file;
+pub mod geometry;
+pub mod header;
 pub mod keyset;
+pub mod random;
+pub mod storage;
 pub mod suite;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod units;
 
+pub use error::{HeaderFault, SealError};
+pub use file::{OnDamage, Opened, ReadOutcome, Scratch, SealedFile};
 pub use keyset::{DataKey, Generation, KeySet, KeyringId};
 pub use suite::{FileKind, Layout, Suite};
+pub use units::{BlockNo, PlainLen, PlainOff, SealedLen, SealedOff};

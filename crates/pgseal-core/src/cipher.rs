@@ -1,0 +1,130 @@
+//! The cipher of one file: its key schedule, and the sealing of single blocks
+//! (`spec/sealed-file.md`, section 5).
+
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+
+use crate::error::SealError;
+use crate::evp::{Ctr, Xts};
+use crate::header::{FORMAT_VERSION, FileId, FileKey, Header};
+use crate::suite::Suite;
+use crate::units::BlockNo;
+
+/// Bytes of the associated data of a block.
+const AAD_LEN: usize = 32;
+
+/// A nonce of 96 bits.
+pub(crate) type NonceBytes = [u8; 12];
+/// A tag of 128 bits.
+pub(crate) type TagBytes = [u8; 16];
+
+enum Kind {
+    Gcm(Box<LessSafeKey>),
+    Ctr(Ctr),
+    Xts(Xts),
+}
+
+/// The ready key schedules of one file.
+pub(crate) struct Cipher {
+    kind: Kind,
+    aad: [u8; AAD_LEN],
+}
+
+/// The block does not authenticate.
+pub(crate) struct NotAuthentic;
+
+impl Cipher {
+    pub(crate) fn new(header: &Header, key: &FileKey) -> Result<Cipher, SealError> {
+        let key = key.get(..header.suite.key_len()).ok_or(SealError::Cipher("key length"))?;
+        let kind = match header.suite {
+            Suite::Aes128Gcm => Kind::Gcm(gcm(&AES_128_GCM, key)?),
+            Suite::Aes256Gcm => Kind::Gcm(gcm(&AES_256_GCM, key)?),
+            Suite::Aes128Xts | Suite::Aes256Xts => Kind::Xts(Xts::new(key)?),
+            Suite::Aes128Ctr | Suite::Aes192Ctr | Suite::Aes256Ctr => Kind::Ctr(Ctr::new(key)?),
+        };
+        Ok(Cipher { kind, aad: block_aad(header, &header.file_id) })
+    }
+
+    /// The XTS cipher of an in-place file.
+    pub(crate) fn xts(&mut self) -> Result<&mut Xts, SealError> {
+        match &mut self.kind {
+            Kind::Xts(xts) => Ok(xts),
+            _ => Err(SealError::Cipher("not an XTS file")),
+        }
+    }
+
+    /// Seals a block of 1 to 8192 bytes from `plain` into `sealed`, of the same length. The tag is
+    /// zeros for a suite that does not authenticate.
+    pub(crate) fn seal_block(
+        &mut self,
+        block: BlockNo,
+        nonce: NonceBytes,
+        plain: &[u8],
+        sealed: &mut [u8],
+    ) -> Result<TagBytes, SealError> {
+        let aad = aad_for(self.aad, block);
+        let mut tag = [0; 16];
+        match &mut self.kind {
+            Kind::Gcm(key) => key
+                .seal_out_of_place_scatter(
+                    Nonce::assume_unique_for_key(nonce),
+                    Aad::from(aad),
+                    plain,
+                    sealed,
+                    &[],
+                    &mut tag,
+                )
+                .map_err(|_| SealError::Cipher("block not sealed"))?,
+            Kind::Ctr(ctr) => ctr.seal(nonce, plain, sealed)?,
+            Kind::Xts(_) => return Err(SealError::Cipher("XTS has no nonce")),
+        }
+        Ok(tag)
+    }
+
+    /// Opens a block in place. On failure the contents of `data` are unspecified.
+    pub(crate) fn open_block(
+        &mut self,
+        block: BlockNo,
+        nonce: NonceBytes,
+        tag: &TagBytes,
+        data: &mut [u8],
+    ) -> Result<(), NotAuthentic> {
+        let aad = aad_for(self.aad, block);
+        match &mut self.kind {
+            Kind::Gcm(key) => key
+                .open_in_place_separate_tag(
+                    Nonce::assume_unique_for_key(nonce),
+                    Aad::from(aad),
+                    tag,
+                    data,
+                )
+                .map(|_| ())
+                .map_err(|_| NotAuthentic),
+            Kind::Ctr(ctr) => ctr.open(nonce, data).map_err(|_| NotAuthentic),
+            Kind::Xts(_) => Err(NotAuthentic),
+        }
+    }
+}
+
+fn gcm(
+    algorithm: &'static aws_lc_rs::aead::Algorithm,
+    key: &[u8],
+) -> Result<Box<LessSafeKey>, SealError> {
+    UnboundKey::new(algorithm, key)
+        .map(|key| Box::new(LessSafeKey::new(key)))
+        .map_err(|_| SealError::Cipher("file key rejected"))
+}
+
+/// File id, block number (0 here), version, suite, layout, zeros.
+fn block_aad(header: &Header, file_id: &FileId) -> [u8; AAD_LEN] {
+    let mut aad = [0; AAD_LEN];
+    aad[..16].copy_from_slice(file_id);
+    aad[24..26].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    aad[26..28].copy_from_slice(&header.suite.id().to_le_bytes());
+    aad[28..30].copy_from_slice(&header.layout.id().to_le_bytes());
+    aad
+}
+
+fn aad_for(mut aad: [u8; AAD_LEN], block: BlockNo) -> [u8; AAD_LEN] {
+    aad[16..24].copy_from_slice(&block.0.to_le_bytes());
+    aad
+}

@@ -1,0 +1,113 @@
+//! What can go wrong with a sealed file, by whose fault it is.
+
+use core::fmt;
+use std::io;
+
+use crate::keyset::{Generation, KeyringId};
+use crate::random::RandomFailed;
+use crate::units::BlockNo;
+
+/// Why a header is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeaderFault {
+    /// The wrapped file key does not authenticate under the named data key.
+    NotAuthentic,
+    /// Bytes that the format keeps zero are not.
+    ReservedNotZero,
+    /// The layout cannot carry the suite, or one of them has an unknown number.
+    UnknownSuite {
+        /// The number of the suite in the header.
+        suite: u16,
+        /// The number of the layout in the header.
+        layout: u16,
+    },
+    /// A format version that this program does not know.
+    UnknownVersion(u16),
+}
+
+/// A failure of an operation on a sealed file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SealError {
+    /// A block does not authenticate, or lies about being empty: the file is damaged.
+    BlockDamaged(BlockNo),
+    /// The cryptographic library refused; a bug in pgseal.
+    Cipher(&'static str),
+    /// The header is there but not acceptable: the file is damaged or from a newer version.
+    Header(HeaderFault),
+    /// The storage below failed.
+    Io(io::Error),
+    /// No key of this keyring and generation is at hand.
+    KeyUnknown {
+        /// The keyring that the header names.
+        keyring_id: KeyringId,
+        /// The generation that the header names.
+        generation: Generation,
+    },
+    /// No random numbers; nothing was sealed.
+    Random,
+    /// An offset or length beyond what a file can have.
+    TooLarge,
+}
+
+impl fmt::Display for HeaderFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HeaderFault::NotAuthentic => {
+                write!(
+                    f,
+                    "the header does not authenticate: it was changed, or it is another file's"
+                )
+            }
+            HeaderFault::ReservedNotZero => write!(f, "reserved bytes of the header are not zero"),
+            HeaderFault::UnknownSuite { suite, layout } => {
+                write!(f, "the header names suite {suite} in layout {layout}, which do not exist")
+            }
+            HeaderFault::UnknownVersion(version) => write!(
+                f,
+                "the header has format version {version}; this pgseal knows version 1, use a newer one"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for SealError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SealError::BlockDamaged(block) => {
+                write!(f, "block {block} does not authenticate: it was damaged or exchanged")
+            }
+            SealError::Cipher(what) => write!(f, "the cryptographic library refused: {what}"),
+            SealError::Header(fault) => fault.fmt(f),
+            SealError::Io(error) => error.fmt(f),
+            SealError::KeyUnknown { keyring_id, generation } => write!(
+                f,
+                "it is sealed with generation {generation} of keyring {keyring_id}, which is not at hand"
+            ),
+            SealError::Random => write!(f, "no random numbers could be had"),
+            SealError::TooLarge => write!(f, "offset or length out of range"),
+        }
+    }
+}
+
+impl std::error::Error for SealError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SealError::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for SealError {
+    fn from(error: io::Error) -> SealError {
+        SealError::Io(error)
+    }
+}
+
+impl From<RandomFailed> for SealError {
+    fn from(_: RandomFailed) -> SealError {
+        SealError::Random
+    }
+}

@@ -1,0 +1,277 @@
+//! A sealed file that behaves like a plain one: reads, writes and truncation at any offset and
+//! length, whatever the layout.
+//!
+//! A [`SealedFile`] holds the key schedule and what it remembers of the file; the bytes are in a
+//! [`Storage`] that the caller passes to each operation. Several processes may have the same file
+//! open, as PostgreSQL's do: what is remembered of it is only ever a hint that the next
+//! authentication confirms or refutes.
+
+use core::fmt;
+
+use crate::cipher::{Cipher, NonceBytes};
+use crate::error::SealError;
+use crate::geometry::{self, BLOCK_LEN, HEADER_LEN};
+use crate::header::{self, Header, Kind};
+use crate::keyset::{Generation, KeySet};
+use crate::random::Random;
+use crate::storage::Storage;
+use crate::suite::{Layout, Suite};
+use crate::units::{BlockNo, PlainLen, PlainOff, SealedOff};
+
+mod inplace;
+mod paged;
+mod stream;
+
+/// [`BLOCK_LEN`] for indexing.
+const BLOCK: usize = BLOCK_LEN as usize;
+/// Blocks that are sealed into the scratch buffer before one write.
+const BATCH: usize = 16;
+/// How often a block that does not authenticate is read again.
+const RETRIES: u32 = 6;
+
+/// Buffers for one operation, reused by all files of a process.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    out: Vec<u8>,
+    page: Vec<u8>,
+    old: Vec<u8>,
+}
+
+/// What to do about a block that does not authenticate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDamage {
+    /// Fail the read with [`SealError::BlockDamaged`].
+    Fail,
+    /// Give a page that fails PostgreSQL's own verification, with and without data checksums, so
+    /// that `zero_damaged_pages`, `pg_checksums` and the rest do what people know.
+    InvalidPage,
+}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadOutcome {
+    /// Bytes read; fewer than asked for only at the end of the file.
+    pub len: usize,
+    /// Blocks that were never written and read as zeros.
+    pub zero_blocks: u64,
+    /// Blocks that did not authenticate and were replaced by an invalid page.
+    pub damaged_blocks: u64,
+    /// The first of them.
+    pub first_damaged: Option<BlockNo>,
+}
+
+/// What opening a file found.
+#[derive(Debug)]
+pub enum Opened {
+    /// A sealed file, ready.
+    Sealed(Box<SealedFile>),
+    /// An empty file whose header was never written; `bytes_behind` counts what lies where a
+    /// header should be followed by blocks.
+    Unborn {
+        /// Bytes of the file beyond the place of the header.
+        bytes_behind: u64,
+    },
+    /// A plain file.
+    Plain,
+}
+
+/// An open sealed file.
+pub struct SealedFile {
+    header: Header,
+    cipher: Cipher,
+    tags: paged::TagCache,
+    /// A plain length that the file is known to have reached: a write that starts at or before it
+    /// leaves no gap behind.
+    reached: u64,
+}
+
+impl fmt::Debug for SealedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealedFile").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+impl SealedFile {
+    /// Looks at a file and opens it if it is sealed.
+    pub fn open<S: Storage + ?Sized>(storage: &S, keys: &KeySet) -> Result<Opened, SealError> {
+        let mut start = vec![0; HEADER_LEN as usize];
+        let got = storage.read_at(&mut start, SealedOff(0))?;
+        start.truncate(got);
+        match header::classify(&start)? {
+            Kind::Plain => Ok(Opened::Plain),
+            Kind::Unborn => {
+                let bytes_behind = storage.len()?.0.saturating_sub(HEADER_LEN);
+                Ok(Opened::Unborn { bytes_behind })
+            }
+            Kind::Sealed(header) => {
+                Ok(Opened::Sealed(Box::new(SealedFile::from_header(&start, header, keys)?)))
+            }
+        }
+    }
+
+    /// Opens a file whose first 4096 bytes are already read and classified.
+    pub fn from_header(
+        start: &[u8],
+        header: Header,
+        keys: &KeySet,
+    ) -> Result<SealedFile, SealError> {
+        let file_key = header::unwrap_key(start, &header, keys)?;
+        SealedFile::with_key(header, &file_key)
+    }
+
+    /// Writes a header into an empty storage. The caller makes sure that nobody else does so at
+    /// the same time.
+    pub fn create<S: Storage + ?Sized>(
+        storage: &S,
+        suite: Suite,
+        layout: Layout,
+        keys: &KeySet,
+        generation: Generation,
+        random: &dyn Random,
+    ) -> Result<SealedFile, SealError> {
+        let (header, file_key, bytes) = header::create(suite, layout, keys, generation, random)?;
+        storage.write_at(&bytes[..], SealedOff(0))?;
+        SealedFile::with_key(header, &file_key)
+    }
+
+    fn with_key(header: Header, file_key: &header::FileKey) -> Result<SealedFile, SealError> {
+        let cipher = Cipher::new(&header, file_key)?;
+        Ok(SealedFile { header, cipher, tags: paged::TagCache::new(header.layout), reached: 0 })
+    }
+
+    /// What the header says.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The plain length of the file.
+    pub fn plain_len<S: Storage + ?Sized>(&self, storage: &S) -> Result<PlainLen, SealError> {
+        Ok(geometry::plain_len(self.header.layout, storage.len()?))
+    }
+
+    /// Reads until `buf` is full or the file ends.
+    pub fn read_at<S: Storage + ?Sized>(
+        &mut self,
+        storage: &S,
+        scratch: &mut Scratch,
+        buf: &mut [u8],
+        plain_off: PlainOff,
+        on_damage: OnDamage,
+    ) -> Result<ReadOutcome, SealError> {
+        check_range(plain_off, buf.len())?;
+        match self.header.layout {
+            Layout::Paged => paged::read(self, storage, scratch, buf, plain_off.0, on_damage),
+            Layout::Stream => stream::read(self, storage, scratch, buf, plain_off.0, on_damage),
+            Layout::InPlace => inplace::read(self, storage, scratch, buf, plain_off.0),
+        }
+    }
+
+    /// Writes all of `buf`; a gap behind the end of the file reads as zeros afterwards.
+    pub fn write_at<S: Storage + ?Sized>(
+        &mut self,
+        storage: &S,
+        scratch: &mut Scratch,
+        buf: &[u8],
+        plain_off: PlainOff,
+        random: &dyn Random,
+    ) -> Result<(), SealError> {
+        check_range(plain_off, buf.len())?;
+        if buf.is_empty() {
+            return Ok(());
+        }
+        match self.header.layout {
+            Layout::Paged => paged::write(self, storage, scratch, buf, plain_off.0, random),
+            Layout::Stream => stream::write(self, storage, scratch, buf, plain_off.0, random),
+            Layout::InPlace => inplace::write(self, storage, scratch, buf, plain_off.0),
+        }
+    }
+
+    /// Cuts the file, or lengthens it with zeros. The header stays.
+    pub fn set_len<S: Storage + ?Sized>(
+        &mut self,
+        storage: &S,
+        scratch: &mut Scratch,
+        plain_len: PlainLen,
+        random: &dyn Random,
+    ) -> Result<(), SealError> {
+        check_range(PlainOff(plain_len.0), 0)?;
+        match self.header.layout {
+            Layout::Paged => paged::set_len(self, storage, scratch, plain_len.0, random)?,
+            Layout::Stream => stream::set_len(self, storage, scratch, plain_len.0, random)?,
+            Layout::InPlace => inplace::set_len(self, storage, scratch, plain_len.0)?,
+        }
+        self.reached = plain_len.0;
+        Ok(())
+    }
+}
+
+/// Offsets and lengths that a signed 64-bit file offset can still express when sealed.
+fn check_range(plain_off: PlainOff, len: usize) -> Result<(), SealError> {
+    let end = plain_off.0.checked_add(len as u64).ok_or(SealError::TooLarge)?;
+    if end > 1 << 61 { Err(SealError::TooLarge) } else { Ok(()) }
+}
+
+fn fresh_nonce(random: &dyn Random) -> Result<NonceBytes, SealError> {
+    let mut nonce = [0; 12];
+    random.fill(&mut nonce)?;
+    Ok(nonce)
+}
+
+fn all_zero(bytes: &[u8]) -> bool {
+    // Sixteen bytes at a time: this looks at whole pages.
+    let (chunks, rest) = bytes.as_chunks::<16>();
+    chunks.iter().all(|chunk| u128::from_le_bytes(*chunk) == 0) && rest.iter().all(|b| *b == 0)
+}
+
+/// Fills `page` so that PostgreSQL never takes it for a page: header fields out of range, and a
+/// `pd_checksum` (bytes 8 and 9) of 0, which no computed checksum is.
+fn fill_invalid(page: &mut [u8]) {
+    page.fill(0xFF);
+    if let Some(checksum) = page.get_mut(8..10) {
+        checksum.fill(0);
+    }
+}
+
+impl ReadOutcome {
+    fn note_damage(
+        &mut self,
+        block: BlockNo,
+        page: &mut [u8],
+        on_damage: OnDamage,
+    ) -> Result<(), SealError> {
+        match on_damage {
+            OnDamage::Fail => Err(SealError::BlockDamaged(block)),
+            OnDamage::InvalidPage => {
+                fill_invalid(page);
+                self.damaged_blocks += 1;
+                self.first_damaged.get_or_insert(block);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Scratch {
+    /// A scratch buffer; it grows to what is needed and is kept.
+    #[must_use]
+    pub fn new() -> Scratch {
+        Scratch::default()
+    }
+
+    /// Grows all buffers to what any operation can need, so that none allocates afterwards.
+    pub fn reserve(&mut self) {
+        let batch = BATCH * geometry::STREAM_STRIDE as usize + geometry::TAG_BLOCK_LEN as usize;
+        grow(&mut self.out, batch);
+        grow(&mut self.page, 2 * BLOCK);
+        grow(&mut self.old, geometry::STREAM_STRIDE as usize);
+    }
+}
+
+/// The first `len` bytes of a buffer that only ever grows; their contents are unspecified.
+fn grow(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    &mut buffer[..len]
+}

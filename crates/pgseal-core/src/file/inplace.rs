@@ -1,0 +1,273 @@
+//! The in-place layout: XTS over 8192-byte data units, in 16-byte cells that are overwritten where
+//! they lie (`spec/sealed-file.md`, section 8).
+
+use super::{BATCH, BLOCK, ReadOutcome, Scratch, SealedFile, all_zero, grow};
+use crate::error::SealError;
+use crate::geometry::{BLOCK_LEN, CELL_LEN, HEADER_LEN, SECTOR_LEN, plain_len, sealed_len};
+use crate::storage::Storage;
+use crate::suite::Layout;
+use crate::units::{PlainLen, SealedLen, SealedOff};
+
+const CELL: usize = CELL_LEN as usize;
+const SECTOR: usize = SECTOR_LEN as usize;
+/// The most bytes that lie behind the last plain byte: a padded cell and its filler.
+const TAIL: usize = 2 * CELL - 1;
+
+pub(super) fn read<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    buf: &mut [u8],
+    plain_off: u64,
+) -> Result<ReadOutcome, SealError> {
+    let mut outcome = ReadOutcome::default();
+    while outcome.len < buf.len() {
+        let pos = plain_off + outcome.len as u64;
+        let start = pos - pos % BLOCK_LEN;
+        let skip = (pos - start) as usize;
+        let rest = &mut buf[outcome.len..];
+        let (asked, got) = if skip == 0 && rest.len() >= BLOCK {
+            let asked = rest.len() / BLOCK * BLOCK;
+            (asked, read_cells(file, storage, start, &mut rest[..asked], &mut outcome)?)
+        } else {
+            let asked = (skip + rest.len()).min(BLOCK).next_multiple_of(CELL);
+            let unit = grow(&mut scratch.page, asked);
+            let got = read_cells(file, storage, start, unit, &mut outcome)?;
+            let Some(bytes) = unit.get(skip..got) else { break };
+            let take = bytes.len().min(rest.len());
+            rest[..take].copy_from_slice(&bytes[..take]);
+            outcome.len += take;
+            if got < asked || take == 0 {
+                break;
+            }
+            continue;
+        };
+        outcome.len += got;
+        if got < asked {
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Reads and opens cells from the start of a unit on. Returns the plain bytes before the end of
+/// the file; what `target` holds behind them is unspecified.
+fn read_cells<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    start: u64,
+    target: &mut [u8],
+    outcome: &mut ReadOutcome,
+) -> Result<usize, SealError> {
+    let mut tail = [0; TAIL];
+    let got = storage.read_two_at(target, &mut tail, SealedOff(HEADER_LEN + start))?;
+    let plain = if got < target.len() + TAIL {
+        // The file ends here, so its length is known without asking for it.
+        let end = SealedLen(HEADER_LEN + start + got as u64);
+        plain_len(Layout::InPlace, end).0.saturating_sub(start) as usize
+    } else {
+        target.len()
+    };
+    let plain = plain.min(target.len());
+    let cells = plain.next_multiple_of(CELL).min(target.len());
+    let xts = file.cipher.xts()?;
+    for (index, unit) in target[..cells].chunks_mut(BLOCK).enumerate() {
+        outcome.zero_blocks += open_unit(xts, start / BLOCK_LEN + index as u64, unit)?;
+    }
+    Ok(plain)
+}
+
+/// Opens the start of a unit in place. Sectors of zeros are holes and stay zeros. Returns 1 if the
+/// whole of it is a hole.
+fn open_unit(xts: &mut crate::evp::Xts, unit_no: u64, unit: &mut [u8]) -> Result<u64, SealError> {
+    let mut holes = 0_u32;
+    for (index, sector) in unit.chunks(SECTOR).enumerate() {
+        if all_zero(sector) {
+            holes |= 1 << index;
+        }
+    }
+    if holes.count_ones() as usize == unit.len().div_ceil(SECTOR) {
+        return Ok(1);
+    }
+    xts.decrypt(unit_no, unit)?;
+    if holes != 0 {
+        for (index, sector) in unit.chunks_mut(SECTOR).enumerate() {
+            if holes & (1 << index) != 0 {
+                sector.fill(0);
+            }
+        }
+    }
+    Ok(0)
+}
+
+pub(super) fn write<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    buf: &[u8],
+    plain_off: u64,
+) -> Result<(), SealError> {
+    let end = plain_off + buf.len() as u64;
+    let mut had = file.reached;
+    if end > file.reached {
+        had = file.plain_len(storage)?.0;
+        if had < plain_off {
+            lengthen(file, storage, scratch, had, plain_off)?;
+            had = plain_off;
+        }
+    }
+    let result = write_cells(file, storage, scratch, buf, plain_off, had);
+    if result.is_err() && end > had {
+        // A full disk: what was there stays, what was appended goes.
+        let _ = restore_end(file, storage, scratch, had);
+        return result;
+    }
+    result?;
+    if end > had
+        && sealed_len(Layout::InPlace, PlainLen(end)) < sealed_len(Layout::InPlace, PlainLen(had))
+    {
+        storage.set_len(sealed_len(Layout::InPlace, PlainLen(end)))?;
+    }
+    // Only up to a cell: behind an odd end lies a filler that the next append has to know of.
+    let known = end.max(had);
+    file.reached = file.reached.max(known - known % CELL_LEN);
+    Ok(())
+}
+
+fn write_cells<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    buf: &[u8],
+    plain_off: u64,
+    had: u64,
+) -> Result<(), SealError> {
+    let mut done = 0;
+    while done < buf.len() {
+        let pos = plain_off + done as u64;
+        let unit_start = pos - pos % BLOCK_LEN;
+        let rest = &buf[done..];
+        if pos == unit_start && rest.len() >= BLOCK {
+            let step = (rest.len() / BLOCK).min(BATCH) * BLOCK;
+            let out = grow(&mut scratch.out, step);
+            seal_units(file, unit_start, &rest[..step], out)?;
+            storage.write_at(out, SealedOff(HEADER_LEN + pos))?;
+            done += step;
+        } else {
+            let step = ((unit_start + BLOCK_LEN - pos) as usize).min(rest.len());
+            write_part(file, storage, scratch, pos, &rest[..step], had)?;
+            done += step;
+        }
+    }
+    Ok(())
+}
+
+/// Writes bytes within one unit: whole sectors, with what they held before, so that a sector is
+/// either a hole or sealed to its last cell.
+fn write_part<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    pos: u64,
+    bytes: &[u8],
+    had: u64,
+) -> Result<(), SealError> {
+    let unit_start = pos - pos % BLOCK_LEN;
+    let end = pos + bytes.len() as u64;
+    let first = pos - pos % SECTOR_LEN;
+    let stop = end.max(end.next_multiple_of(SECTOR_LEN).min(had));
+    let (from, to) = ((first - unit_start) as usize, (stop - unit_start) as usize);
+    let cells = to.next_multiple_of(CELL);
+
+    let mut page = core::mem::take(&mut scratch.old);
+    let result = (|| {
+        // The cells of the unit before ours do not matter to ours, but XTS starts at the first.
+        let page = grow(&mut page, BLOCK);
+        page[..cells].fill(0);
+        if first < pos || end < stop {
+            read(file, storage, scratch, &mut page[from..to], first)?;
+        }
+        let at = (pos - unit_start) as usize;
+        page[at..at + bytes.len()].copy_from_slice(bytes);
+        let out = grow(&mut scratch.out, BLOCK + CELL);
+        seal_units(file, unit_start, &page[..cells], &mut out[..cells])?;
+        let filler = if stop >= had { to % CELL } else { 0 };
+        out[cells..cells + filler].fill(0);
+        Ok(storage.write_at(&out[from..cells + filler], SealedOff(HEADER_LEN + first))?)
+    })();
+    scratch.old = page;
+    result
+}
+
+fn seal_units(
+    file: &mut SealedFile,
+    start: u64,
+    plain: &[u8],
+    out: &mut [u8],
+) -> Result<(), SealError> {
+    let xts = file.cipher.xts()?;
+    for (index, (unit, out)) in plain.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
+        xts.encrypt(start / BLOCK_LEN + index as u64, unit, out)?;
+    }
+    Ok(())
+}
+
+pub(super) fn set_len<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    new_len: u64,
+) -> Result<(), SealError> {
+    let had = file.plain_len(storage)?.0;
+    if new_len >= had {
+        return lengthen(file, storage, scratch, had, new_len);
+    }
+    restore_end(file, storage, scratch, new_len)
+}
+
+/// Makes the file end at `end`, which lies within it: a padded last cell and its filler, if the
+/// length is odd.
+fn restore_end<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    end: u64,
+) -> Result<(), SealError> {
+    let first = end - end % CELL_LEN;
+    let odd = (end - first) as usize;
+    let mut cell = [0; CELL];
+    if odd != 0 {
+        read(file, storage, scratch, &mut cell[..odd], first)?;
+    }
+    file.reached = file.reached.min(first);
+    storage.set_len(sealed_len(Layout::InPlace, PlainLen(first)))?;
+    if odd != 0 {
+        write_part(file, storage, scratch, first, &cell[..odd], first)?;
+    }
+    Ok(())
+}
+
+/// Lengthens the file with zeros: cells of zeros up to the next sector, a hole behind it.
+fn lengthen<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    had: u64,
+    new_len: u64,
+) -> Result<(), SealError> {
+    if new_len == had {
+        return Ok(());
+    }
+    let pad_end = had.next_multiple_of(CELL_LEN);
+    if new_len > pad_end {
+        // The padding of an odd last cell is zeros already; its filler goes.
+        storage.set_len(SealedLen(HEADER_LEN + pad_end))?;
+    }
+    let explicit_end = had.next_multiple_of(SECTOR_LEN).min(new_len);
+    if explicit_end > had {
+        let zeros = [0; SECTOR];
+        let len = (explicit_end - had) as usize;
+        write_part(file, storage, scratch, had, &zeros[..len], had)?;
+    }
+    Ok(storage.set_len(sealed_len(Layout::InPlace, PlainLen(new_len)))?)
+}

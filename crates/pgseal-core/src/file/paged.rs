@@ -1,0 +1,385 @@
+//! The paged layout: 8192-byte pages in groups of 128 behind a tag block each
+//! (`spec/sealed-file.md`, section 6).
+
+use super::{
+    BATCH, BLOCK, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, all_zero, fresh_nonce, grow,
+};
+use crate::cipher::{NonceBytes, TagBytes};
+use crate::error::SealError;
+use crate::geometry::{
+    self, BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, TAG_ENTRY_LEN, block_sealed_off, sealed_len,
+    tag_block_off, tag_entry_off,
+};
+use crate::random::Random;
+use crate::storage::Storage;
+use crate::suite::Layout;
+use crate::units::{BlockNo, PlainLen};
+
+const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
+const ENTRY: usize = TAG_ENTRY_LEN as usize;
+/// The last four bytes of the entry of a page that was written.
+const WRITTEN: [u8; 4] = 1_u32.to_le_bytes();
+const NO_GROUP: u64 = u64::MAX;
+
+/// The tag block that was read last.
+///
+/// Another process may have written pages of the group since. That is safe for a suite that
+/// authenticates: an old entry opens no new page, and a page that does not open has its tag block
+/// read again. For CTR, which would return garbage, the cache is not used.
+pub(super) struct TagCache {
+    group: u64,
+    bytes: Box<[u8]>,
+}
+
+impl TagCache {
+    pub(super) fn new(layout: Layout) -> TagCache {
+        let len = if layout == Layout::Paged { TAG_BLOCK } else { 0 };
+        TagCache { group: NO_GROUP, bytes: vec![0; len].into_boxed_slice() }
+    }
+
+    fn load<S: Storage + ?Sized>(&mut self, storage: &S, group: u64) -> Result<(), SealError> {
+        self.group = NO_GROUP;
+        let got = storage.read_at(&mut self.bytes, tag_block_off(group))?;
+        self.bytes[got..].fill(0);
+        self.group = group;
+        Ok(())
+    }
+
+    fn entry(&self, block: BlockNo) -> [u8; ENTRY] {
+        let at = (block.0 % GROUP_PAGES) as usize * ENTRY;
+        let mut entry = [0; ENTRY];
+        entry.copy_from_slice(&self.bytes[at..at + ENTRY]);
+        entry
+    }
+
+    /// Remembers entries that this process has just written.
+    fn store(&mut self, first: BlockNo, entries: &[u8]) {
+        if self.group == first.0 / GROUP_PAGES {
+            let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
+            self.bytes[at..at + entries.len()].copy_from_slice(entries);
+        }
+    }
+}
+
+/// What a page turned out to be.
+enum Page {
+    Data,
+    Zero,
+    Damaged,
+}
+
+pub(super) fn read<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    buf: &mut [u8],
+    plain_off: u64,
+    on_damage: OnDamage,
+) -> Result<ReadOutcome, SealError> {
+    let mut outcome = ReadOutcome::default();
+    while outcome.len < buf.len() {
+        let pos = plain_off + outcome.len as u64;
+        let block = BlockNo(pos / BLOCK_LEN);
+        let in_block = (pos % BLOCK_LEN) as usize;
+        let rest = &mut buf[outcome.len..];
+        if in_block == 0 && rest.len() >= BLOCK {
+            let pages = (rest.len() / BLOCK).min((GROUP_PAGES - block.0 % GROUP_PAGES) as usize);
+            let target = &mut rest[..pages * BLOCK];
+            let got = storage.read_at(target, block_sealed_off(Layout::Paged, block))?;
+            for (index, page) in target[..got].chunks_mut(BLOCK).enumerate() {
+                let block = BlockNo(block.0 + index as u64);
+                open_page(file, storage, block, page, on_damage, &mut outcome)?;
+            }
+            outcome.len += got;
+            if got < pages * BLOCK {
+                break;
+            }
+        } else {
+            let page = grow(&mut scratch.page, BLOCK);
+            let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
+            if got <= in_block {
+                break;
+            }
+            open_page(file, storage, block, &mut page[..got], on_damage, &mut outcome)?;
+            let take = (got - in_block).min(rest.len());
+            rest[..take].copy_from_slice(&page[in_block..in_block + take]);
+            outcome.len += take;
+            if got < BLOCK {
+                break;
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// Opens a page that was just read, in place; reads page and tag again where a writer may have
+/// been between the two.
+fn open_page<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    block: BlockNo,
+    page: &mut [u8],
+    on_damage: OnDamage,
+    outcome: &mut ReadOutcome,
+) -> Result<(), SealError> {
+    let group = block.0 / GROUP_PAGES;
+    if file.tags.group != group || !file.header.suite.authenticates() {
+        file.tags.load(storage, group)?;
+    }
+    for attempt in 1..=RETRIES {
+        match try_open(file, block, page) {
+            Page::Data => return Ok(()),
+            Page::Zero => {
+                outcome.zero_blocks += 1;
+                return Ok(());
+            }
+            Page::Damaged => {}
+        }
+        if attempt > 1 {
+            storage.pause(attempt - 1);
+        }
+        file.tags.load(storage, group)?;
+        let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
+        page[got..].fill(0);
+    }
+    outcome.note_damage(block, page, on_damage)
+}
+
+fn try_open(file: &mut SealedFile, block: BlockNo, page: &mut [u8]) -> Page {
+    let entry = file.tags.entry(block);
+    if all_zero(&entry) {
+        return if all_zero(page) { Page::Zero } else { Page::Damaged };
+    }
+    if entry[28..] != WRITTEN || (!file.header.suite.authenticates() && all_zero(page)) {
+        return Page::Damaged;
+    }
+    let mut nonce: NonceBytes = [0; 12];
+    nonce.copy_from_slice(&entry[..12]);
+    let mut tag: TagBytes = [0; 16];
+    tag.copy_from_slice(&entry[12..28]);
+    match file.cipher.open_block(block, nonce, &tag, page) {
+        Ok(()) => Page::Data,
+        Err(_) => Page::Damaged,
+    }
+}
+
+fn encode_entry(nonce: NonceBytes, tag: TagBytes, entry: &mut [u8]) {
+    entry[..12].copy_from_slice(&nonce);
+    entry[12..28].copy_from_slice(&tag);
+    entry[28..32].copy_from_slice(&WRITTEN);
+}
+
+pub(super) fn write<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    buf: &[u8],
+    plain_off: u64,
+    random: &dyn Random,
+) -> Result<(), SealError> {
+    if plain_off > file.reached {
+        fill_gap(file, storage, scratch, plain_off, random)?;
+    }
+    let mut done = 0;
+    while done < buf.len() {
+        let pos = plain_off + done as u64;
+        let block = BlockNo(pos / BLOCK_LEN);
+        let in_block = (pos % BLOCK_LEN) as usize;
+        let rest = &buf[done..];
+        let step = if in_block == 0 && rest.len() >= BLOCK {
+            let pages =
+                (rest.len() / BLOCK).min((GROUP_PAGES - block.0 % GROUP_PAGES) as usize).min(BATCH);
+            let plain = &rest[..pages * BLOCK];
+            write_pages(file, storage, scratch, block, plain, random)?;
+            pages * BLOCK
+        } else {
+            let step = (BLOCK - in_block).min(rest.len());
+            write_part(file, storage, scratch, block, in_block, &rest[..step], random)?;
+            step
+        };
+        done += step;
+        file.reached = file.reached.max(pos + step as u64);
+    }
+    Ok(())
+}
+
+/// Seals and writes pages of one group, then their tags.
+fn write_pages<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    first: BlockNo,
+    plain: &[u8],
+    random: &dyn Random,
+) -> Result<(), SealError> {
+    let pages = plain.len().div_ceil(BLOCK);
+    let start = first.0 * BLOCK_LEN;
+    // The first page of a group brings the whole tag block, so that no later tag of the group has
+    // to find room on a full disk; only where the group is known not to be there.
+    let new_group = first.0.is_multiple_of(GROUP_PAGES)
+        && start >= file.reached
+        && file.plain_len(storage)?.0 <= start;
+    let out = grow(&mut scratch.out, TAG_BLOCK + BATCH * BLOCK);
+    let (tags, sealed) = out.split_at_mut(TAG_BLOCK);
+    let at = if new_group { 0 } else { (first.0 % GROUP_PAGES) as usize * ENTRY };
+    if new_group {
+        tags.fill(0);
+    }
+    let entries = &mut tags[at..at + pages * ENTRY];
+    for (index, ((page, sealed), entry)) in
+        plain.chunks(BLOCK).zip(sealed.chunks_mut(BLOCK)).zip(entries.chunks_mut(ENTRY)).enumerate()
+    {
+        let nonce = fresh_nonce(random)?;
+        let block = BlockNo(first.0 + index as u64);
+        let tag = file.cipher.seal_block(block, nonce, page, &mut sealed[..page.len()])?;
+        encode_entry(nonce, tag, entry);
+    }
+    let written = if new_group {
+        let group = tag_block_off(first.0 / GROUP_PAGES);
+        storage.write_at(&out[..TAG_BLOCK + plain.len()], group)
+    } else {
+        storage
+            .write_at(&sealed[..plain.len()], block_sealed_off(Layout::Paged, first))
+            .and_then(|()| storage.write_at(entries, tag_entry_off(first)))
+    };
+    if let Err(error) = written {
+        file.tags.group = NO_GROUP;
+        drop_unfinished(storage, start, plain.len() as u64);
+        return Err(error.into());
+    }
+    file.tags.store(first, &out[at..at + pages * ENTRY]);
+    Ok(())
+}
+
+/// Cuts off what a failed write (a full disk) appended: pages without tags, half a page. Only
+/// where the file ends within what was being written.
+fn drop_unfinished<S: Storage + ?Sized>(storage: &S, start: u64, len: u64) {
+    let Ok(sealed) = storage.len() else { return };
+    let plain = geometry::plain_len(Layout::Paged, sealed).0;
+    let room = sealed_len(Layout::Paged, PlainLen(start));
+    if sealed > room && plain < start + len {
+        // The error that brought us here is the one to report.
+        let _ = storage.set_len(room);
+    }
+}
+
+/// Writes a part of a page: reads the page, changes it, seals it anew.
+fn write_part<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    block: BlockNo,
+    in_block: usize,
+    bytes: &[u8],
+    random: &dyn Random,
+) -> Result<(), SealError> {
+    let mut page = core::mem::take(&mut scratch.page);
+    let result = (|| {
+        let whole = grow(&mut page, BLOCK);
+        let had = read_page(file, storage, block, whole)?;
+        let end = in_block + bytes.len();
+        if had < in_block {
+            whole[had..in_block].fill(0);
+        }
+        whole[in_block..end].copy_from_slice(bytes);
+        write_pages(file, storage, scratch, block, &whole[..had.max(end)], random)
+    })();
+    scratch.page = page;
+    result
+}
+
+/// Reads what there is of a page; damage is an error.
+fn read_page<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    block: BlockNo,
+    page: &mut [u8],
+) -> Result<usize, SealError> {
+    let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
+    if got > 0 {
+        let mut outcome = ReadOutcome::default();
+        open_page(file, storage, block, &mut page[..got], OnDamage::Fail, &mut outcome)?;
+    }
+    Ok(got)
+}
+
+/// Before a write behind the end of the file: makes the last page whole, so that its tag covers
+/// what will be read of it. The pages between stay holes.
+fn fill_gap<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    plain_off: u64,
+    random: &dyn Random,
+) -> Result<(), SealError> {
+    let plain = file.plain_len(storage)?.0;
+    file.reached = plain;
+    if plain < plain_off && plain / BLOCK_LEN < plain_off / BLOCK_LEN {
+        lengthen_last_page(file, storage, scratch, plain, plain_off, random)?;
+    }
+    Ok(())
+}
+
+/// Seals the last page anew with zeros up to `new_len`, if it is a part of a page.
+fn lengthen_last_page<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    plain: u64,
+    new_len: u64,
+    random: &dyn Random,
+) -> Result<(), SealError> {
+    let in_block = (plain % BLOCK_LEN) as usize;
+    if in_block == 0 {
+        return Ok(());
+    }
+    let block = BlockNo(plain / BLOCK_LEN);
+    let end = (new_len - block.0 * BLOCK_LEN).min(BLOCK_LEN) as usize;
+    let zeros = [0; BLOCK];
+    write_part(file, storage, scratch, block, in_block, &zeros[in_block..end], random)
+}
+
+pub(super) fn set_len<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    new_len: u64,
+    random: &dyn Random,
+) -> Result<(), SealError> {
+    let plain = file.plain_len(storage)?.0;
+    let target = sealed_len(Layout::Paged, PlainLen(new_len));
+    if new_len > plain {
+        lengthen_last_page(file, storage, scratch, plain, new_len, random)?;
+        storage.set_len(target)?;
+        return Ok(());
+    }
+    let (block, in_block) = (BlockNo(new_len / BLOCK_LEN), (new_len % BLOCK_LEN) as usize);
+    if in_block == 0 || new_len == plain {
+        file.tags.group = NO_GROUP;
+        storage.set_len(target)?;
+    } else {
+        let mut page = core::mem::take(&mut scratch.page);
+        let result = (|| {
+            let whole = grow(&mut page, BLOCK);
+            let had = read_page(file, storage, block, whole)?;
+            file.tags.group = NO_GROUP;
+            storage.set_len(target)?;
+            let keep = &whole[..in_block.min(had)];
+            write_pages(file, storage, scratch, block, keep, random)
+        })();
+        scratch.page = page;
+        result?;
+    }
+    clear_tags(storage, BlockNo(new_len.div_ceil(BLOCK_LEN)))
+}
+
+/// Clears the tags of the pages that were cut off, up to the end of the last group that is left,
+/// so that the pages read as zeros when the file grows again.
+fn clear_tags<S: Storage + ?Sized>(storage: &S, first: BlockNo) -> Result<(), SealError> {
+    let index = (first.0 % GROUP_PAGES) as usize;
+    if index != 0 {
+        let zeros = [0; TAG_BLOCK];
+        storage.write_at(&zeros[index * ENTRY..], tag_entry_off(first))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! Plain offset and length to sealed offset and length, and back (`spec/sealed-file.md`, section 4).
+//!
+//! Pure and total: every sealed length has a plain length, also one that a crash left behind.
+
+use crate::suite::Layout;
+use crate::units::{BlockNo, PlainLen, PlainOff, SealedLen, SealedOff};
+
+/// Bytes of the header of every sealed file.
+pub const HEADER_LEN: u64 = 4096;
+/// Bytes of a plain block: PostgreSQL's page, the data unit of XTS, the block of a stream.
+pub const BLOCK_LEN: u64 = 8192;
+/// Pages in a group of the paged layout.
+pub const GROUP_PAGES: u64 = 128;
+/// Bytes of the tag block before each group.
+pub const TAG_BLOCK_LEN: u64 = 4096;
+/// Bytes of the entry of one page in a tag block.
+pub const TAG_ENTRY_LEN: u64 = 32;
+/// Sealed bytes of a whole group with its tag block.
+pub const GROUP_LEN: u64 = TAG_BLOCK_LEN + GROUP_PAGES * BLOCK_LEN;
+/// Bytes of the nonce before a stream block.
+pub const NONCE_LEN: u64 = 12;
+/// Bytes of a GCM tag.
+pub const TAG_LEN: u64 = 16;
+/// Sealed bytes of a whole stream block.
+pub const STREAM_STRIDE: u64 = NONCE_LEN + BLOCK_LEN + TAG_LEN;
+/// Bytes that a stream block adds to its plain bytes.
+pub const STREAM_OVERHEAD: u64 = NONCE_LEN + TAG_LEN;
+/// Bytes of a cell of the in-place layout: the block of AES.
+pub const CELL_LEN: u64 = 16;
+/// Bytes of a sector: the unit in which a hole of an in-place file is recognised.
+pub const SECTOR_LEN: u64 = 512;
+
+/// The block that holds a plain offset.
+#[must_use]
+pub fn block_of(plain_off: PlainOff) -> BlockNo {
+    BlockNo(plain_off.0 / BLOCK_LEN)
+}
+
+/// The plain offset where a block starts.
+#[must_use]
+pub fn block_start(block: BlockNo) -> PlainOff {
+    PlainOff(block.0 * BLOCK_LEN)
+}
+
+/// The sealed offset of the first byte of a block: of the page (paged), of its nonce (stream), of
+/// its first cell (in-place).
+#[must_use]
+pub fn block_sealed_off(layout: Layout, block: BlockNo) -> SealedOff {
+    SealedOff(match layout {
+        Layout::Paged => {
+            let (group, page) = (block.0 / GROUP_PAGES, block.0 % GROUP_PAGES);
+            HEADER_LEN + group * GROUP_LEN + TAG_BLOCK_LEN + page * BLOCK_LEN
+        }
+        Layout::Stream => HEADER_LEN + block.0 * STREAM_STRIDE,
+        Layout::InPlace => HEADER_LEN + block.0 * BLOCK_LEN,
+    })
+}
+
+/// The sealed offset of the tag block of a group of pages (paged layout).
+#[must_use]
+pub fn tag_block_off(group: u64) -> SealedOff {
+    SealedOff(HEADER_LEN + group * GROUP_LEN)
+}
+
+/// The sealed offset of the tag entry of a page (paged layout).
+#[must_use]
+pub fn tag_entry_off(block: BlockNo) -> SealedOff {
+    SealedOff(tag_block_off(block.0 / GROUP_PAGES).0 + (block.0 % GROUP_PAGES) * TAG_ENTRY_LEN)
+}
+
+/// The sealed length of a file with this plain length.
+#[must_use]
+pub fn sealed_len(layout: Layout, plain_len: PlainLen) -> SealedLen {
+    let plain = plain_len.0;
+    SealedLen(
+        HEADER_LEN
+            + match layout {
+                Layout::Paged => plain + plain.div_ceil(GROUP_PAGES * BLOCK_LEN) * TAG_BLOCK_LEN,
+                Layout::Stream => {
+                    let (full, rest) = (plain / BLOCK_LEN, plain % BLOCK_LEN);
+                    full * STREAM_STRIDE + if rest == 0 { 0 } else { rest + STREAM_OVERHEAD }
+                }
+                Layout::InPlace => {
+                    let (cells, rest) = (plain / CELL_LEN, plain % CELL_LEN);
+                    cells * CELL_LEN + if rest == 0 { 0 } else { CELL_LEN + rest }
+                }
+            },
+    )
+}
+
+/// The plain length of a file with this sealed length.
+///
+/// Bytes that belong to no whole structure (half a tag block, a stream block shorter than its
+/// nonce and tag) are what a crash left of a write that never finished; they count for nothing.
+#[must_use]
+pub fn plain_len(layout: Layout, sealed_len: SealedLen) -> PlainLen {
+    let Some(body) = sealed_len.0.checked_sub(HEADER_LEN) else { return PlainLen(0) };
+    PlainLen(match layout {
+        Layout::Paged => {
+            let (groups, rest) = (body / GROUP_LEN, body % GROUP_LEN);
+            groups * GROUP_PAGES * BLOCK_LEN + rest.saturating_sub(TAG_BLOCK_LEN)
+        }
+        Layout::Stream => {
+            let (full, rest) = (body / STREAM_STRIDE, body % STREAM_STRIDE);
+            full * BLOCK_LEN + rest.saturating_sub(STREAM_OVERHEAD)
+        }
+        Layout::InPlace => {
+            let (cells, rest) = (body / CELL_LEN, body % CELL_LEN);
+            match (cells, rest) {
+                (cells, 0) => cells * CELL_LEN,
+                (0, _) => 0,
+                (cells, rest) => (cells - 1) * CELL_LEN + rest,
+            }
+        }
+    })
+}
+
+/// The sealed byte range that holds a plain range, for calls that only advise the kernel
+/// (`posix_fadvise`, `sync_file_range`): start, and length or 0 for "to the end".
+#[must_use]
+pub fn sealed_range(layout: Layout, plain_off: PlainOff, len: u64) -> (SealedOff, u64) {
+    let start = if plain_off.0 == 0 {
+        SealedOff(0)
+    } else if layout == Layout::Paged && block_of(plain_off).0.is_multiple_of(GROUP_PAGES) {
+        tag_block_off(block_of(plain_off).0 / GROUP_PAGES)
+    } else {
+        block_sealed_off(layout, block_of(plain_off))
+    };
+    if len == 0 {
+        return (start, 0);
+    }
+    let end = sealed_len(layout, PlainLen(plain_off.0.saturating_add(len)));
+    (start, end.0.saturating_sub(start.0).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAYOUTS: [Layout; 3] = [Layout::Paged, Layout::Stream, Layout::InPlace];
+
+    #[test]
+    fn every_plain_length_survives_the_round_trip() {
+        let edges = (0..40)
+            .chain(480..544)
+            .chain(8180..8240)
+            .chain(16_370..16_400)
+            .chain(1_048_560..1_048_600)
+            .chain(1_056_760..1_056_800)
+            .chain([1 << 30, (1 << 30) + 1, (1 << 40) + 12_345]);
+        for plain in edges {
+            for layout in LAYOUTS {
+                let sealed = sealed_len(layout, PlainLen(plain));
+                assert_eq!(plain_len(layout, sealed), PlainLen(plain), "{layout} {plain}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_sealed_length_has_a_plain_length_that_fits() {
+        for sealed in (0..70_000).chain(1_050_000..1_070_000) {
+            for layout in LAYOUTS {
+                let plain = plain_len(layout, SealedLen(sealed));
+                assert!(plain.0 <= sealed.saturating_sub(HEADER_LEN));
+            }
+        }
+    }
+
+    /// The worked sizes of spec/sealed-file.md, section 4.
+    #[test]
+    fn worked_sizes() {
+        for (layout, plain, sealed) in [
+            (Layout::Paged, 0, 4096),
+            (Layout::Paged, 8192, 16_384),
+            (Layout::Paged, 1_048_576, 1_056_768),
+            (Layout::Paged, 1_056_768, 1_069_056),
+            (Layout::Paged, 1 << 30, 1_077_940_224),
+            (Layout::Stream, 1, 4125),
+            (Layout::Stream, 8192, 12_316),
+            (Layout::Stream, 8193, 12_345),
+            (Layout::InPlace, 1, 4113),
+            (Layout::InPlace, 15, 4127),
+            (Layout::InPlace, 16, 4112),
+            (Layout::InPlace, 512, 4608),
+            (Layout::InPlace, 16_777_216, 16_781_312),
+        ] {
+            assert_eq!(sealed_len(layout, PlainLen(plain)), SealedLen(sealed), "{layout} {plain}");
+        }
+    }
+
+    #[test]
+    fn advised_ranges_cover_the_pages() {
+        let (off, len) = sealed_range(Layout::Paged, PlainOff(128 * 8192), 8192);
+        assert_eq!((off.0, len), (4096 + GROUP_LEN, TAG_BLOCK_LEN + 8192));
+        assert_eq!(sealed_range(Layout::InPlace, PlainOff(0), 0), (SealedOff(0), 0));
+    }
+}

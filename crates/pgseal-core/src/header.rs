@@ -1,0 +1,225 @@
+//! The header of a sealed file (`spec/sealed-file.md`, section 3).
+//!
+//! All fields lie in the first 512 bytes, so that a sector-atomic disk holds either the whole
+//! header or none of it.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroizing;
+
+use crate::error::{HeaderFault, SealError};
+use crate::geometry::HEADER_LEN;
+use crate::keyset::{DataKey, Generation, KeySet, KeyringId};
+use crate::random::Random;
+use crate::suite::{Layout, Suite};
+
+/// The first eight bytes of every sealed file.
+pub const MAGIC: [u8; 8] = *b"\x89PGSEAL\n";
+/// The format version that this crate writes.
+pub const FORMAT_VERSION: u16 = 1;
+/// Bytes of file key material in every header; a suite uses as many of them as it needs.
+pub const FILE_KEY_LEN: usize = 64;
+
+const LEN: usize = HEADER_LEN as usize;
+const AAD_LEN: usize = 64;
+const NONCE_AT: usize = 64;
+const WRAPPED_AT: usize = 76;
+const TAG_AT: usize = 140;
+const END: usize = 156;
+
+/// The random identity of a sealed file.
+pub type FileId = [u8; 16];
+
+/// The random key material of one file.
+pub(crate) type FileKey = Zeroizing<[u8; FILE_KEY_LEN]>;
+
+/// What a header says in the clear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The cipher of the blocks.
+    pub suite: Suite,
+    /// How the blocks lie.
+    pub layout: Layout,
+    /// The identity of the file, bound into every authenticated block.
+    pub file_id: FileId,
+    /// The keyring that holds the data key.
+    pub keyring_id: KeyringId,
+    /// The generation of the data key.
+    pub generation: Generation,
+}
+
+/// What the first bytes of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A sealed file.
+    Sealed(Header),
+    /// Shorter than a header, or a header of zeros: it never reached the disk. An empty file.
+    Unborn,
+    /// Something else: a plain file.
+    Plain,
+}
+
+/// Looks at the first bytes of a file without any key. `start` holds as many of the first 4096
+/// bytes as the file has.
+pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
+    if start.len() < LEN {
+        let unborn = start.starts_with(&MAGIC) || start.iter().all(|byte| *byte == 0);
+        return Ok(if unborn { Kind::Unborn } else { Kind::Plain });
+    }
+    if !start.starts_with(&MAGIC) {
+        let unborn = start.iter().take(LEN).all(|byte| *byte == 0);
+        return Ok(if unborn { Kind::Unborn } else { Kind::Plain });
+    }
+    let version = u16_at(start, 8);
+    if version != FORMAT_VERSION {
+        return Err(SealError::Header(HeaderFault::UnknownVersion(version)));
+    }
+    let (suite_id, layout_id) = (u16_at(start, 10), u16_at(start, 12));
+    let unknown =
+        SealError::Header(HeaderFault::UnknownSuite { suite: suite_id, layout: layout_id });
+    let (Some(suite), Some(layout)) = (Suite::from_id(suite_id), Layout::from_id(layout_id)) else {
+        return Err(unknown);
+    };
+    if !layout.carries(suite) {
+        return Err(unknown);
+    }
+    let reserved = start[14..16].iter().chain(&start[52..AAD_LEN]).chain(&start[END..LEN]);
+    if reserved.into_iter().any(|byte| *byte != 0) {
+        return Err(SealError::Header(HeaderFault::ReservedNotZero));
+    }
+    Ok(Kind::Sealed(Header {
+        suite,
+        layout,
+        file_id: array_at(start, 16),
+        keyring_id: KeyringId(array_at(start, 32)),
+        generation: Generation(u32::from_le_bytes(array_at(start, 48))),
+    }))
+}
+
+/// Makes the header of a new file with a fresh file id and file key.
+pub(crate) fn create(
+    suite: Suite,
+    layout: Layout,
+    keys: &KeySet,
+    generation: Generation,
+    random: &dyn Random,
+) -> Result<(Header, FileKey, Box<[u8; LEN]>), SealError> {
+    let keyring_id = keys.keyring_id;
+    let data_key = keys.get(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
+    let mut file_id = [0; 16];
+    random.fill(&mut file_id)?;
+    let mut file_key = Zeroizing::new([0; FILE_KEY_LEN]);
+    random.fill(file_key.as_mut())?;
+    let header = Header { suite, layout, file_id, keyring_id, generation };
+    let mut nonce = [0; 12];
+    random.fill(&mut nonce)?;
+
+    let mut bytes = Box::new([0_u8; LEN]);
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[10..12].copy_from_slice(&suite.id().to_le_bytes());
+    bytes[12..14].copy_from_slice(&layout.id().to_le_bytes());
+    bytes[16..32].copy_from_slice(&file_id);
+    bytes[32..48].copy_from_slice(&keyring_id.0);
+    bytes[48..52].copy_from_slice(&generation.0.to_le_bytes());
+    bytes[NONCE_AT..WRAPPED_AT].copy_from_slice(&nonce);
+    let (aad, rest) = bytes.split_at_mut(AAD_LEN);
+    let body = &mut rest[WRAPPED_AT - AAD_LEN..TAG_AT - AAD_LEN];
+    body.copy_from_slice(file_key.as_ref());
+    let tag = wrapping_key(data_key)?
+        .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), body)
+        .map_err(|_| SealError::Cipher("file key not wrapped"))?;
+    bytes[TAG_AT..END].copy_from_slice(tag.as_ref());
+    Ok((header, file_key, bytes))
+}
+
+/// Unwraps the file key of a header that [`classify`] called sealed.
+pub(crate) fn unwrap_key(
+    start: &[u8],
+    header: &Header,
+    keys: &KeySet,
+) -> Result<FileKey, SealError> {
+    let unknown =
+        SealError::KeyUnknown { keyring_id: header.keyring_id, generation: header.generation };
+    if keys.keyring_id != header.keyring_id {
+        return Err(unknown);
+    }
+    let Some(data_key) = keys.get(header.generation) else { return Err(unknown) };
+    let damaged = || SealError::Header(HeaderFault::NotAuthentic);
+    if start.len() < END {
+        return Err(damaged());
+    }
+    let mut file_key = Zeroizing::new([0; FILE_KEY_LEN]);
+    wrapping_key(data_key)?
+        .open_separate_gather(
+            Nonce::assume_unique_for_key(array_at(start, NONCE_AT)),
+            Aad::from(&start[..AAD_LEN]),
+            &start[WRAPPED_AT..TAG_AT],
+            &start[TAG_AT..END],
+            file_key.as_mut(),
+        )
+        .map_err(|_| damaged())?;
+    Ok(file_key)
+}
+
+fn wrapping_key(data_key: &DataKey) -> Result<LessSafeKey, SealError> {
+    UnboundKey::new(&AES_256_GCM, data_key.bytes())
+        .map(LessSafeKey::new)
+        .map_err(|_| SealError::Cipher("data key rejected"))
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array_at(bytes, at))
+}
+
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(&bytes[at..at + N]);
+    array
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::LibraryRandom;
+    use crate::testing::keys;
+
+    #[test]
+    fn a_header_survives_and_names_itself() {
+        let keys = keys();
+        let random = LibraryRandom::new();
+        let (header, key, bytes) =
+            create(Suite::Aes256Gcm, Layout::Paged, &keys, keys.active, &random).unwrap();
+        assert_eq!(classify(&bytes[..]).unwrap(), Kind::Sealed(header));
+        assert_eq!(unwrap_key(&bytes[..], &header, &keys).unwrap()[..], key[..]);
+    }
+
+    /// Every bit of the header matters: none can be flipped without an error or another verdict.
+    #[test]
+    fn no_bit_can_be_flipped() {
+        let keys = keys();
+        let random = LibraryRandom::new();
+        let (_, key, mut bytes) =
+            create(Suite::Aes256Xts, Layout::InPlace, &keys, keys.active, &random).unwrap();
+        for bit in (0..160 * 8).chain([LEN * 8 - 1]) {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let accepted = match classify(&bytes[..]) {
+                Ok(Kind::Sealed(header)) => unwrap_key(&bytes[..], &header, &keys).is_ok(),
+                Ok(Kind::Plain | Kind::Unborn) | Err(_) => false,
+            };
+            assert!(!accepted, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        let Kind::Sealed(header) = classify(&bytes[..]).unwrap() else { panic!("not sealed") };
+        assert_eq!(unwrap_key(&bytes[..], &header, &keys).unwrap()[..], key[..]);
+    }
+
+    #[test]
+    fn what_never_reached_the_disk_is_an_empty_file() {
+        assert_eq!(classify(&[]).unwrap(), Kind::Unborn);
+        assert_eq!(classify(&[0; 100]).unwrap(), Kind::Unborn);
+        assert_eq!(classify(&[0; LEN]).unwrap(), Kind::Unborn);
+        assert_eq!(classify(&MAGIC).unwrap(), Kind::Unborn);
+        assert_eq!(classify(b"PostgreSQL").unwrap(), Kind::Plain);
+        assert_eq!(classify(&[1; LEN]).unwrap(), Kind::Plain);
+    }
+}

@@ -1,0 +1,31 @@
+//! Where nonces, file ids and file keys come from.
+
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+
+/// The generator failed; nothing may be sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomFailed;
+
+/// A source of random bytes that never repeats itself, also not after `fork()`.
+pub trait Random {
+    /// Fills `bytes`.
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomFailed>;
+}
+
+/// The generator of AWS-LC (SP 800-90A CTR-DRBG, reseeded after `fork()`).
+#[derive(Debug, Default)]
+pub struct LibraryRandom(SystemRandom);
+
+impl LibraryRandom {
+    /// The generator.
+    #[must_use]
+    pub fn new() -> LibraryRandom {
+        LibraryRandom(SystemRandom::new())
+    }
+}
+
+impl Random for LibraryRandom {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomFailed> {
+        self.0.fill(bytes).map_err(|_| RandomFailed)
+    }
+}

@@ -1,0 +1,53 @@
+//! Where sealed bytes lie: six operations, so that everything above can run on a file descriptor
+//! as well as on memory that forgets, tears and fails.
+
+use std::io;
+
+use crate::units::{SealedLen, SealedOff};
+
+#[cfg(any(test, feature = "testing"))]
+pub mod crash;
+#[cfg(any(test, feature = "testing"))]
+pub mod fault;
+#[cfg(any(test, feature = "testing"))]
+pub mod mem;
+
+/// A random-access file of sealed bytes.
+///
+/// Methods take `&self`: several sealed files may share one storage, as several processes share
+/// one file.
+pub trait Storage {
+    /// Reads until `buf` is full or the file ends; returns the bytes read.
+    fn read_at(&self, buf: &mut [u8], sealed_off: SealedOff) -> io::Result<usize>;
+
+    /// Like [`Storage::read_at`] into two buffers one behind the other, in one call if possible.
+    fn read_two_at(
+        &self,
+        first: &mut [u8],
+        second: &mut [u8],
+        sealed_off: SealedOff,
+    ) -> io::Result<usize> {
+        let got = self.read_at(first, sealed_off)?;
+        if got < first.len() {
+            return Ok(got);
+        }
+        Ok(got + self.read_at(second, SealedOff(sealed_off.0 + got as u64))?)
+    }
+
+    /// Writes all of `buf`, lengthening the file if need be; after an error any part of it may
+    /// have been written.
+    fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()>;
+
+    /// The length of the file.
+    fn len(&self) -> io::Result<SealedLen>;
+
+    /// Cuts the file, or lengthens it with a hole of zeros.
+    fn set_len(&self, sealed_len: SealedLen) -> io::Result<()>;
+
+    /// Makes everything written so far survive a power cut.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Called before a block that did not authenticate is read again, because a writer may have
+    /// been between the block and its tag: waits a little longer each time.
+    fn pause(&self, _attempt: u32) {}
+}

@@ -1,0 +1,107 @@
+//! A sealed file against a plain one in memory, over random sequences of operations, for every
+//! suite in every layout that carries it.
+
+use pgseal_core::random::LibraryRandom;
+use pgseal_core::storage::mem::MemStorage;
+use pgseal_core::testing::keys;
+use pgseal_core::{
+    Generation, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile, Suite,
+};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Write { off: u64, len: usize },
+    Read { off: u64, len: usize },
+    SetLen(u64),
+    Reopen,
+}
+
+/// Offsets near the edges that matter: cells, sectors, blocks, groups.
+fn offset() -> impl Strategy<Value = u64> {
+    let unit = prop_oneof![Just(1_u64), Just(16), Just(512), Just(8192), Just(1 << 20)];
+    (unit, 0_u64..6, -2_i64..3)
+        .prop_map(|(unit, times, shift)| (unit * times).saturating_add_signed(shift).min(2_200_000))
+}
+
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        1_usize..40,
+        500_usize..530,
+        8180_usize..8200,
+        Just(8192),
+        Just(3 * 8192),
+        Just(150_000)
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => (offset(), length()).prop_map(|(off, len)| Op::Write { off, len }),
+        3 => (offset(), length()).prop_map(|(off, len)| Op::Read { off, len }),
+        2 => offset().prop_map(Op::SetLen),
+        1 => Just(Op::Reopen),
+    ]
+}
+
+fn check(suite: Suite, layout: Layout, ops: &[Op]) {
+    let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default());
+    let mut scratch = Scratch::new();
+    let mut file =
+        SealedFile::create(&storage, suite, layout, &keys, Generation(1), &random).unwrap();
+    let mut model: Vec<u8> = Vec::new();
+    let mut seed = 1_u8;
+    for op in ops {
+        match *op {
+            Op::Write { off, len } => {
+                seed = seed.wrapping_add(37) | 1;
+                let bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(seed) | 1).collect();
+                file.write_at(&storage, &mut scratch, &bytes, PlainOff(off), &random).unwrap();
+                let end = off as usize + len;
+                if model.len() < end {
+                    model.resize(end, 0);
+                }
+                model[off as usize..end].copy_from_slice(&bytes);
+            }
+            Op::Read { off, len } => {
+                let mut buf = vec![0xEE; len];
+                let got = file
+                    .read_at(&storage, &mut scratch, &mut buf, PlainOff(off), OnDamage::Fail)
+                    .unwrap()
+                    .len;
+                let start = (off as usize).min(model.len());
+                let want = &model[start..(start + len).min(model.len())];
+                assert_eq!(&buf[..got], want, "{suite} {layout} read {off}+{len}");
+            }
+            Op::SetLen(len) => {
+                file.set_len(&storage, &mut scratch, PlainLen(len), &random).unwrap();
+                model.resize(len as usize, 0);
+            }
+            Op::Reopen => {
+                let Opened::Sealed(again) = SealedFile::open(&storage, &keys).unwrap() else {
+                    panic!("not sealed any more")
+                };
+                file = *again;
+            }
+        }
+        assert_eq!(file.plain_len(&storage).unwrap().0 as usize, model.len(), "{layout} {op:?}");
+    }
+    let mut all = vec![0; model.len() + 1];
+    let got =
+        file.read_at(&storage, &mut scratch, &mut all, PlainOff(0), OnDamage::Fail).unwrap().len;
+    assert!(all[..got] == model[..], "{suite} {layout}: contents differ");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn behaves_like_a_plain_file(ops in proptest::collection::vec(op(), 1..24)) {
+        for suite in Suite::ALL {
+            for layout in [Layout::Paged, Layout::Stream, Layout::InPlace] {
+                if layout.carries(suite) {
+                    check(suite, layout, &ops);
+                }
+            }
+        }
+    }
+}
