@@ -1,0 +1,169 @@
+//! From a path inside a data directory to its class.
+
+use crate::class::Class;
+use crate::names::{
+    in_wal, is_config, is_decimal, is_hex, is_oid, is_slru_segment, is_tls, is_two_phase,
+    is_version_directory, relation,
+};
+
+/// The directories that initdb makes (`subdirs`, `src/bin/initdb/initdb.c`), and pgseal's.
+const OWN_DIRECTORIES: [&[u8]; 18] = [
+    b"base",
+    b"global",
+    b"pg_commit_ts",
+    b"pg_dynshmem",
+    b"pg_logical",
+    b"pg_multixact",
+    b"pg_notify",
+    b"pg_replslot",
+    b"pg_serial",
+    b"pg_snapshots",
+    b"pg_stat",
+    b"pg_stat_tmp",
+    b"pg_subtrans",
+    b"pg_tblspc",
+    b"pg_twophase",
+    b"pg_wal",
+    b"pg_xact",
+    b"pgseal",
+];
+
+/// Components of a path that are looked at; no name of PostgreSQL's has more that matter.
+const MAX_PARTS: usize = 8;
+
+/// The class of the file at `rel`, a path relative to the root of a data directory.
+///
+/// `./`, `//` and a trailing slash make no difference. A path with a `..` component is
+/// [`Class::Unknown`]: only the kernel knows where it leads.
+#[must_use]
+pub fn classify(rel: &[u8]) -> Class {
+    let mut parts: [&[u8]; MAX_PARTS] = [b""; MAX_PARTS];
+    let mut count = 0;
+    for part in rel.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => return Class::Unknown,
+            _ => {
+                if let Some(place) = parts.get_mut(count) {
+                    *place = part;
+                    count += 1;
+                }
+            }
+        }
+    }
+    match parts.get(..count) {
+        Some([name]) => in_root(name),
+        Some([directory, rest @ ..]) => below(directory, rest),
+        _ => Class::Unknown,
+    }
+}
+
+/// A file in the root itself.
+fn in_root(name: &[u8]) -> Class {
+    match name {
+        b"PG_VERSION" => Class::Version,
+        b"postmaster.pid" | b"postmaster.opts" | b"promote" | b"logrotate" => Class::Postmaster,
+        b"backup_label"
+        | b"backup_label.old"
+        | b"tablespace_map"
+        | b"tablespace_map.old"
+        | b"backup_manifest"
+        | b"backup_manifest.tmp" => Class::BackupLabel,
+        b"current_logfiles" | b"current_logfiles.tmp" => Class::ServerLog,
+        _ if name.starts_with(b".s.PGSQL.") => Class::Postmaster,
+        _ if is_config(name) => Class::Config,
+        _ if is_tls(name) => Class::TlsFile,
+        _ if name.ends_with(b".log") => Class::ServerLog,
+        _ => Class::Unknown,
+    }
+}
+
+/// A file somewhere below a directory of the root; `rest` has at least one component.
+fn below(directory: &[u8], rest: &[&[u8]]) -> Class {
+    match (directory, rest) {
+        (b"base", [b"pgsql_tmp", _, ..]) => Class::TempFile,
+        (b"base", [database, name]) if is_oid(database) => in_database(name),
+        (b"global", [b"pg_control"]) => Class::Control,
+        (b"global", [b"PG_VERSION"]) => Class::Unknown,
+        (b"global", [name]) => in_database(name),
+        (b"pg_tblspc", [oid]) if is_oid(oid) => Class::TablespaceLink,
+        (b"pg_tblspc", [oid, version, inside @ ..])
+            if is_oid(oid) && is_version_directory(version) =>
+        {
+            in_tablespace(inside)
+        }
+        (b"pg_wal", [b"archive_status", _]) => Class::ArchiveStatus,
+        (b"pg_wal", [b"summaries", name]) if is_summary(name) => Class::WalSummary,
+        (b"pg_wal", [name]) => in_wal(name),
+        (
+            b"pg_xact" | b"pg_subtrans" | b"pg_commit_ts" | b"pg_serial" | b"pg_notify",
+            [segment],
+        )
+        | (b"pg_multixact", [b"offsets" | b"members", segment])
+            if is_slru_segment(segment) =>
+        {
+            Class::Slru
+        }
+        (b"pg_twophase", [name]) if is_two_phase(name) => Class::TwoPhase,
+        (b"pg_replslot", [_, b"state" | b"state.tmp"]) => Class::ReplicationSlotState,
+        (b"pg_replslot", [_, name])
+            if name.starts_with(b"xid-")
+                || name.ends_with(b".spill")
+                || name.ends_with(b".snap") =>
+        {
+            Class::LogicalSpill
+        }
+        (b"pg_logical", [b"snapshots", _]) => Class::LogicalSnapshot,
+        (b"pg_logical", [b"mappings", _]) => Class::LogicalMapping,
+        (b"pg_logical", [b"replorigin_checkpoint" | b"replorigin_checkpoint.tmp"]) => {
+            Class::ReplicationOrigin
+        }
+        (b"pg_snapshots", [_]) => Class::ExportedSnapshot,
+        (b"pg_stat_tmp", [b"pgss_query_texts.stat"])
+        | (b"pg_stat", [b"pg_stat_statements.stat" | b"pg_stat_statements.stat.tmp"]) => {
+            Class::StatementTexts
+        }
+        (b"pg_stat" | b"pg_stat_tmp", _) => Class::Statistics,
+        (b"pg_dynshmem", [name]) if name.starts_with(b"mmap.") => Class::DynamicSharedMemory,
+        (b"pgseal", _) => Class::Own,
+        (b"log" | b"pg_log", _) => Class::ServerLog,
+        // pg_upgrade's own logs; its dumps beside them hold the schema and are Unknown, so sealed
+        (b"pg_upgrade_output.d", [_, b"log", ..]) => Class::ServerLog,
+        _ if OWN_DIRECTORIES.contains(&directory) => Class::Unknown,
+        (_, [.., name]) if is_config(name) => Class::Config,
+        (_, [name]) if is_log(name) => Class::ServerLog,
+        _ => Class::Unknown,
+    }
+}
+
+/// A file in `base/N/`, `global/` or a database's directory in a tablespace.
+fn in_database(name: &[u8]) -> Class {
+    match name {
+        b"PG_VERSION" => Class::Version,
+        b"pg_filenode.map" | b"pg_filenode.map.tmp" => Class::RelationMap,
+        b"pg_internal.init" => Class::RelcacheInit,
+        _ if name.strip_prefix(b"pg_internal.init.").is_some_and(is_decimal) => Class::RelcacheInit,
+        _ => match name.strip_prefix(b"INCREMENTAL.") {
+            Some(rest) if relation(rest).is_some() => Class::IncrementalRelation,
+            _ => relation(name).unwrap_or(Class::Unknown),
+        },
+    }
+}
+
+/// A file below a tablespace's version directory.
+pub(crate) fn in_tablespace(inside: &[&[u8]]) -> Class {
+    match inside {
+        [b"pgsql_tmp", _, ..] => Class::TempFile,
+        [database, name] if is_oid(database) => in_database(name),
+        _ => Class::Unknown,
+    }
+}
+
+/// Timeline, start and end in hexadecimal, or the one in the making.
+fn is_summary(name: &[u8]) -> bool {
+    name == b"temp.summary" || name.strip_suffix(b".summary").is_some_and(|stem| is_hex(stem, 40))
+}
+
+fn is_log(name: &[u8]) -> bool {
+    [&b".log"[..], b".csv", b".json"].iter().any(|end| name.ends_with(end))
+}

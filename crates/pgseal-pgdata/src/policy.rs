@@ -1,0 +1,151 @@
+//! What pgseal does with the files of each class.
+
+use crate::class::Class;
+
+/// How a sealed file is written, which decides its cipher and layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SealKind {
+    /// Pages of a relation: protected by full-page images.
+    Relation,
+    /// Written once, in order, or by write-and-rename.
+    Stream,
+    /// Overwritten or appended to in place after a sync, torn writes tolerated.
+    InPlace,
+}
+
+/// Which data key wraps the key of a sealed file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyScope {
+    /// A data key of the keyring; the file outlives the postmaster.
+    Cluster,
+    /// A key that lives in the postmaster's memory only; the file is rubbish after a restart.
+    Ephemeral,
+}
+
+/// What pgseal does when PostgreSQL opens a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// New files are sealed.
+    Seal {
+        /// How the file is written.
+        kind: SealKind,
+        /// Which key.
+        scope: KeyScope,
+        /// Whether a file that is there and not sealed is read as it is, because others than
+        /// PostgreSQL may have put it there.
+        reads_plain: bool,
+    },
+    /// The file stays plain, for this reason.
+    Plain(&'static str),
+    /// The file must not exist under pgseal, for this reason; the text ends in the next step.
+    Refuse(&'static str),
+}
+
+const fn seal(kind: SealKind, scope: KeyScope) -> Policy {
+    Policy::Seal { kind, scope, reads_plain: false }
+}
+
+impl Class {
+    /// What pgseal does with files of this class.
+    #[must_use]
+    pub const fn policy(self) -> Policy {
+        match self {
+            Class::Relation { temporary: false, .. } => seal(SealKind::Relation, KeyScope::Cluster),
+            Class::Relation { temporary: true, .. } => {
+                seal(SealKind::Relation, KeyScope::Ephemeral)
+            }
+            Class::TempFile => seal(SealKind::Stream, KeyScope::Ephemeral),
+            Class::Wal | Class::Slru | Class::RelationMap | Class::LogicalMapping => {
+                seal(SealKind::InPlace, KeyScope::Cluster)
+            }
+            Class::TimelineHistory | Class::Unknown => {
+                Policy::Seal { kind: SealKind::Stream, scope: KeyScope::Cluster, reads_plain: true }
+            }
+            Class::IncrementalRelation
+            | Class::WalSummary
+            | Class::TwoPhase
+            | Class::ReplicationSlotState
+            | Class::LogicalSpill
+            | Class::LogicalSnapshot
+            | Class::ReplicationOrigin
+            | Class::ExportedSnapshot
+            | Class::Statistics
+            | Class::StatementTexts
+            | Class::RelcacheInit => seal(SealKind::Stream, KeyScope::Cluster),
+            Class::BackupHistory
+            | Class::ArchiveStatus
+            | Class::Control
+            | Class::Version
+            | Class::Config
+            | Class::BackupLabel
+            | Class::Postmaster
+            | Class::ServerLog
+            | Class::TlsFile
+            | Class::Own
+            | Class::TablespaceLink => Policy::Plain(self.reason()),
+            Class::DynamicSharedMemory => Policy::Refuse(self.reason()),
+        }
+    }
+
+    /// Why the policy is what it is, in one line for `pgseal status` and the documentation.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Class::Relation { temporary: false, .. } => {
+                "rows, index entries and catalogs; large objects, enum labels, function bodies"
+            }
+            Class::Relation { temporary: true, .. } => {
+                "rows of a session's temporary tables, gone with the session"
+            }
+            Class::IncrementalRelation => "changed pages of a relation in an incremental backup",
+            Class::TempFile => "rows that sorts, hashes and cursors spilled, gone with the query",
+            Class::Wal => "every change as it is made; appended to in place after a sync",
+            Class::WalSummary => "which blocks of which relation changed",
+            Class::TimelineHistory => {
+                "may hold the name of a restore point; older and restored ones may be plain"
+            }
+            Class::BackupHistory => {
+                "start, end and label of a backup, no rows; archive tools read it"
+            }
+            Class::ArchiveStatus => "empty; only the name counts",
+            Class::Slru => {
+                "transaction status, and the payloads of NOTIFY; overwritten in place without \
+                 full-page images"
+            }
+            Class::RelationMap => "which file holds which catalog; overwritten in place up to 15",
+            Class::Control => "no user data; backup tools read it raw",
+            Class::TwoPhase => "the state of a prepared transaction, with its name",
+            Class::ReplicationSlotState => "the name, plugin and position of a slot",
+            Class::LogicalSpill => "rows that logical decoding could not keep in memory",
+            Class::LogicalSnapshot => "which transactions logical decoding has seen",
+            Class::LogicalMapping => {
+                "old and new places of catalog rows; appended to in place after a sync"
+            }
+            Class::ReplicationOrigin => "how far each replication origin has come",
+            Class::ExportedSnapshot => "which transactions an exported snapshot sees",
+            Class::Statistics => "counters for each relation and function",
+            Class::StatementTexts => "the texts of statements, constants included",
+            Class::RelcacheInit => "descriptors of catalogs",
+            Class::Version => "the major version; every program reads it first",
+            Class::Config => "written and read by administrators; keep passwords out of it",
+            Class::BackupLabel => {
+                "positions, file names and checksums of a backup, no rows; backup tools read it"
+            }
+            Class::Postmaster => "process numbers, options and requests; no user data",
+            Class::ServerLog => {
+                "read by administrators and log shippers; statements show up in it when they are \
+                 logged, so put log_directory on storage of its own if that matters"
+            }
+            Class::TlsFile => "read by the TLS library and by administrators' tools",
+            Class::DynamicSharedMemory => {
+                "mapped memory cannot be sealed; set dynamic_shared_memory_type = posix"
+            }
+            Class::Own => "the keyring: data keys, wrapped",
+            Class::TablespaceLink => "a symbolic link, no data",
+            Class::Unknown => {
+                "not a file that PostgreSQL 15 to 18 are known to write; sealed to be safe, and \
+                 read as it is when an administrator put a plain one there"
+            }
+        }
+    }
+}
