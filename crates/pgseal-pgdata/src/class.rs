@@ -37,7 +37,7 @@ pub enum Class {
     /// A segment of the write-ahead log, finished, partial, in the making (`xlogtemp.PID`) or
     /// restored (`RECOVERYXLOG`) (`src/include/access/xlog_internal.h`, `xlog.c`).
     Wal,
-    /// A WAL summary, 17 and later (`src/backend/backup/walsummary.c`).
+    /// A WAL summary, 17 and later (`src/backend/postmaster/walsummarizer.c`).
     WalSummary,
     /// A timeline history file, also restored (`RECOVERYHISTORY`) or being received
     /// (`.history.tmp`) (`src/backend/access/transam/timeline.c`, `receivelog.c`).
