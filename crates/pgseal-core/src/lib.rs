@@ -18,6 +18,7 @@ pub mod suite;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod units;
+pub mod verify;
 
 pub use error::{HeaderFault, SealError};
 pub use file::{OnDamage, Opened, ReadOutcome, Scratch, SealedFile};
