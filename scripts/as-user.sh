@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# as-user.sh [--keep] [--] COMMAND [ARGUMENT...]
+#
+# PostgreSQL's servers refuse to run as root. Started by an ordinary user, this runs COMMAND in the project's
+# directory. Started by root (containers, CI), it copies what tests need (scripts, tests, built programs,
+# cached upstream sources) into a private work directory of an ordinary user and runs COMMAND there as that
+# user; the project's own directory may belong to root and be closed to others. Afterwards build/results of
+# the work directory is copied back, servers left over are stopped, and the work directory is removed
+# (--keep: it stays, and its name is printed).
+#
+# PGSEAL_TEST_USER  the user; default: postgres where it exists, else pgseal-test (made if need be)
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+keep=no
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --keep) keep=yes ;;
+    --)
+        shift
+        break
+        ;;
+    -h | --help)
+        sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+        exit 0
+        ;;
+    -*) die "unknown option $1" ;;
+    *) break ;;
+    esac
+    shift
+done
+[ $# -gt 0 ] || die "which command?"
+
+if [ "$(id -u)" != 0 ]; then
+    cd "$PGSEAL_ROOT"
+    exec "$@"
+fi
+
+user=${PGSEAL_TEST_USER:-}
+if [ -z "$user" ]; then
+    user=postgres
+    getent passwd "$user" >/dev/null || user=pgseal-test
+fi
+if ! getent passwd "$user" >/dev/null; then
+    say "as-user: making the user $user"
+    useradd --system --user-group --no-create-home --shell /bin/sh "$user"
+fi
+uid=$(id -u "$user")
+gid=$(id -g "$user")
+[ "$uid" != 0 ] || die "$user is root too; set PGSEAL_TEST_USER to an ordinary user"
+run_as() {
+    setpriv --reuid="$uid" --regid="$gid" --init-groups -- "$@"
+}
+
+# A directory that the user can reach; its name is short, because the paths of Unix sockets are at most
+# 107 bytes long and the servers put theirs below it.
+stage=
+for base in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
+    [ -d "$base" ] && [ ${#base} -le 40 ] || continue
+    stage=$(mktemp -d "$base/pgs.XXXXXX") || continue
+    chmod 0755 "$stage"
+    run_as test -x "$stage" 2>/dev/null && break
+    rm -rf "$stage"
+    stage=
+done
+[ -n "$stage" ] || die "$user can reach none of: ${TMPDIR:-} /tmp /var/tmp; set TMPDIR to a short path open to others"
+
+child=
+finish() {
+    local status=$?
+    trap - EXIT INT TERM HUP
+    if [ -n "$child" ] && kill -0 "$child" 2>/dev/null; then
+        kill -TERM -- "-$child" 2>/dev/null || true
+        wait "$child" 2>/dev/null || true
+    fi
+    if [ -d "$stage/tree/build/results" ]; then
+        mkdir -p "$PGSEAL_ROOT/build/results"
+        cp -r --no-preserve=ownership "$stage/tree/build/results/." "$PGSEAL_ROOT/build/results/" || status=1
+    fi
+    if [ "$keep" = yes ]; then
+        say "as-user: the work directory stays: $stage"
+    else
+        stop_servers_below "$stage"
+        rm -rf "$stage"
+    fi
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+mkdir -p "$stage/tree" "$stage/home" "$stage/t"
+cd "$PGSEAL_ROOT"
+parts=()
+for part in Makefile scripts tests target/release/pgseal target/release/libpgseal.so target/guard; do
+    [ -e "$part" ] && parts+=("$part")
+done
+tar -cf - --exclude=__pycache__ "${parts[@]}" | tar -xf - -C "$stage/tree"
+cache=${PGSEAL_CACHE:-build/upstream}
+if [ -d "$cache" ]; then
+    mkdir -p "$stage/tree/build/upstream"
+    tar -cf - -C "$cache" --exclude=./apt . | tar -xf - -C "$stage/tree/build/upstream"
+fi
+chmod -R u+rwX,go+rX "$stage/tree"
+chown -R "$uid:$gid" "$stage"
+
+# Only what the command needs from our environment: a PGHOST or PGDATA of root's would lead it astray.
+while IFS= read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(PG[A-Z]+|XDG_.*)$')
+unset PGSEAL_CACHE
+cd "$stage/tree"
+export HOME=$stage/home USER=$user LOGNAME=$user TMPDIR=$stage/t
+# In a process group of its own: a background job without one would start with SIGINT ignored, and so would
+# everything below it.
+set -m
+setpriv --reuid="$uid" --regid="$gid" --init-groups -- "$@" </dev/null &
+child=$!
+set +m
+wait "$child" && status=0 || status=$?
+child=
+exit "$status"

@@ -1,0 +1,177 @@
+#!/usr/bin/env bash
+# setup.sh [build|test|upstream|demo|lint]...   (default: build)
+#
+# Installs from the distribution (Debian, Ubuntu) what is missing, and nothing that is there already:
+#   build     compiler, make, PostgreSQL's server and its headers, Rust
+#   test      the same, perl
+#   upstream  the same, and what PostgreSQL's own test suites need
+#   demo      as build
+#   lint      shellcheck
+# Needs root or sudo only if something is missing. May be run any number of times.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+PREFERRED_MAJOR=15
+apt_updated=no
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        return 127
+    fi
+}
+
+may_be_root() { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; }
+
+apt_update() {
+    [ "$apt_updated" = yes ] && return 0
+    say "setup: refreshing the package lists"
+    as_root apt-get -qq update || warn "apt-get update had errors; going on with the lists that are there"
+    apt_updated=yes
+}
+
+# install WHY PACKAGE...
+install() {
+    local why=$1
+    shift
+    command -v apt-get >/dev/null ||
+        die "missing: $why. This is no Debian or Ubuntu; install the counterparts of these packages yourself: $*"
+    may_be_root ||
+        die "missing: $why. Neither root nor sudo here; ask an administrator for: apt-get install $*"
+    say "setup: installing $* ($why)"
+    local lost upgraded
+    if ! simulate "$@" >/dev/null; then apt_update; fi
+    upgraded=$(simulate "$@" | sed -nE 's/^Inst (postgresql-[0-9]+) \[.*/\1/p') ||
+        die "apt-get cannot install: $*. Run 'apt-get install $*' to see why."
+    [ -z "$upgraded" ] || say "setup: note: this also upgrades the server ($upgraded)"
+    lost=$(apt_install "$@" 2>&1) && return 0
+    apt_update
+    apt_install "$@" || die "apt-get could not install: $*. The first attempt said: $(tail -n 3 <<<"$lost")"
+}
+
+simulate() { LC_ALL=C apt-get -s -qq install --no-install-recommends "$@" 2>/dev/null; }
+
+apt_install() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y \
+        -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" >/dev/null </dev/null
+}
+
+in_apt() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+
+installed_version() {
+    # shellcheck disable=SC2016 # dpkg's own placeholders
+    dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2>/dev/null | sed -n 's/^installed //p'
+}
+
+# need COMMAND PACKAGE: collects packages for one call of apt-get
+packages=()
+need() { command -v "$1" >/dev/null || packages+=("$2"); }
+
+need_compiler() {
+    need gcc gcc
+    need make make
+    need ld binutils
+    [ -e /usr/include/stdlib.h ] || packages+=(libc6-dev)
+}
+
+need_upstream() {
+    need perl perl
+    need prove perl
+    perl -MIPC::Run -e 1 2>/dev/null || packages+=(libipc-run-perl)
+    need dpkg-source dpkg-dev
+    need patch patch
+    need xz xz-utils
+}
+
+setup_postgres() {
+    [ -n "${PG_CONFIG:-}" ] || [ -n "$(pg_configs)" ] && return 0
+    command -v apt-get >/dev/null && { in_apt "postgresql-$PREFERRED_MAJOR" || apt_update; }
+    local major=$PREFERRED_MAJOR
+    if ! in_apt "postgresql-$major"; then
+        major=$(apt-cache search --names-only '^postgresql-[0-9]+$' 2>/dev/null |
+            sed -nE 's/^postgresql-([0-9]+) .*/\1/p' | sort -n | tail -n 1)
+        [ -n "$major" ] || die "no PostgreSQL server here and none in the package lists; install one or set PG_CONFIG"
+        say "setup: the distribution has no PostgreSQL $PREFERRED_MAJOR; taking $major"
+    fi
+    install "a PostgreSQL server" "postgresql-$major"
+}
+
+# Headers in exactly the server's version: a newer one would pull a newer server in as a side effect.
+setup_headers() {
+    local config major server libpq want
+    for config in $(pg_configs); do
+        [ -x "$config" ] || die "$config is not a program (PG_CONFIG)"
+        [ -e "$("$config" --includedir-server)/postgres.h" ] && continue
+        major=$(pg_major "$config")
+        server=$(installed_version "postgresql-$major")
+        [ -n "$server" ] || die "no server headers beside $config; install them for PostgreSQL $major"
+        apt-cache madison "postgresql-server-dev-$major" 2>/dev/null | grep -qF " $server " || apt_update
+        want=("postgresql-server-dev-$major")
+        if apt-cache madison "postgresql-server-dev-$major" | grep -qF " $server "; then
+            want=("postgresql-server-dev-$major=$server")
+            libpq=$(installed_version libpq5)
+            if [ -z "$(installed_version libpq-dev)" ] &&
+                apt-cache madison libpq-dev | grep -qF " $libpq "; then
+                want+=("libpq-dev=$libpq")
+            fi
+        else
+            say "setup: the headers of the installed server ($server) are no longer in the package lists;" \
+                "taking the newest ones"
+        fi
+        install "headers of PostgreSQL $major, for the guard module" "${want[@]}"
+    done
+}
+
+setup_rust() {
+    local pinned have
+    pinned=$(sed -nE 's/^channel *= *"([^"]+)"/\1/p' "$PGSEAL_ROOT/rust-toolchain.toml")
+    if ! command -v cargo >/dev/null && [ -x "$HOME/.cargo/bin/cargo" ]; then
+        PATH=$HOME/.cargo/bin:$PATH
+    fi
+    if ! command -v cargo >/dev/null; then
+        if command -v apt-get >/dev/null && may_be_root && { in_apt rustup || { apt_update && in_apt rustup; }; }; then
+            install "Rust" rustup
+            (cd "$PGSEAL_ROOT" && rustup toolchain install "$pinned")
+        else
+            die "Rust $pinned is missing and the distribution has no rustup package; install rustup" \
+                "(its home page says how), then run this again"
+        fi
+    fi
+    # With rustup this also fetches the pinned toolchain.
+    have=$(cd "$PGSEAL_ROOT" && cargo --version | sed -E 's/^cargo ([0-9.]+).*/\1/')
+    [ "$(printf '%s\n' "$pinned" "$have" | sort -V | head -n 1)" = "$pinned" ] ||
+        die "cargo is $have, this project needs $pinned or newer; install it through rustup"
+}
+
+[ $# -gt 0 ] || set -- build
+for purpose in "$@"; do
+    case "$purpose" in
+    build | demo) need_compiler ;;
+    test)
+        need_compiler
+        need_upstream
+        ;;
+    upstream)
+        need_compiler
+        need_upstream
+        ;;
+    lint) need shellcheck shellcheck ;;
+    -h | --help)
+        sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+        exit 0
+        ;;
+    *) die "unknown purpose '$purpose'; one or more of: build test upstream demo lint" ;;
+    esac
+done
+[ ${#packages[@]} = 0 ] || install "tools" $(printf '%s\n' "${packages[@]}" | sort -u)
+case " $* " in
+*" build "* | *" demo "* | *" test "* | *" upstream "*)
+    setup_postgres
+    setup_headers
+    setup_rust
+    ;;
+esac
+say "setup: everything for '$*' is there"
