@@ -1,1 +1,42 @@
-//! placeholder
+//! Keys of pgseal: the keyring file, the providers of the key-encryption key (KEK), and the
+//! frame that hands unlocked data keys to the preloaded library.
+//!
+//! The formats are those of `spec/key-hierarchy.md`. Without the feature `providers` only
+//! [`handover`] is left: that is all the preloaded library needs.
+
+#![forbid(unsafe_code)]
+
+pub mod handover;
+
+#[cfg(feature = "providers")]
+mod argon;
+#[cfg(feature = "providers")]
+mod body;
+#[cfg(feature = "providers")]
+mod error;
+#[cfg(feature = "providers")]
+mod kek;
+#[cfg(feature = "providers")]
+mod keyring;
+#[cfg(feature = "providers")]
+pub mod labels;
+#[cfg(feature = "providers")]
+pub mod provider;
+#[cfg(feature = "providers")]
+mod store;
+#[cfg(feature = "providers")]
+mod summary;
+#[cfg(feature = "providers")]
+mod wrap;
+
+#[cfg(feature = "providers")]
+pub use self::{
+    argon::Argon2idParams,
+    body::{GenerationState, MAX_GENERATIONS},
+    error::KeyError,
+    kek::{Kek, generate_raw_key},
+    keyring::Keyring,
+    provider::{Provider, kek_for_keyring, kek_from_fd},
+    store::{KEYRING_DIR, KEYRING_FILE, MAX_KEYRING_LEN, keyring_path, update},
+    summary::{GenerationSummary, KeyringSummary, PassphraseSummary},
+};

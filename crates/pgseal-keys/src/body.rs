@@ -1,0 +1,244 @@
+//! The keyring file as text: a JSON body and its MAC line, parsed strictly.
+//!
+//! `spec/key-hierarchy.md`, section 3.
+
+use std::path::Path;
+
+use data_encoding::HEXLOWER;
+use pgseal_core::{KeyringId, Suite};
+use serde::{Deserialize, Serialize};
+
+use crate::argon::Argon2idParams;
+use crate::error::KeyError;
+use crate::store::MAX_KEYRING_LEN;
+use crate::wrap::Wrapped;
+
+pub(crate) const FORMAT: &str = "pgseal-keyring";
+pub(crate) const VERSION: u64 = 1;
+const MAC_PREFIX: &str = "mac: ";
+/// prefix, 64 hexadecimal digits, newline
+const MAC_LINE_LEN: usize = MAC_PREFIX.len() + 64 + 1;
+/// Longest provider URI, in bytes.
+pub(crate) const MAX_URI_LEN: usize = 4096;
+
+/// The most generations that a keyring holds.
+pub const MAX_GENERATIONS: usize = crate::handover::MAX_KEYS;
+
+/// What a data key is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GenerationState {
+    /// New files get it. Exactly one generation is active.
+    Active,
+    /// Kept for the files that have it.
+    Retired,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GenerationEntry {
+    pub generation: u32,
+    pub created: String,
+    pub state: GenerationState,
+    pub key: Wrapped,
+}
+
+/// The JSON body, field by field in the order in which it is written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Body {
+    pub format: String,
+    pub version: u64,
+    #[serde(with = "hex")]
+    pub keyring_id: [u8; 16],
+    pub created: String,
+    #[serde(with = "suite_name")]
+    pub suite: Suite,
+    pub provider: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passphrase: Option<Argon2idParams>,
+    #[serde(with = "hex")]
+    pub key_check: [u8; 8],
+    pub keyring_key: Wrapped,
+    pub generations: Vec<GenerationEntry>,
+}
+
+/// The two fields that every version has.
+#[derive(Deserialize)]
+struct Preamble {
+    format: String,
+    version: u64,
+}
+
+impl Body {
+    pub(crate) fn id(&self) -> KeyringId {
+        KeyringId(self.keyring_id)
+    }
+
+    /// The exact bytes that the MAC covers: pretty JSON and a newline.
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, KeyError> {
+        let mut bytes =
+            serde_json::to_vec_pretty(self).map_err(|_| KeyError::Internal("writing JSON"))?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        check_uri_shape(&self.provider)?;
+        if self.passphrase.is_some() != self.provider.starts_with("passphrase:") {
+            return Err("provider and passphrase parameters do not fit together");
+        }
+        if let Some(params) = &self.passphrase {
+            params.check()?;
+        }
+        if !is_time(&self.created) || !self.generations.iter().all(|entry| is_time(&entry.created))
+        {
+            return Err("a time is not RFC 3339 in UTC");
+        }
+        if self.generations.len() > MAX_GENERATIONS {
+            return Err("too many generations");
+        }
+        let mut last = 0;
+        for entry in &self.generations {
+            if entry.generation <= last || entry.generation == u32::MAX {
+                return Err("generations out of order or range");
+            }
+            last = entry.generation;
+        }
+        let active =
+            self.generations.iter().filter(|entry| entry.state == GenerationState::Active).count();
+        if active != 1 {
+            return Err("not exactly one active generation");
+        }
+        Ok(())
+    }
+}
+
+/// What holds for every URI, of providers that this version does not know as well.
+pub(crate) fn check_uri_shape(uri: &str) -> Result<(), &'static str> {
+    if uri.len() > MAX_URI_LEN {
+        return Err("the provider URI is too long");
+    }
+    if uri.chars().any(|c| c.is_control()) {
+        return Err("the provider URI has control characters");
+    }
+    if !uri.contains(':') {
+        return Err("the provider URI has no scheme");
+    }
+    Ok(())
+}
+
+/// A parsed file: the body, its exact bytes, and the MAC that is yet to be checked.
+pub(crate) struct ParsedFile {
+    pub body: Body,
+    pub body_bytes: Vec<u8>,
+    pub mac: [u8; 32],
+}
+
+/// Takes a keyring file apart. Nothing is authenticated here: that needs the key.
+pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<ParsedFile, KeyError> {
+    let damaged = |what: &str| KeyError::damaged(path, what);
+    if bytes.is_empty() {
+        return Err(damaged("the file is empty"));
+    }
+    if bytes.len() > MAX_KEYRING_LEN {
+        return Err(damaged("the file is longer than 1 MiB"));
+    }
+    let (body_bytes, mac_line) = bytes
+        .len()
+        .checked_sub(MAC_LINE_LEN)
+        .and_then(|at| bytes.split_at_checked(at))
+        .ok_or_else(|| damaged("the file is cut short"))?;
+    let mac_hex = mac_line
+        .strip_prefix(MAC_PREFIX.as_bytes())
+        .and_then(|rest| rest.strip_suffix(b"\n"))
+        .ok_or_else(|| damaged("the last line is not a whole MAC"))?;
+    let mut mac = [0; 32];
+    decode_hex(mac_hex, &mut mac).map_err(|()| damaged("the last line is not a whole MAC"))?;
+    if body_bytes.last() != Some(&b'\n') {
+        return Err(damaged("the MAC does not stand on a line of its own"));
+    }
+    // serde's texts quote what they meet; that is never a secret here, but may be long garbage.
+    let position = |err: serde_json::Error| {
+        let what =
+            format!("not the JSON of a keyring, line {} column {}", err.line(), err.column());
+        KeyError::damaged(path, what)
+    };
+    let preamble: Preamble = serde_json::from_slice(body_bytes).map_err(position)?;
+    if preamble.format != FORMAT {
+        return Err(damaged("another format"));
+    }
+    if preamble.version > VERSION {
+        return Err(KeyError::KeyringTooNew { path: path.to_owned(), version: preamble.version });
+    }
+    if preamble.version != VERSION {
+        return Err(damaged("an unknown format version"));
+    }
+    let body: Body = serde_json::from_slice(body_bytes).map_err(position)?;
+    body.check().map_err(damaged)?;
+    Ok(ParsedFile { body, body_bytes: body_bytes.to_vec(), mac })
+}
+
+/// The reverse of [`parse`].
+pub(crate) fn assemble(body_bytes: &[u8], mac: &[u8; 32]) -> Vec<u8> {
+    let mac_hex = HEXLOWER.encode(mac);
+    [body_bytes, MAC_PREFIX.as_bytes(), mac_hex.as_bytes(), b"\n"].concat()
+}
+
+/// Now, in whole seconds, as the keyring writes times.
+pub(crate) fn now() -> Result<String, KeyError> {
+    jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())
+        .map(|time| time.to_string())
+        .map_err(|_| KeyError::Internal("the clock"))
+}
+
+/// Whether this is a time of the one form that [`now`] writes.
+fn is_time(text: &str) -> bool {
+    text.parse::<jiff::Timestamp>().is_ok_and(|time| time.to_string() == text)
+        && text.len() == "2026-01-31T23:59:59Z".len()
+}
+
+fn decode_hex(text: &[u8], out: &mut [u8]) -> Result<(), ()> {
+    if HEXLOWER.decode_len(text.len()) != Ok(out.len()) {
+        return Err(());
+    }
+    HEXLOWER.decode_mut(text, out).map(|_| ()).map_err(|_| ())
+}
+
+/// Fixed-length byte arrays as lower-case hexadecimal.
+pub(crate) mod hex {
+    use data_encoding::HEXLOWER;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&HEXLOWER.encode(bytes))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
+        from: D,
+    ) -> Result<[u8; N], D::Error> {
+        let text = String::deserialize(from)?;
+        let mut bytes = [0; N];
+        super::decode_hex(text.as_bytes(), &mut bytes)
+            .map_err(|()| D::Error::custom("not lower-case hexadecimal of the right length"))?;
+        Ok(bytes)
+    }
+}
+
+/// A suite by its full name, without the short names of the command line.
+mod suite_name {
+    use pgseal_core::Suite;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(suite: &Suite, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(suite.name())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Suite, D::Error> {
+        let text = String::deserialize(from)?;
+        Suite::ALL
+            .into_iter()
+            .find(|suite| suite.name() == text)
+            .ok_or_else(|| D::Error::custom("an unknown suite"))
+    }
+}

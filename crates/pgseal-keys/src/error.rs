@@ -1,0 +1,179 @@
+//! What can go wrong with keys, by whose fault it is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pgseal_core::KeyringId;
+
+use crate::provider::Provider;
+
+/// An error about keys. Each text says what is wrong, where, and what to do next; none holds any
+/// part of a key, a passphrase or what a command printed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyError {
+    /// The provider works, but holds no key.
+    #[error("no key: {what}; {remedy}")]
+    Missing {
+        /// What is empty or not there.
+        what: String,
+        /// What to do next.
+        remedy: String,
+    },
+    /// The key is a proper key, but not that of this keyring.
+    #[error(
+        "{}: wrong key: {provider} gave a key that does not open this keyring; \
+         give the key that was in use when it was created or last re-keyed",
+        path.display()
+    )]
+    Wrong {
+        /// The keyring.
+        path: PathBuf,
+        /// Where the keyring says that its key is from.
+        provider: String,
+    },
+    /// Others can read or change the source of the key.
+    #[error("{}: {what}; {remedy}", path.display())]
+    Insecure {
+        /// The file that holds the key.
+        path: PathBuf,
+        /// Who has which right.
+        what: String,
+        /// The command that repairs it.
+        remedy: String,
+    },
+    /// The provider could not be asked.
+    #[error("key provider {provider}: {what}")]
+    ProviderFailed {
+        /// The provider, in short.
+        provider: String,
+        /// What happened and what to do next.
+        what: String,
+    },
+    /// What the provider gave is not the text of a key.
+    #[error(
+        "{origin} does not hold a key: a key is 32 bytes as 64 hexadecimal digits or as base64 \
+         (make one with: pgseal key new)"
+    )]
+    BadKeyText {
+        /// Where the text is from.
+        origin: String,
+    },
+    /// The text names no provider.
+    #[error("\"{uri}\" names no key provider: {reason}")]
+    BadUri {
+        /// The text.
+        uri: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// The keyring file is not as pgseal wrote it.
+    #[error(
+        "{}: the keyring is damaged ({what}); put back a copy of it, for example from a backup",
+        path.display()
+    )]
+    KeyringDamaged {
+        /// The keyring.
+        path: PathBuf,
+        /// Which check failed.
+        what: String,
+    },
+    /// A newer pgseal wrote the keyring.
+    #[error(
+        "{}: the keyring has format version {version}, and this pgseal knows version 1; \
+         install the pgseal that wrote it",
+        path.display()
+    )]
+    KeyringTooNew {
+        /// The keyring.
+        path: PathBuf,
+        /// Its format version.
+        version: u64,
+    },
+    /// There is no keyring file.
+    #[error(
+        "{}: there is no keyring; without it no file of this data directory can be opened: \
+         put it back from a backup, or give the right data directory",
+        path.display()
+    )]
+    KeyringMissing {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// There is a keyring already; it is never overwritten.
+    #[error("{}: there is a keyring already; it was left alone", path.display())]
+    KeyringExists {
+        /// The keyring.
+        path: PathBuf,
+    },
+    /// The files were sealed with another keyring.
+    #[error(
+        "{}: this is the keyring of another cluster: the files name keyring {expected}, and this \
+         is {found}; put back the keyring that belongs to these files",
+        path.display()
+    )]
+    KeyringOfAnotherCluster {
+        /// The keyring.
+        path: PathBuf,
+        /// Which keyring the sealed files name.
+        expected: KeyringId,
+        /// Which keyring this is.
+        found: KeyringId,
+    },
+    /// The keyring holds as many generations as it can.
+    #[error(
+        "{}: the keyring holds {limit} generations of data keys and takes no more",
+        path.display()
+    )]
+    KeyringFull {
+        /// The keyring.
+        path: PathBuf,
+        /// How many it can hold.
+        limit: usize,
+    },
+    /// The operating system refused something.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A cryptographic primitive failed in a way that only a bug or a broken machine explains.
+    #[error("internal error in {0}; please report this as a bug of pgseal")]
+    Internal(&'static str),
+}
+
+impl KeyError {
+    /// The exit code of `pgseal` for this error, as in the table of ARCHITECTURE.md.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            KeyError::BadUri { .. } => 2,
+            KeyError::KeyringExists { .. } => 5,
+            KeyError::Missing { .. } => 10,
+            KeyError::Wrong { .. } => 11,
+            KeyError::Insecure { .. } => 12,
+            KeyError::ProviderFailed { .. } | KeyError::BadKeyText { .. } => 13,
+            KeyError::KeyringDamaged { .. } | KeyError::KeyringTooNew { .. } => 14,
+            KeyError::KeyringOfAnotherCluster { .. } => 15,
+            KeyError::KeyringMissing { .. } => 16,
+            KeyError::KeyringFull { .. } | KeyError::Io { .. } => 40,
+            KeyError::Internal(_) => 70,
+        }
+    }
+
+    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> KeyError {
+        KeyError::Io { path: path.to_owned(), action, source }
+    }
+
+    pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> KeyError {
+        KeyError::KeyringDamaged { path: path.to_owned(), what: what.into() }
+    }
+
+    pub(crate) fn bad_uri(uri: &str, reason: impl Into<String>) -> KeyError {
+        KeyError::BadUri { uri: Provider::shown(uri), reason: reason.into() }
+    }
+}

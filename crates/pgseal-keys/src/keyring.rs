@@ -1,0 +1,305 @@
+//! The keyring: the data keys of one cluster, wrapped.
+
+use std::path::{Path, PathBuf};
+
+use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suite};
+
+use crate::body::{self, Body, FORMAT, GenerationEntry, GenerationState, MAX_GENERATIONS, VERSION};
+use crate::error::KeyError;
+use crate::kek::Kek;
+use crate::provider::Provider;
+use crate::summary::{GenerationSummary, KeyringSummary, PassphraseSummary};
+use crate::wrap::{self, Secret32};
+
+/// The name that a keyring has in messages until it is stored.
+const UNSTORED: &str = "new keyring";
+
+/// A keyring as it lies in `DATADIR/pgseal/keyring`. It holds wrapped keys only.
+#[derive(Clone, Debug)]
+pub struct Keyring {
+    path: PathBuf,
+    body: Body,
+    body_bytes: Vec<u8>,
+    mac: [u8; 32],
+}
+
+impl Keyring {
+    /// A new keyring with a random identity and one random data key, generation 1.
+    ///
+    /// # Errors
+    /// [`KeyError::BadUri`] for a provider that does not exist or does not fit the KEK.
+    pub fn create(suite: Suite, provider_uri: &str, kek: &Kek) -> Result<Keyring, KeyError> {
+        check_provider(provider_uri, kek)?;
+        let mut keyring_id = [0; 16];
+        wrap::random(&mut keyring_id)?;
+        let id = KeyringId(keyring_id);
+        let keyring_key = wrap::random_secret()?;
+        let created = body::now()?;
+        let body = Body {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            keyring_id,
+            created: created.clone(),
+            suite,
+            provider: provider_uri.to_owned(),
+            passphrase: kek.params().cloned(),
+            key_check: wrap::key_check(kek.expose(), id)?,
+            keyring_key: wrap::wrap(kek.expose(), &wrap::keyring_key_aad(id), &keyring_key)?,
+            generations: vec![new_generation(&keyring_key, id, 1, created)?],
+        };
+        Keyring::seal(PathBuf::from(UNSTORED), body, &keyring_key)
+    }
+
+    /// Parses a keyring file. Strict, but not yet authenticated: [`Keyring::unlock`] does that.
+    /// `path` is for messages.
+    ///
+    /// # Errors
+    /// [`KeyError::KeyringDamaged`] or [`KeyError::KeyringTooNew`].
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Keyring, KeyError> {
+        let parsed = body::parse(bytes, path)?;
+        Ok(Keyring {
+            path: path.to_owned(),
+            body: parsed.body,
+            body_bytes: parsed.body_bytes,
+            mac: parsed.mac,
+        })
+    }
+
+    /// The exact bytes of the file.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        body::assemble(&self.body_bytes, &self.mac)
+    }
+
+    /// The file as this version would write the same fields, under the MAC as it was read. Equal to
+    /// [`Keyring::to_bytes`] for every file that pgseal wrote; for tests.
+    ///
+    /// # Errors
+    /// [`KeyError::Internal`] when JSON cannot be written.
+    pub fn reencode(&self) -> Result<Vec<u8>, KeyError> {
+        Ok(body::assemble(&self.body.encode()?, &self.mac))
+    }
+
+    /// Unlocks all data keys.
+    ///
+    /// # Errors
+    /// [`KeyError::Wrong`] for another KEK, [`KeyError::KeyringDamaged`] when anything does not
+    /// authenticate.
+    pub fn unlock(&self, kek: &Kek) -> Result<KeySet, KeyError> {
+        let keyring_key = self.open(kek)?;
+        let mut keys = KeySet::new(self.id(), self.body.suite, self.active_generation());
+        for (generation, key) in self.data_keys(&keyring_key)? {
+            keys.insert(generation, key);
+        }
+        Ok(keys)
+    }
+
+    /// Puts the keyring under a new KEK. The keyring key is replaced as well and the data keys are
+    /// wrapped anew, so that who holds the old KEK and an old copy learns no later data key.
+    /// The data keys themselves stay, and so do all sealed files.
+    ///
+    /// # Errors
+    /// As [`Keyring::unlock`] for `old`, and as [`Keyring::create`] for `new`.
+    pub fn rotate_kek(&mut self, old: &Kek, new: &Kek, new_uri: &str) -> Result<(), KeyError> {
+        check_provider(new_uri, new)?;
+        let old_keyring_key = self.open(old)?;
+        let id = self.id();
+        let keyring_key = wrap::random_secret()?;
+        let wrap_key = wrap::data_wrap_key(&keyring_key, id)?;
+        let mut body = self.body.clone();
+        for (entry, (_, data_key)) in
+            body.generations.iter_mut().zip(self.data_keys(&old_keyring_key)?)
+        {
+            let aad = wrap::data_key_aad(id, entry.generation);
+            entry.key = wrap::wrap(&wrap_key, &aad, data_key.bytes())?;
+        }
+        body.provider = new_uri.to_owned();
+        body.passphrase = new.params().cloned();
+        body.key_check = wrap::key_check(new.expose(), id)?;
+        body.keyring_key = wrap::wrap(new.expose(), &wrap::keyring_key_aad(id), &keyring_key)?;
+        *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
+        Ok(())
+    }
+
+    /// Adds a new random data key and makes it the active one; the one before is retired.
+    ///
+    /// # Errors
+    /// As [`Keyring::unlock`]; [`KeyError::KeyringFull`] when no more fit.
+    pub fn add_generation(&mut self, kek: &Kek) -> Result<Generation, KeyError> {
+        let keyring_key = self.open(kek)?;
+        let full = || KeyError::KeyringFull { path: self.path.clone(), limit: MAX_GENERATIONS };
+        if self.body.generations.len() >= MAX_GENERATIONS {
+            return Err(full());
+        }
+        let last = self.body.generations.iter().map(|entry| entry.generation).max().unwrap_or(0);
+        let number = last.checked_add(1).filter(|number| *number != u32::MAX).ok_or_else(full)?;
+        let mut body = self.body.clone();
+        for entry in &mut body.generations {
+            entry.state = GenerationState::Retired;
+        }
+        body.generations.push(new_generation(&keyring_key, self.id(), number, body::now()?)?);
+        *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
+        Ok(Generation(number))
+    }
+
+    /// Refuses a keyring that is not the one that the sealed files name.
+    ///
+    /// # Errors
+    /// [`KeyError::KeyringOfAnotherCluster`].
+    pub fn expect_id(&self, expected: KeyringId) -> Result<(), KeyError> {
+        if self.id() == expected {
+            return Ok(());
+        }
+        Err(KeyError::KeyringOfAnotherCluster {
+            path: self.path.clone(),
+            expected,
+            found: self.id(),
+        })
+    }
+
+    /// The identity that the header of every sealed file of this cluster names.
+    #[must_use]
+    pub fn id(&self) -> KeyringId {
+        self.body.id()
+    }
+
+    /// The suite of new relation files.
+    #[must_use]
+    pub fn suite(&self) -> Suite {
+        self.body.suite
+    }
+
+    /// The URI of the provider of the KEK.
+    #[must_use]
+    pub fn provider_uri(&self) -> &str {
+        &self.body.provider
+    }
+
+    /// How a passphrase becomes the KEK; `None` when the KEK is a raw key.
+    #[must_use]
+    pub fn passphrase_params(&self) -> Option<&crate::argon::Argon2idParams> {
+        self.body.passphrase.as_ref()
+    }
+
+    /// The generation that new files get.
+    #[must_use]
+    pub fn active_generation(&self) -> Generation {
+        let active =
+            self.body.generations.iter().find(|entry| entry.state == GenerationState::Active);
+        // Parsing saw to it that there is one; generation 0 exists nowhere and opens nothing.
+        Generation(active.map_or(0, |entry| entry.generation))
+    }
+
+    /// Where it was loaded from.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Everything that is no secret, for display.
+    #[must_use]
+    pub fn summary(&self) -> KeyringSummary {
+        KeyringSummary {
+            format_version: self.body.version,
+            keyring_id: self.id().to_string(),
+            created: self.body.created.clone(),
+            suite: self.body.suite.name().to_owned(),
+            provider: self.body.provider.clone(),
+            passphrase: self.body.passphrase.as_ref().map(|params| PassphraseSummary {
+                kdf: params.kdf.clone(),
+                memory_kib: params.memory_kib,
+                passes: params.passes,
+                lanes: params.lanes,
+            }),
+            active_generation: self.active_generation().0,
+            generations: self
+                .body
+                .generations
+                .iter()
+                .map(|entry| GenerationSummary {
+                    generation: entry.generation,
+                    created: entry.created.clone(),
+                    state: entry.state,
+                })
+                .collect(),
+        }
+    }
+
+    fn seal(path: PathBuf, body: Body, keyring_key: &Secret32) -> Result<Keyring, KeyError> {
+        let body_bytes = body.encode()?;
+        let mac = wrap::body_mac(keyring_key, body.id(), &body_bytes)?;
+        Ok(Keyring { path, body, body_bytes, mac })
+    }
+
+    /// The keyring key, once the KEK and the whole body are known to be right.
+    fn open(&self, kek: &Kek) -> Result<Secret32, KeyError> {
+        let id = self.id();
+        let mut keyring_key = Secret32::zero();
+        let unwrapped = wrap::unwrap_into(
+            kek.expose(),
+            &wrap::keyring_key_aad(id),
+            &self.body.keyring_key,
+            &mut keyring_key,
+        );
+        let check = wrap::key_check(kek.expose(), id)?;
+        match (wrap::same(&check, &self.body.key_check), unwrapped) {
+            (true, Ok(())) => {}
+            (true, Err(_)) => return Err(self.damaged("the keyring key does not authenticate")),
+            // The keyring key opens, so the KEK is right and its check value is not.
+            (false, Ok(())) => return Err(self.damaged("the key check value is wrong")),
+            (false, Err(_)) => {
+                return Err(KeyError::Wrong {
+                    path: self.path.clone(),
+                    provider: Provider::shown(&self.body.provider),
+                });
+            }
+        }
+        if !wrap::body_mac_holds(&keyring_key, id, &self.body_bytes, &self.mac)? {
+            return Err(self.damaged("its MAC does not hold"));
+        }
+        Ok(keyring_key)
+    }
+
+    fn data_keys(&self, keyring_key: &Secret32) -> Result<Vec<(Generation, DataKey)>, KeyError> {
+        let wrap_key = wrap::data_wrap_key(keyring_key, self.id())?;
+        let mut keys = Vec::with_capacity(self.body.generations.len());
+        for entry in &self.body.generations {
+            let aad = wrap::data_key_aad(self.id(), entry.generation);
+            let key = DataKey::init_with(|out| wrap::unwrap_into(&wrap_key, &aad, &entry.key, out))
+                .map_err(|wrap::NotAuthentic| {
+                    self.damaged(&format!("data key {} does not open", entry.generation))
+                })?;
+            keys.push((Generation(entry.generation), key));
+        }
+        Ok(keys)
+    }
+
+    fn damaged(&self, what: &str) -> KeyError {
+        KeyError::damaged(&self.path, what)
+    }
+}
+
+fn new_generation(
+    keyring_key: &Secret32,
+    id: KeyringId,
+    generation: u32,
+    created: String,
+) -> Result<GenerationEntry, KeyError> {
+    let data_key = wrap::random_secret()?;
+    let wrap_key = wrap::data_wrap_key(keyring_key, id)?;
+    let key = wrap::wrap(&wrap_key, &wrap::data_key_aad(id, generation), &data_key)?;
+    Ok(GenerationEntry { generation, created, state: GenerationState::Active, key })
+}
+
+fn check_provider(uri: &str, kek: &Kek) -> Result<(), KeyError> {
+    let provider = Provider::parse(uri)?;
+    match (provider.is_passphrase(), kek.params().is_some()) {
+        (true, true) | (false, false) => Ok(()),
+        (true, false) => Err(KeyError::bad_uri(uri, "the key at hand is not from a passphrase")),
+        (false, true) => Err(KeyError::bad_uri(uri, "the key at hand is from a passphrase")),
+    }
+}
+
+#[cfg(test)]
+#[path = "keyring_tests.rs"]
+mod tests;

@@ -1,0 +1,54 @@
+//! The registry of labels: every string that separates one use of a key from another.
+//!
+//! This table and that of `spec/key-hierarchy.md`, section 4, are the same; a test compares them.
+//! A label is never changed and never used again for something else.
+
+/// HKDF info: the KEK to the key of the key check value.
+pub const KDF_KEK_CHECK: &str = "pgseal/v1/kdf/kek-check";
+/// HMAC message: the key check value itself.
+pub const MAC_KEK_CHECK: &str = "pgseal/v1/mac/kek-check";
+/// AES-GCM associated data: the keyring key under the KEK.
+pub const AAD_KEYRING_KEY: &str = "pgseal/v1/aad/keyring-key";
+/// HKDF info: the keyring key to the key of the keyring's MAC.
+pub const KDF_KEYRING_MAC: &str = "pgseal/v1/kdf/keyring-mac";
+/// HKDF info: the keyring key to the key that wraps data keys.
+pub const KDF_DATA_KEY_WRAP: &str = "pgseal/v1/kdf/data-key-wrap";
+/// AES-GCM associated data: a data key under the wrapping key.
+pub const AAD_DATA_KEY: &str = "pgseal/v1/aad/data-key";
+
+/// Every label, in the order of the specification.
+pub const ALL: [&str; 6] = [
+    KDF_KEK_CHECK,
+    MAC_KEK_CHECK,
+    AAD_KEYRING_KEY,
+    KDF_KEYRING_MAC,
+    KDF_DATA_KEY_WRAP,
+    AAD_DATA_KEY,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_label_starts_another() {
+        for (at, label) in ALL.iter().enumerate() {
+            for (other_at, other) in ALL.iter().enumerate() {
+                assert!(at == other_at || !other.starts_with(label), "{label} starts {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_specification_has_the_same_table() {
+        let spec = include_str!("../../../spec/key-hierarchy.md");
+        let listed: Vec<&str> = spec
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `pgseal/v1/"))
+            .filter_map(|rest| rest.split('`').next())
+            .collect();
+        let known: Vec<&str> =
+            ALL.iter().filter_map(|label| label.strip_prefix("pgseal/v1/")).collect();
+        assert_eq!(listed, known);
+    }
+}

@@ -1,0 +1,151 @@
+//! `command:...`: a secret on the standard output of a shell command, like PostgreSQL's
+//! `ssl_passphrase_command`.
+
+use std::io::{self, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use zeroize::Zeroizing;
+
+use super::MAX_TEXT_LEN;
+use crate::error::KeyError;
+
+/// How long a command may take.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What `/bin/sh -c text` prints. Its standard error goes where ours goes; what it prints is in no
+/// message. `shown` is the provider in messages.
+pub(super) fn run(
+    text: &str,
+    shown: &str,
+    timeout: Duration,
+) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let failed = |what: String| KeyError::ProviderFailed { provider: shown.to_owned(), what };
+    let lost = |err: io::Error| failed(format!("the command cannot be run: {err}"));
+    let deadline = Instant::now() + timeout;
+    let mut child = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(text)
+        .env_remove("LD_PRELOAD")
+        .env_remove("PGSEAL_KEK_FD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(lost)?;
+    let output = child.stdout.take().ok_or(KeyError::Internal("a pipe"))?;
+    // A thread, because a read from the pipe knows no deadline. After one it is left behind: a
+    // grandchild may hold the pipe open.
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || send.send(read_all(output)));
+    let text = match receive.recv_timeout(timeout) {
+        Ok(text) => text,
+        Err(_) => {
+            stop(&mut child);
+            return Err(failed(too_slow(timeout)));
+        }
+    };
+    let status = match wait(&mut child, deadline) {
+        Ok(Some(status)) => status,
+        Ok(None) => {
+            stop(&mut child);
+            return Err(failed(too_slow(timeout)));
+        }
+        Err(err) => return Err(lost(err)),
+    };
+    let text = text.map_err(|err| failed(format!("cannot read what the command prints: {err}")))?;
+    if text.len() > MAX_TEXT_LEN {
+        return Err(failed(format!(
+            "the command printed more than {MAX_TEXT_LEN} bytes; it must print the key only"
+        )));
+    }
+    if !status.success() {
+        return Err(failed(format!(
+            "the command failed ({status}); run it by hand as this user to see why"
+        )));
+    }
+    if text.trim_ascii().is_empty() {
+        return Err(KeyError::Missing {
+            what: format!("{shown}: the command printed nothing"),
+            remedy: "run it by hand as this user; it must print the key".to_owned(),
+        });
+    }
+    Ok(text)
+}
+
+fn too_slow(timeout: Duration) -> String {
+    format!(
+        "the command did not end within {} s and was stopped; \
+         run it by hand as this user to see what it waits for",
+        timeout.as_secs_f32()
+    )
+}
+
+/// All bytes up to one more than allowed, in a buffer that never grows.
+fn read_all(output: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
+    let mut text = Zeroizing::new(Vec::with_capacity(MAX_TEXT_LEN + 64));
+    let limit = u64::try_from(MAX_TEXT_LEN + 1).unwrap_or(u64::MAX);
+    output.take(limit).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn wait(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= deadline {
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn stop(child: &mut Child) {
+    // It may have ended by itself; then there is nothing to stop.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run_now(text: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+        run(text, "command:test", TIMEOUT)
+    }
+
+    #[test]
+    fn output_is_returned() {
+        assert_eq!(&**run_now("echo abc").unwrap(), b"abc\n");
+    }
+
+    #[test]
+    fn failures_are_clear_and_show_no_output() {
+        let err = run_now("echo sekrit; exit 3").unwrap_err();
+        assert_eq!(err.exit_code(), 13);
+        assert!(err.to_string().contains("exit status: 3"), "{err}");
+        assert!(!format!("{err} {err:?}").contains("sekrit"));
+        let err = run_now("printf ' \\n'").unwrap_err();
+        assert_eq!(err.exit_code(), 10, "{err}");
+        let err = run_now("head -c 100000 /dev/zero").unwrap_err();
+        assert!(err.to_string().contains("more than"), "{err}");
+        assert_eq!(err.exit_code(), 13);
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_stopped() {
+        for text in ["exec sleep 20", "echo x; exec >&-; exec sleep 20", "sleep 20 & echo x"] {
+            let err = run(text, "command:test", Duration::from_millis(300)).unwrap_err();
+            assert!(err.to_string().contains("did not end"), "{text}: {err}");
+            assert_eq!(err.exit_code(), 13);
+        }
+    }
+
+    #[test]
+    fn the_library_is_not_preloaded_into_it() {
+        let text = run_now("echo \"[$LD_PRELOAD][$PGSEAL_KEK_FD]\"").unwrap();
+        assert_eq!(&**text, b"[][]\n");
+    }
+}

@@ -1,0 +1,75 @@
+//! Secrets from a descriptor that this process inherited.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use zeroize::Zeroizing;
+
+use super::MAX_TEXT_LEN;
+use crate::error::KeyError;
+use crate::kek::Kek;
+use crate::store::open_for_reading;
+
+/// A second handle on an inherited descriptor, without taking the number away from its owner.
+pub(super) fn reopen(fd: u32) -> io::Result<File> {
+    File::open(PathBuf::from(format!("/proc/self/fd/{fd}")))
+}
+
+/// The KEK that `pgseal run` left in a memfd (`PGSEAL_KEK_FD`), see [`Kek::hand_through`]. Read at
+/// offset 0 and left as it is, since every process of a start reads the same descriptor.
+///
+/// # Errors
+/// [`KeyError::ProviderFailed`] when the descriptor is closed or holds no key.
+pub fn kek_from_fd(fd: u32) -> Result<Kek, KeyError> {
+    let provider = format!("PGSEAL_KEK_FD={fd}");
+    let failed = |err: io::Error| KeyError::ProviderFailed {
+        provider: provider.clone(),
+        what: format!("cannot read the descriptor: {err}; start the program with pgseal run"),
+    };
+    let file = open_for_reading(&PathBuf::from(format!("/proc/self/fd/{fd}"))).map_err(failed)?;
+    let mut bytes = Zeroizing::new(vec![0; MAX_TEXT_LEN]);
+    let mut len = 0;
+    while let Some(room) = bytes.get_mut(len..).filter(|room| !room.is_empty()) {
+        let offset = u64::try_from(len).unwrap_or(u64::MAX);
+        match file.read_at(room, offset) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
+            Err(err) => return Err(failed(err)),
+        }
+    }
+    Kek::from_hand_through(bytes.get(..len).unwrap_or_default(), &provider)
+}
+
+/// Reads up to the first newline or the end, at most [`MAX_TEXT_LEN`] bytes; `None` when there is
+/// more. The buffer never grows, so that it leaves no unwiped copy.
+pub(super) fn read_line(mut from: impl Read) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
+    let mut text = Zeroizing::new(vec![0; MAX_TEXT_LEN + 1]);
+    let mut len = 0;
+    loop {
+        let Some(room) = text.get_mut(len..).filter(|room| !room.is_empty()) else {
+            return Ok(None);
+        };
+        let read = match from.read(room) {
+            Ok(read) => read,
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => continue,
+            Err(err) => return Err(err),
+        };
+        let end = room.iter().take(read).position(|byte| *byte == b'\n');
+        if let Some(end) = end {
+            text.truncate(len + end);
+            break;
+        }
+        len += read;
+        if read == 0 {
+            text.truncate(len);
+            break;
+        }
+    }
+    if text.last() == Some(&b'\r') {
+        text.pop();
+    }
+    Ok((text.len() <= MAX_TEXT_LEN).then_some(text))
+}

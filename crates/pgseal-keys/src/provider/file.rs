@@ -1,0 +1,75 @@
+//! `file:PATH`: a key in a file that nobody else can read or change.
+
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use zeroize::Zeroizing;
+
+use super::MAX_TEXT_LEN;
+use crate::error::KeyError;
+use crate::store::open_for_reading;
+
+/// The text in the file. The checks are on the open file, so it cannot be exchanged in between.
+pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let missing = |what: &str, remedy: &str| KeyError::Missing {
+        what: format!("{}: {what}", path.display()),
+        remedy: remedy.to_owned(),
+    };
+    let failed = |action: &str, err: io::Error| KeyError::ProviderFailed {
+        provider: format!("file:{}", path.display()),
+        what: format!("cannot {action} the key file: {err}"),
+    };
+    let insecure =
+        |what: String, remedy: String| KeyError::Insecure { path: path.to_owned(), what, remedy };
+    let mut file = open_for_reading(path).map_err(|err| match err.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            missing("there is no key file", "put the key there, or name another provider")
+        }
+        _ => failed("open", err),
+    })?;
+    let meta = file.metadata().map_err(|err| failed("stat", err))?;
+    if !meta.is_file() {
+        return Err(insecure(
+            "the key file is not a regular file".to_owned(),
+            "put the key into a regular file of mode 600".to_owned(),
+        ));
+    }
+    let mode = meta.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(insecure(
+            format!("the key file has mode {mode:o}: group or others have access"),
+            format!("run: chmod 600 '{}'", path.display()),
+        ));
+    }
+    let me = rustix::process::geteuid().as_raw();
+    if !owner_is_trusted(meta.uid(), me) {
+        return Err(insecure(
+            format!("the key file belongs to user {}, neither root nor user {me}", meta.uid()),
+            format!("run pgseal as its owner, or: chown {me} '{}'", path.display()),
+        ));
+    }
+    let mut text = Zeroizing::new(Vec::with_capacity(MAX_TEXT_LEN + 1));
+    let limit = u64::try_from(MAX_TEXT_LEN + 1).unwrap_or(u64::MAX);
+    (&mut file).take(limit).read_to_end(&mut text).map_err(|err| failed("read", err))?;
+    if text.trim_ascii().is_empty() {
+        return Err(missing("the key file is empty", "put the key there (pgseal key new)"));
+    }
+    Ok(text)
+}
+
+/// Whoever owns the file can change its mode and content.
+fn owner_is_trusted(owner: u32, me: u32) -> bool {
+    owner == me || owner == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::owner_is_trusted;
+
+    #[test]
+    fn only_root_and_the_user_are_trusted() {
+        assert!(owner_is_trusted(1000, 1000) && owner_is_trusted(0, 1000));
+        assert!(!owner_is_trusted(1001, 1000) && !owner_is_trusted(1000, 0));
+    }
+}

@@ -1,0 +1,197 @@
+//! The keyring on disk: found, read, locked, and replaced so that a crash leaves one whole version.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use rustix::fs::OFlags;
+
+use crate::error::KeyError;
+use crate::keyring::Keyring;
+use crate::wrap;
+
+/// The directory of pgseal inside a data directory.
+pub const KEYRING_DIR: &str = "pgseal";
+/// The keyring inside [`KEYRING_DIR`].
+pub const KEYRING_FILE: &str = "keyring";
+/// The longest keyring file, in bytes.
+pub const MAX_KEYRING_LEN: usize = 1 << 20;
+
+/// `DATADIR/pgseal/keyring`.
+#[must_use]
+pub fn keyring_path(datadir: &Path) -> PathBuf {
+    datadir.join(KEYRING_DIR).join(KEYRING_FILE)
+}
+
+/// Opens without ever waiting: a FIFO in the place of a file must not hang a server start.
+pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+impl Keyring {
+    /// Reads and parses the keyring file.
+    ///
+    /// # Errors
+    /// [`KeyError::KeyringMissing`], [`KeyError::KeyringDamaged`], [`KeyError::Io`].
+    pub fn load(path: &Path) -> Result<Keyring, KeyError> {
+        let file = open_for_reading(path).map_err(|err| match err.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                KeyError::KeyringMissing { path: path.to_owned() }
+            }
+            _ => KeyError::io(path, "open the keyring", err),
+        })?;
+        let kind = file.metadata().map_err(|err| KeyError::io(path, "stat the keyring", err))?;
+        if !kind.is_file() {
+            return Err(KeyError::damaged(path, "it is not a regular file"));
+        }
+        let limit = u64::try_from(MAX_KEYRING_LEN + 1).unwrap_or(u64::MAX);
+        let mut bytes = Vec::new();
+        file.take(limit)
+            .read_to_end(&mut bytes)
+            .map_err(|err| KeyError::io(path, "read the keyring", err))?;
+        Keyring::parse(&bytes, path)
+    }
+
+    /// Writes the keyring over the one at `path`, or where there is none: a new file beside it,
+    /// synced, renamed over it, and the directory synced. Until the rename the old one stands.
+    ///
+    /// # Errors
+    /// [`KeyError::Io`]; the old keyring is then as it was, unless only the last sync of the
+    /// directory failed.
+    pub fn store_atomically(&self, path: &Path) -> Result<(), KeyError> {
+        let dir = parent(path)?;
+        make_private_dir(dir)?;
+        let new = NewFile::write(dir, path, &self.to_bytes())?;
+        fs::rename(&new.path, path)
+            .map_err(|err| KeyError::io(path, "put the new keyring in place", err))?;
+        new.in_place();
+        sync_dir(dir)
+    }
+
+    /// As [`Keyring::store_atomically`], but never over another keyring.
+    ///
+    /// # Errors
+    /// [`KeyError::KeyringExists`], [`KeyError::Io`].
+    pub fn store_new(&self, path: &Path) -> Result<(), KeyError> {
+        let dir = parent(path)?;
+        make_private_dir(dir)?;
+        let new = NewFile::write(dir, path, &self.to_bytes())?;
+        // A link, unlike a rename, fails when the name is taken. The drop removes the other name.
+        fs::hard_link(&new.path, path).map_err(|err| match err.kind() {
+            io::ErrorKind::AlreadyExists => KeyError::KeyringExists { path: path.to_owned() },
+            _ => KeyError::io(path, "put the new keyring in place", err),
+        })?;
+        drop(new);
+        sync_dir(dir)
+    }
+}
+
+/// Loads the keyring at `path`, changes it and stores it, alone: of two at the same time the
+/// second waits and then sees what the first one wrote.
+///
+/// # Errors
+/// Those of [`Keyring::load`], of `change`, and of [`Keyring::store_atomically`].
+pub fn update<T>(
+    path: &Path,
+    change: impl FnOnce(&mut Keyring) -> Result<T, KeyError>,
+) -> Result<T, KeyError> {
+    let dir = parent(path)?;
+    // The lock is on the directory, since the file itself is replaced. It ends with the handle.
+    let lock = File::open(dir).map_err(|err| match err.kind() {
+        io::ErrorKind::NotFound => KeyError::KeyringMissing { path: path.to_owned() },
+        _ => KeyError::io(dir, "open the directory of the keyring", err),
+    })?;
+    lock.lock().map_err(|err| KeyError::io(dir, "lock the directory of the keyring", err))?;
+    let mut keyring = Keyring::load(path)?;
+    let result = change(&mut keyring)?;
+    keyring.store_atomically(path)?;
+    Ok(result)
+}
+
+fn parent(path: &Path) -> Result<&Path, KeyError> {
+    match path.parent() {
+        Some(dir) if dir.as_os_str().is_empty() => Ok(Path::new(".")),
+        Some(dir) => Ok(dir),
+        None => {
+            let what = io::Error::from(io::ErrorKind::IsADirectory);
+            Err(KeyError::io(path, "write a keyring there", what))
+        }
+    }
+}
+
+/// The owner and group that a file in `dir` must have: those of the directory, so that a keyring
+/// written by root can be read by the server.
+fn owner_to_set(dir: &Path) -> Result<Option<(u32, u32)>, KeyError> {
+    let meta = fs::metadata(dir).map_err(|err| KeyError::io(dir, "stat the directory", err))?;
+    let me = rustix::process::geteuid().as_raw();
+    Ok((meta.uid() != me).then(|| (meta.uid(), meta.gid())))
+}
+
+fn make_private_dir(dir: &Path) -> Result<(), KeyError> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Ok(()) => {}
+        Err(err) if err.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+        Err(err) => return Err(KeyError::io(dir, "make the directory of the keyring", err)),
+    }
+    let above = parent(dir)?;
+    if let Some((uid, gid)) = owner_to_set(above)? {
+        std::os::unix::fs::chown(dir, Some(uid), Some(gid))
+            .map_err(|err| KeyError::io(dir, "give the directory its owner", err))?;
+    }
+    sync_dir(above)
+}
+
+fn sync_dir(dir: &Path) -> Result<(), KeyError> {
+    File::open(dir)
+        .and_then(|handle| handle.sync_all())
+        .map_err(|err| KeyError::io(dir, "sync the directory", err))
+}
+
+/// A synced new file with a temporary name, removed unless it was put in place.
+struct NewFile {
+    path: PathBuf,
+    keep: bool,
+}
+
+impl NewFile {
+    fn write(dir: &Path, target: &Path, bytes: &[u8]) -> Result<NewFile, KeyError> {
+        let mut random = [0; 8];
+        wrap::random(&mut random)?;
+        let path = dir.join(format!("{KEYRING_FILE}.new.{}", HEXLOWER.encode(&random)));
+        let failed = |action| move |err| KeyError::io(target, action, err);
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed("make a new keyring beside it"))?;
+        let new = NewFile { path, keep: false };
+        // The umask may have taken away even the owner's rights.
+        file.set_permissions(fs::Permissions::from_mode(0o600))
+            .map_err(failed("set the mode of the new keyring"))?;
+        if let Some((uid, gid)) = owner_to_set(dir)? {
+            fchown(&file, Some(uid), Some(gid))
+                .map_err(failed("give the new keyring its owner"))?;
+        }
+        file.write_all(bytes).map_err(failed("write the new keyring"))?;
+        file.sync_all().map_err(failed("sync the new keyring"))?;
+        Ok(new)
+    }
+
+    fn in_place(mut self) {
+        self.keep = true;
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.keep {
+            // Nothing more can be done; what stays holds wrapped keys only.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
