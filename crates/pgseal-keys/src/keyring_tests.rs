@@ -135,6 +135,13 @@ fn a_wrong_key_is_that_error() {
 fn every_flipped_byte_is_noticed() {
     let ring = sample();
     let bytes = ring.to_bytes();
+    let keys = ring.unlock(&kek(0xA5)).unwrap();
+    let secrets = [
+        "a5a5a5".to_owned(),
+        HEXLOWER.encode(&ring.open(&kek(0xA5)).unwrap()[..]),
+        HEXLOWER.encode(keys.get(Generation(1)).unwrap().bytes()),
+        HEXLOWER.encode(keys.get(Generation(2)).unwrap().bytes()),
+    ];
     for at in 0..bytes.len() {
         // 0x20 changes the case of a letter: hexadecimal must not accept both.
         for mask in [0x01, 0x20, 0x80, 0xFF] {
@@ -145,6 +152,8 @@ fn every_flipped_byte_is_noticed() {
                 Err(err) => err,
             };
             assert!(matches!(err.exit_code(), 11 | 14), "byte {at}: {err}");
+            let shown = format!("{err} {err:?}");
+            assert!(!secrets.iter().any(|secret| shown.contains(secret)), "{shown}");
         }
     }
 }

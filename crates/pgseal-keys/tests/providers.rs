@@ -1,5 +1,7 @@
 //! The providers, asked for real: files, commands, descriptors, the environment, a terminal.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests, outside of #[test] functions")]
+
 use std::fs;
 use std::io::Write;
 use std::os::fd::AsRawFd;

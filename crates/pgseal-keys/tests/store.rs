@@ -1,5 +1,7 @@
 //! The keyring on disk.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests, outside of #[test] functions")]
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;

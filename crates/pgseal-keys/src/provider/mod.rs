@@ -140,7 +140,7 @@ impl Provider {
     /// [`KeyError`] of the provider.
     pub fn kek(&self, params: Option<&Argon2idParams>) -> Result<Kek, KeyError> {
         match (self, params) {
-            (Provider::Passphrase(source), Some(params)) => params.derive(&*source.read(false)?),
+            (Provider::Passphrase(source), Some(params)) => params.derive(&source.read(false)?),
             (Provider::Passphrase(_), None) => Err(KeyError::ProviderFailed {
                 provider: self.to_string(),
                 what: "this keyring is not under a passphrase; use the provider that it names \
