@@ -201,12 +201,12 @@ fn typed(lines: &[&str]) -> String {
     let mut seen = String::new();
     let mut stdout = child.stdout.take().unwrap();
     // Answers each prompt once it is there: what is typed before would be echoed.
-    for line in lines {
+    'prompts: for line in lines {
         let before = seen.matches(": ").count();
         while !seen.ends_with(": ") || seen.matches(": ").count() == before {
             let mut chunk = [0; 1];
             if std::io::Read::read(&mut stdout, &mut chunk).unwrap() == 0 {
-                return seen;
+                break 'prompts;
             }
             seen.push(char::from(chunk[0]));
         }
