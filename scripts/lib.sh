@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # its variables are for the scripts that read it
 # Shared by the scripts of this project: where the tree is, how to speak, how to stop.
 
 PGSEAL_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

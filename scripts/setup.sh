@@ -166,7 +166,10 @@ for purpose in "$@"; do
     *) die "unknown purpose '$purpose'; one or more of: build test upstream demo lint" ;;
     esac
 done
-[ ${#packages[@]} = 0 ] || install "tools" $(printf '%s\n' "${packages[@]}" | sort -u)
+if [ ${#packages[@]} -gt 0 ]; then
+    mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+    install "tools" "${packages[@]}"
+fi
 case " $* " in
 *" build "* | *" demo "* | *" test "* | *" upstream "*)
     setup_postgres

@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # its variables are for the scripts that read it
 # Shared by run-core.sh, run-isolation.sh and run-tap.sh: options, where things are, the environment of a
 # plain or a sealed run, a server for a suite, results.
 

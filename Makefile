@@ -1,0 +1,141 @@
+# pgseal: 'make help' lists the targets.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+
+bindir = $(DESTDIR)$(PREFIX)/bin
+libdir = $(DESTDIR)$(PREFIX)/lib/pgseal
+mandir = $(DESTDIR)$(PREFIX)/share/man/man1
+bashdir = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+zshdir = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+
+SHELL = /bin/bash
+.SHELLFLAGS = -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+.DELETE_ON_ERROR:
+# The parts of one target run one after the other, also with -j: servers and compilers share few cores.
+.NOTPARALLEL:
+
+# PG_CONFIG=PATH (one or more) chooses the PostgreSQL; default: all that the distribution has installed.
+export PG_CONFIG DESTDIR
+
+# The test servers' seconds to reach; see also the options of tests/pg/upstream/run-*.sh.
+UPSTREAM = tests/pg/upstream
+
+.PHONY: help
+help: ## this list
+	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
+	    awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
+	@echo "Variables: PREFIX=$(PREFIX) DESTDIR= PG_CONFIG=(paths of pg_config)"
+
+# ---- build ----
+
+.PHONY: setup
+setup: ## install what the build needs and the machine lacks
+	@scripts/setup.sh build
+
+.PHONY: build
+build: ## program, library, guard module of each PostgreSQL here
+	$(CARGO) build --quiet --release --locked -p pgseal-cli -p pgseal-preload
+	@scripts/guard.sh build
+	@echo "built target/release/pgseal, target/release/libpgseal.so"
+
+.PHONY: install
+install: ## install what 'make build' built
+	@test -x target/release/pgseal -a -e target/release/libpgseal.so || \
+	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
+	install -D -m 0755 target/release/pgseal $(bindir)/pgseal
+	install -D -m 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
+	@scripts/guard.sh install
+	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
+
+.PHONY: uninstall
+uninstall: ## remove what 'make install' installed
+	rm -f $(bindir)/pgseal $(libdir)/libpgseal.so
+	@if [ -d $(libdir) ]; then rmdir --ignore-fail-on-non-empty $(libdir); fi
+	@scripts/guard.sh uninstall
+	@scripts/docs.sh uninstall $(mandir) $(bashdir) $(zshdir) $(fishdir)
+
+.PHONY: demo
+demo: ## build, then see a sealed cluster at work
+	@scripts/setup.sh demo
+	@$(MAKE) build
+	@scripts/demo.sh
+
+# ---- tests ----
+
+.PHONY: test
+test: ## everything that every change must pass
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@$(MAKE) test-unit
+	@$(MAKE) test-guard
+	@$(MAKE) test-scenarios
+	@$(MAKE) test-core
+	@echo "make test: all passed"
+
+.PHONY: test-unit
+test-unit: ## cargo test of the whole workspace
+	$(CARGO) test --quiet --workspace --locked
+
+.PHONY: test-guard
+test-guard: ## the guard module against the real server
+	@scripts/guard.sh test
+
+.PHONY: test-scenarios
+test-scenarios: ## whole servers: crash, canary, tamper, refusals
+	@scripts/scenarios.sh
+
+.PHONY: test-core
+test-core: ## PostgreSQL's core regression tests, plain and sealed, compared
+	@$(UPSTREAM)/run-core.sh --mode plain
+	@$(UPSTREAM)/run-core.sh --mode sealed
+	@$(UPSTREAM)/compare.sh core
+
+.PHONY: test-upstream
+test-upstream: ## PostgreSQL's core, isolation and recovery suites, plain and sealed, compared
+	@scripts/setup.sh upstream
+	@$(MAKE) build
+	@$(MAKE) test-core
+	@$(UPSTREAM)/run-isolation.sh --mode plain
+	@$(UPSTREAM)/run-isolation.sh --mode sealed
+	@$(UPSTREAM)/run-tap.sh --mode plain recovery
+	@$(UPSTREAM)/run-tap.sh --mode sealed recovery
+	@$(UPSTREAM)/compare.sh core isolation recovery
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZ_SECONDS (60)
+	@scripts/fuzz.sh
+
+.PHONY: bench
+bench: ## cost against the plain server, interleaved
+	@scripts/setup.sh build
+	@$(MAKE) build
+	@scripts/bench.sh
+
+# ---- checks ----
+
+.PHONY: lint
+lint: ## format, clippy, shell scripts, ASCII, crates of the library, licences
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+	@scripts/check-ascii.sh
+	@scripts/check-deps.sh
+	@scripts/check-shell.sh
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level warn check; \
+	    else echo "cargo-deny is not installed: licences and advisories not checked"; fi
+
+.PHONY: hooks-audit
+hooks-audit: ## every I/O call that PostgreSQL's programs import is hooked or named as passed
+	@scripts/hooks-audit.sh
+
+.PHONY: spec
+spec: ## write the generated parts of spec/
+	@scripts/spec.sh write
+
+.PHONY: clean
+clean: ## remove what was built (not the cached upstream sources)
+	$(CARGO) clean
+	rm -rf build/results

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# guard.sh build|test|install|uninstall
+#
+# The guard module for each PostgreSQL here (or those of PG_CONFIG): built with PGXS in a copy of guard/, into
+# target/guard/MAJOR/pgseal_guard.so; installed into the directory where that server looks for its modules.
+# DESTDIR is put before it.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$PGSEAL_ROOT"
+
+action=${1:-}
+done_any=no
+for config in $(pg_configs); do
+    major=$(pg_major "$config")
+    built=target/guard/$major/pgseal_guard.so
+    installed=${DESTDIR:-}$("$config" --pkglibdir)/pgseal_guard.so
+    case "$action" in
+    build)
+        if [ ! -e "$("$config" --includedir-server)/postgres.h" ]; then
+            warn "PostgreSQL $major: no guard module, its server headers are missing (scripts/setup.sh build)"
+            continue
+        fi
+        [ -e guard/Makefile ] || die "guard/Makefile is missing"
+        done_any=yes
+        if [ -e "$built" ] && [ -z "$(find guard -name '*.[ch]' -newer "$built" -o -name Makefile -newer "$built")" ] &&
+            [ ! "$("$config" --includedir-server)/postgres.h" -nt "$built" ]; then
+            continue
+        fi
+        # A copy per major: PGXS builds in place, and objects of two majors must not meet.
+        work=target/guard/$major/build
+        rm -rf "$work"
+        mkdir -p "$work"
+        cp guard/Makefile guard/*.[ch] "$work/"
+        env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$work" PG_CONFIG="$config" >/dev/null
+        install -m 0755 "$work/pgseal_guard.so" "$built"
+        rm -rf "$work"
+        say "guard: PostgreSQL $major: $built"
+        ;;
+    install)
+        if [ ! -e "$built" ]; then
+            warn "PostgreSQL $major: no guard module was built; a sealed cluster of it will not start"
+            continue
+        fi
+        done_any=yes
+        install -D -m 0755 "$built" "$installed"
+        say "installed $installed"
+        ;;
+    test)
+        [ -e "$built" ] || continue
+        done_any=yes
+        PG_CONFIG=$config make -s -C guard selftest PG_CONFIG="$config"
+        ;;
+    uninstall)
+        done_any=yes
+        rm -f "$installed"
+        ;;
+    *) die "build, test, install or uninstall?" ;;
+    esac
+done
+[ "$done_any" = yes ] || warn "no guard module: no PostgreSQL server with its headers here (scripts/setup.sh build)"
+[ "$done_any" = yes ]

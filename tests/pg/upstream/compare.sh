@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# compare.sh SUITE...   (core, isolation, recovery, ...)
+#
+# Holds the results of the sealed run of each suite against those of the plain run, test for test. They must
+# be of the same tests and the same verdicts; TAP files that skip.tsv names may differ.
+set -euo pipefail
+. "$(dirname "$0")/../../../scripts/lib.sh"
+
+results=$PGSEAL_ROOT/build/results
+known=$(awk -F '\t' '!/^#/ { print $1 }' "$PGSEAL_ROOT/tests/pg/upstream/skip.tsv")
+[ $# -gt 0 ] || die "which suites? (core, isolation, recovery, ...)"
+worst=0
+for suite in "$@"; do
+    # Per test where there is such a list (TAP), else per result line.
+    file=results.tsv
+    [ ! -e "$results/$suite-plain/tests.tsv" ] || file=tests.tsv
+    plain=$results/$suite-plain/$file
+    sealed=$results/$suite-sealed/$file
+    [ -s "$plain" ] || die "no results of the plain run of $suite"
+    [ -s "$sealed" ] || die "no results of the sealed run of $suite"
+    skipped=$(sed -nE "s#^$suite/(.*)\.pl\$#\1#p" <<<"$known")
+    differences=$(
+        diff <(grep -vE "^(${skipped//$'\n'/|}) " "$plain" | sort) \
+            <(grep -vE "^(${skipped//$'\n'/|}) " "$sealed" | sort) || true
+    )
+    if [ -n "$differences" ]; then
+        worst=1
+        say "$suite: plain (<) and sealed (>) differ:"
+        grep '^[<>]' <<<"$differences" | head -n 40
+    else
+        say "$suite: $(wc -l <"$sealed") results, sealed and plain the same${skipped:+ (but for the files in skip.tsv)}"
+    fi
+done
+exit "$worst"

@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# run-tap.sh [--mode plain|sealed] [--jobs N] [--limit SECONDS] [--keep] [SUITE [FILE...]]
+#
+# A TAP suite of PostgreSQL (SUITE: a directory of src/test; default recovery; FILE: as t/001_stream_rep.pl),
+# plain or sealed. Every file must pass; in a sealed run those in skip.tsv must fail. The limit is for the
+# whole run; one file may take a third of it. Results: build/results/SUITE-MODE/.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+
+LIMIT_S=1800
+upstream_start recovery "$@"
+SUITE=${REST[0]:-recovery}
+files=("${REST[@]:1}")
+[ -d "$SRC/src/test/$SUITE/t" ] || die "PostgreSQL $VERSION has no TAP suite src/test/$SUITE"
+perl -MIPC::Run -e 1 2>/dev/null || die "perl's IPC::Run is missing; run scripts/setup.sh upstream"
+RESULTS=$PGSEAL_ROOT/build/results/$SUITE-$MODE
+rm -rf "$RESULTS"
+mkdir -p "$RESULTS/files" "$WORK/bin"
+build_modules
+
+# Where the suites look: their own directory, and ../regress beside it.
+cp -r "$SRC/src/test/$SUITE" "$WORK/$SUITE"
+[ "$SUITE" = regress ] || cp -r "$SRC/src/test/regress" "$WORK/regress"
+# GCM asks for checksums, and the tests call initdb without -k: hence a wrapper, in both modes for the
+# comparison's sake. In a sealed run it also sees to it that each cluster really is sealed.
+cat >"$WORK/bin/initdb" <<WRAPPER
+#!/bin/sh
+'$BIN/initdb' -k "\$@" || exit
+[ '$MODE' = sealed ] || exit 0
+while [ \$# -gt 0 ]; do
+    case "\$1" in
+    -D | --pgdata) [ -e "\$2/pgseal/keyring" ] || { echo "NOT SEALED: \$2 has no keyring" >&2; exit 1; } ;;
+    esac
+    shift
+done
+WRAPPER
+chmod +x "$WORK/bin/initdb"
+
+cd "$WORK/$SUITE"
+[ ${#files[@]} -gt 0 ] || files=(t/*.pl)
+
+# The library goes into the tests' own processes (tap-file.sh), not into prove.
+environment=() library=''
+for setting in "${MODE_ENV[@]}"; do
+    case "$setting" in
+    LD_PRELOAD=*) library=${setting#LD_PRELOAD=} ;;
+    *) environment+=("$setting") ;;
+    esac
+done
+environment+=("PATH=$WORK/bin:$BIN:$PATH" "REGRESS_SHLIB=$WORK/lib/regress.so" "TESTDIR=$WORK/$SUITE"
+    "TESTDATADIR=$WORK/$SUITE/tmp_check" "TESTLOGDIR=$WORK/$SUITE/tmp_check/log" "top_builddir=$WORK"
+    PGPORT=54160 "PG_REGRESS=$PGXS/src/test/regress/pg_regress" PG_TEST_EXTRA=
+    "TAP_SUITE=$SUITE" "TAP_MODE=$MODE" "TAP_LIBRARY=$library" "TAP_OUT=$RESULTS/files"
+    "TAP_PROGRAMS=$HERE/programs.tsv" "TAP_PERL=$SRC/src/test/perl" "TAP_LIMIT_S=$((LIMIT_S / 3))")
+status=0
+timeout --kill-after=30 "$LIMIT_S" "${environment[@]}" prove -j"$JOBS" --exec "$HERE/tap-file.sh" "${files[@]}" \
+    >"$RESULTS/run.log" 2>&1 </dev/null || status=$?
+stop_servers_below "$WORK"
+
+# One line per file, and one per test for compare.sh.
+ok=0 skipped=0 known=0 bad=()
+for file in "${files[@]}"; do
+    base=$(basename "$file")
+    name=${base%.pl}
+    tap=$RESULTS/files/$name.tap
+    code=$(cat "$RESULTS/files/$name.status" 2>/dev/null || echo none)
+    count=$(grep -cE '^ok [0-9]+' "$tap" 2>/dev/null || true)
+    verdict=failed
+    if [ "$code" = 0 ] && grep -q '^1\.\.0 # [Ss][Kk][Ii][Pp]' "$tap"; then
+        verdict=skipped
+    elif [ "$code" = 0 ] && [ "${count:-0}" -gt 0 ] &&
+        grep -qE '^1\.\.[0-9]+' "$tap"; then
+        verdict=ok
+    fi
+    reason=
+    [ "$MODE" = plain ] ||
+        reason=$(awk -F '\t' -v file="$SUITE/$base" '$1 == file { print $2 }' "$HERE/skip.tsv")
+    note=
+    case "$verdict" in
+    ok)
+        ok=$((ok + 1)) note="$count tests"
+        if [ -n "$reason" ]; then
+            bad+=("$base") note="passes, though skip.tsv says: $reason"
+        fi
+        ;;
+    skipped) skipped=$((skipped + 1)) note=$(sed -nE 's/^1\.\.0 # [Ss][Kk][Ii][Pp] *//p' "$tap") ;;
+    failed)
+        if [ -n "$reason" ]; then
+            verdict='known failure' known=$((known + 1)) note=$reason
+        else
+            bad+=("$base") note="exit status $code"
+            mkdir -p "$RESULTS/logs"
+            cp -r tmp_check/log/*"$name"* "$RESULTS/logs/" 2>/dev/null || true
+        fi
+        ;;
+    esac
+    printf '%-42s %s (%s)\n' "$SUITE/$base" "$verdict" "$note"
+    printf '%s\t%s\n' "$base" "$verdict" >>"$RESULTS/results.tsv"
+    # A test's name may hold ports, paths and numbers that differ from run to run; its place does not.
+    sed -nE "s/^(not )?ok ([0-9]+).*/$name \2\t\1ok/p" "$tap" >>"$RESULTS/tests.tsv" 2>/dev/null || true
+done
+tail -n 2 "$RESULTS/run.log"
+if [ "$status" = 124 ] || [ "$status" = 137 ]; then die "stopped after the limit of $LIMIT_S seconds"; fi
+if [ ${#bad[@]} -gt 0 ]; then
+    die "$SUITE, $MODE: ${bad[*]}: neither passed nor (rightly) in skip.tsv; see build/results/$SUITE-$MODE"
+fi
+[ $((ok + known)) -gt 0 ] || die "$SUITE, $MODE: nothing ran; see build/results/$SUITE-$MODE/run.log"
+# prove's own verdict may only be bad because of files that skip.tsv names.
+[ "$status" = 0 ] || [ "$known" -gt 0 ] || die "$SUITE, $MODE: prove ended with $status"
+say "$SUITE, $MODE: $ok files ok, $known known failures, $skipped skipped by PostgreSQL itself (PostgreSQL $VERSION)"

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# tap-file.sh FILE: runs one TAP file for run-tap.sh (prove's --exec). Its lines go to prove and to
+# $TAP_OUT/NAME.tap, its exit status to $TAP_OUT/NAME.status; it has $TAP_LIMIT_S seconds.
+set -u
+file=$1
+name=$(basename "$file" .pl)
+programs=$(awk -F '\t' -v file="$TAP_SUITE/$(basename "$file")" '$1 == file { print $2 }' "$TAP_PROGRAMS")
+mode=("TAP_MODE=$TAP_MODE")
+if [ "$TAP_MODE" = sealed ]; then
+    mode=("LD_PRELOAD=$TAP_LIBRARY")
+    [ -z "$programs" ] || mode+=("PGSEAL_PROGRAMS=$programs")
+fi
+# In the foreground: the limit on the whole run then reaches this process group too.
+timeout --foreground --kill-after=20 "$TAP_LIMIT_S" env "${mode[@]}" perl -I "$TAP_PERL" "$file" | tee "$TAP_OUT/$name.tap"
+status=${PIPESTATUS[0]}
+echo "$status" >"$TAP_OUT/$name.status"
+[ "$status" != 124 ] || echo "Bail out! $name: stopped after $TAP_LIMIT_S seconds"
+exit "$status"
