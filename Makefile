@@ -21,7 +21,6 @@ MAKEFLAGS += --no-print-directory
 # PG_CONFIG=PATH (one or more) chooses the PostgreSQL; default: all that the distribution has installed.
 export PG_CONFIG DESTDIR
 
-# The test servers' seconds to reach; see also the options of tests/pg/upstream/run-*.sh.
 UPSTREAM = tests/pg/upstream
 
 .PHONY: help
@@ -124,6 +123,7 @@ lint: ## format, clippy, shell scripts, ASCII, crates of the library, licences
 	@scripts/check-ascii.sh
 	@scripts/check-deps.sh
 	@scripts/check-shell.sh
+	@scripts/spec.sh check
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level warn check; \
 	    else echo "cargo-deny is not installed: licences and advisories not checked"; fi
 
