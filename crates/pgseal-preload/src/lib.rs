@@ -1,1 +1,32 @@
-//! The preloaded library.
+//! `libpgseal.so`: preloaded into PostgreSQL's programs, it shows them plain files and writes
+//! sealed ones.
+//!
+//! The only home of hand-written `unsafe` besides the EVP module of `pgseal-core`. Each hooked call
+//! ends in a verdict: seal, pass or refuse; `symbols.rs` is the table, `spec/hooks.md` is made from
+//! it.
+
+mod audit;
+pub mod calls;
+mod datadir;
+mod fds;
+mod file;
+pub mod guard;
+mod keys;
+mod log;
+mod program;
+mod random;
+mod real;
+mod storage;
+pub mod symbols;
+mod sys;
+
+/// Runs when the library is loaded, before `main`.
+extern "C" fn start() {
+    if program::active() {
+        audit::check_program();
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;

@@ -1,0 +1,127 @@
+//! `close`, `dup` and their relatives: the life of descriptors.
+
+use core::ffi::{c_int, c_void};
+
+use crate::fds;
+use crate::log;
+use crate::real::{self, fail};
+
+/// `close(2)`.
+/// # Safety
+/// As for `close(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+    fds::remove(fd);
+    // SAFETY: the caller's descriptor.
+    unsafe { real::close(fd) }
+}
+
+/// `closefrom(3)`.
+/// # Safety
+/// As for `closefrom(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closefrom(first: c_int) {
+    // SAFETY: the caller's descriptors.
+    unsafe { close_range(first.max(0).cast_unsigned(), u32::MAX, 0) };
+}
+
+/// `close_range(2)`.
+/// # Safety
+/// As for `close_range(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn close_range(first: u32, last: u32, flags: c_int) -> c_int {
+    let clamp = |fd: u32| c_int::try_from(fd).unwrap_or(c_int::MAX);
+    // CLOSE_RANGE_CLOEXEC (4) closes nothing yet.
+    if flags & 4 == 0 {
+        fds::remove_range(clamp(first), clamp(last));
+    }
+    // SAFETY: no pointers involved. The system call itself: glibc's wrapper may be missing.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+    c_int::try_from(done).unwrap_or(-1)
+}
+
+/// The new descriptor is the same sealed file, or no longer one.
+fn duplicated(old: c_int, new: c_int) -> c_int {
+    if new < 0 || new == old {
+        return new;
+    }
+    match fds::get(old) {
+        None => fds::remove(new),
+        Some(file) => {
+            if fds::insert(new, file).is_err() {
+                // SAFETY: the descriptor was made for us just now.
+                unsafe { real::close(new) };
+                return fail(libc::EMFILE);
+            }
+        }
+    }
+    new
+}
+
+/// `dup(2)`.
+/// # Safety
+/// As for `dup(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: no pointers involved.
+    let new = unsafe { real::dup(fd) };
+    duplicated(fd, new)
+}
+
+/// `dup2(2)`.
+/// # Safety
+/// As for `dup2(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    // SAFETY: no pointers involved.
+    let made = unsafe { real::dup2(old, new) };
+    duplicated(old, made)
+}
+
+/// `dup3(2)`.
+/// # Safety
+/// As for `dup3(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    // SAFETY: no pointers involved.
+    let made = unsafe { real::dup3(old, new, flags) };
+    duplicated(old, made)
+}
+
+macro_rules! fcntl_family {
+    ($($name:ident),*) => { $(
+        /// `fcntl(2)`: the copies that `F_DUPFD` makes are sealed files too.
+        /// # Safety
+        /// As for `fcntl(2)`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(fd: c_int, cmd: c_int, arg: *mut c_void) -> c_int {
+            // SAFETY: the caller's arguments.
+            let done = unsafe { real::fcntl(fd, cmd, arg) };
+            if cmd == libc::F_DUPFD || cmd == libc::F_DUPFD_CLOEXEC {
+                return duplicated(fd, done);
+            }
+            done
+        }
+    )* };
+}
+
+fcntl_family!(fcntl, fcntl64);
+
+/// `ioctl(2)`: cloning into or out of a sealed file would mix two files' blocks under one header.
+/// # Safety
+/// As for `ioctl(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, arg: *mut c_void) -> c_int {
+    const FICLONE: libc::c_ulong = 0x4004_9409;
+    const FICLONERANGE: libc::c_ulong = 0x4020_940D;
+    if request == FICLONERANGE && fds::is_sealed(fd) {
+        log::line(format_args!("ERROR: part of a sealed file cannot be cloned; copy it instead"));
+        return fail(libc::EOPNOTSUPP);
+    }
+    if request == FICLONE {
+        // A clone of the whole file is a sealed file with the same header, as a hard link is.
+        fds::remove(fd);
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::ioctl(fd, request, arg) }
+}

@@ -1,0 +1,110 @@
+//! Directories: what is pgseal's own stays out of PostgreSQL's sight, and a data directory that is
+//! being made gets its keyring.
+
+use core::ffi::{CStr, c_char, c_int};
+use std::sync::{Mutex, PoisonError};
+
+use libc::{DIR, dirent, mode_t};
+
+use crate::datadir;
+use crate::program::{self, Role};
+use crate::real::{self, fail};
+use crate::sys;
+
+/// The open directories that hold a `pgseal/` to hide, by address.
+static HIDING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// `opendir(3)`.
+/// # Safety
+/// As for `opendir(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
+    // SAFETY: the caller's arguments.
+    let dir = unsafe { real::opendir(path) };
+    let hides = matches!(program::role(), Role::Server | Role::Standalone | Role::Walker);
+    if !dir.is_null() && hides {
+        // SAFETY: the caller passes a C string.
+        let name = unsafe { CStr::from_ptr(path) }.to_bytes();
+        let keyring = sys::c_path(&datadir::join(name, datadir::KEYRING));
+        if keyring.is_ok_and(|keyring| sys::stat(&keyring).is_some()) {
+            HIDING.lock().unwrap_or_else(PoisonError::into_inner).push(dir as usize);
+        }
+    }
+    dir
+}
+
+macro_rules! readdir_family {
+    ($($name:ident),*) => { $(
+        /// `readdir(3)`: a base backup, a rewind or a verification never meets `pgseal/`.
+        /// # Safety
+        /// As for `readdir(3)`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(dir: *mut DIR) -> *mut dirent {
+            loop {
+                // SAFETY: the caller's arguments.
+                let entry = unsafe { real::readdir(dir) };
+                // SAFETY: an entry lives until the next call; null ends the listing.
+                let Some(found) = (unsafe { entry.as_ref() }) else { return entry };
+                // SAFETY: the name is a C string within the entry.
+                let name = unsafe { CStr::from_ptr(found.d_name.as_ptr()) };
+                let hiding = || {
+                    let hiding = HIDING.lock().unwrap_or_else(PoisonError::into_inner);
+                    hiding.contains(&(dir as usize))
+                };
+                if name != c"pgseal" || !hiding() {
+                    return entry;
+                }
+            }
+        }
+    )* };
+}
+
+readdir_family!(readdir, readdir64);
+
+/// `closedir(3)`.
+/// # Safety
+/// As for `closedir(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn closedir(dir: *mut DIR) -> c_int {
+    HIDING.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| *known != dir as usize);
+    // SAFETY: the caller's arguments.
+    unsafe { real::closedir(dir) }
+}
+
+/// `mkdir(2)`: the first entry that `pg_basebackup` makes in its target.
+/// # Safety
+/// As for `mkdir(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
+    if program::role() == Role::BaseBackup {
+        // SAFETY: the caller passes a C string.
+        let name = unsafe { CStr::from_ptr(path) }.to_bytes();
+        if let Err(errno) = datadir::before_creation(name) {
+            return fail(errno);
+        }
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::mkdir(path, mode) }
+}
+
+/// `chdir(2)`: the server changes into its data directory.
+/// # Safety
+/// As for `chdir(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
+    // SAFETY: the caller's arguments.
+    let done = unsafe { real::chdir(path) };
+    datadir::forget_cwd();
+    done
+}
+
+/// `fchdir(2)`.
+/// # Safety
+/// As for `fchdir(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fchdir(fd: c_int) -> c_int {
+    // SAFETY: no pointers involved.
+    let done = unsafe { real::fchdir(fd) };
+    datadir::forget_cwd();
+    done
+}

@@ -1,0 +1,383 @@
+//! `open` and its spellings: where the verdict on a file is made.
+
+use core::ffi::{CStr, c_char, c_int};
+use std::sync::{Arc, Mutex};
+
+use libc::mode_t;
+use pgseal_core::header::{self, Kind};
+use pgseal_core::storage::Storage;
+use pgseal_core::{FileKind, Generation, SealedFile, geometry};
+use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
+
+use crate::datadir::{self, Place, Root};
+use crate::fds;
+use crate::file::{self, Errno, OpenFile, Want};
+use crate::guard;
+use crate::log::{self, Shown};
+use crate::program::{self, Role};
+use crate::real::{self, fail};
+use crate::storage::FdStorage;
+use crate::sys;
+
+/// What may happen to the file at a path.
+enum Verdict {
+    /// Not ours: the real call, unchanged.
+    Pass,
+    /// A sealed file, or one that will be. Without `want` an empty file stays plain.
+    Seal { want: Option<Want>, reads_plain: bool, root: Option<&'static Root> },
+    /// Not under pgseal.
+    Refuse(Errno),
+}
+
+const ACCESS: c_int = libc::O_ACCMODE;
+
+/// Opens a path relative to the working directory, with the verdict of its class.
+pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
+    let raw = || {
+        // SAFETY: `path` is a C string.
+        unsafe { real::open(path.as_ptr(), flags, mode) }
+    };
+    if !program::active() {
+        return raw();
+    }
+    match verdict(path.to_bytes(), flags) {
+        Verdict::Pass => raw(),
+        Verdict::Refuse(errno) => fail(errno),
+        Verdict::Seal { want, reads_plain, root } => {
+            match open_sealed(path, flags, mode, want, reads_plain, root) {
+                Ok(fd) => fd,
+                Err(errno) => fail(errno),
+            }
+        }
+    }
+}
+
+fn verdict(path: &[u8], flags: c_int) -> Verdict {
+    let place = datadir::place(path);
+    let creates = flags & libc::O_CREAT != 0;
+    let (Some(root), Some(class)) = (place.root, place.class) else {
+        return outside(path, flags);
+    };
+    if class == Class::Postmaster && creates && datadir::base_name(path) == b"postmaster.pid" {
+        // A server takes its lock: the last moment before it forks, and before it writes.
+        return match server_starts(root) {
+            Ok(()) => Verdict::Pass,
+            Err(errno) => Verdict::Refuse(errno),
+        };
+    }
+    match class.policy() {
+        Policy::Plain(_) => Verdict::Pass,
+        Policy::Refuse(reason) => {
+            if creates {
+                log::line(format_args!("ERROR: \"{}\": {reason}", Shown(path)));
+                return Verdict::Refuse(libc::EACCES);
+            }
+            Verdict::Pass
+        }
+        Policy::Seal { kind, scope, reads_plain } => {
+            if let Err(errno) = guard::check() {
+                return Verdict::Refuse(errno);
+            }
+            match wanted(root, kind, scope) {
+                Ok(want) => Verdict::Seal { want: Some(want), reads_plain, root: Some(root) },
+                Err(errno) => Verdict::Refuse(errno),
+            }
+        }
+    }
+}
+
+/// How a new file of this kind is sealed.
+fn wanted(root: &'static Root, kind: SealKind, scope: KeyScope) -> Result<Want, Errno> {
+    let keys = root.keys()?;
+    let kind = match kind {
+        SealKind::Relation => FileKind::Relation,
+        SealKind::Stream => FileKind::Stream,
+        SealKind::InPlace => FileKind::InPlace,
+    };
+    let (suite, layout) = keys.suite.for_kind(kind);
+    let ephemeral = scope == KeyScope::Ephemeral && keys.get(Generation::EPHEMERAL).is_some();
+    let generation = if ephemeral { Generation::EPHEMERAL } else { keys.active };
+    Ok(Want { keys, suite, layout, generation })
+}
+
+/// A path outside every sealed data directory: a sealed file is opened as one, a new file is
+/// plain, but for WAL that a server or `pg_receivewal` archives.
+fn outside(path: &[u8], flags: c_int) -> Verdict {
+    let creates = flags & libc::O_CREAT != 0;
+    if creates {
+        if let Err(errno) = datadir::before_creation(path) {
+            return Verdict::Refuse(errno);
+        }
+        // The data directory may have been born just now.
+        let place = datadir::place(path);
+        if place.root.is_some() {
+            return verdict_inside(path, flags, &place);
+        }
+        if archives_wal(path)
+            && let Some(root) = datadir::primary_root()
+        {
+            return match wanted(root, SealKind::InPlace, KeyScope::Cluster) {
+                Ok(want) => Verdict::Seal { want: Some(want), reads_plain: true, root: Some(root) },
+                Err(errno) => Verdict::Refuse(errno),
+            };
+        }
+    }
+    let Ok(name) = sys::c_path(path) else { return Verdict::Pass };
+    if flags & libc::O_TRUNC == 0 && looks_sealed(&name) {
+        return Verdict::Seal { want: None, reads_plain: true, root: None };
+    }
+    Verdict::Pass
+}
+
+fn verdict_inside(path: &[u8], flags: c_int, place: &Place) -> Verdict {
+    if place.class.is_some() { verdict(path, flags) } else { Verdict::Pass }
+}
+
+/// Whether a program that creates this file outside its data directory is writing WAL: the
+/// server's `basic_archive` module (`archtemp.*`), `pg_receivewal`.
+fn archives_wal(path: &[u8]) -> bool {
+    let name = datadir::base_name(path);
+    let wal = name.starts_with(b"archtemp.")
+        || (name.len() >= 24 && name[..24].iter().all(u8::is_ascii_hexdigit));
+    wal && matches!(program::role(), Role::Server | Role::Tool | Role::BaseBackup)
+}
+
+/// Whether a regular file starts like a sealed one.
+pub fn looks_sealed(path: &CStr) -> bool {
+    let regular = sys::stat(path).is_some_and(|st| sys::is_regular(st.st_mode) && st.st_size > 0);
+    if !regular {
+        return false;
+    }
+    let mut start = [0; header::MAGIC.len()];
+    sys::open_read(path)
+        .and_then(|fd| sys::pread_full(fd.0, &mut start, 0))
+        .is_ok_and(|got| got == start.len() && start == header::MAGIC)
+}
+
+/// Loads the keys before a server forks, proves them on the relation map, and removes the key
+/// from the environment that its children would inherit.
+fn server_starts(root: &'static Root) -> Result<(), Errno> {
+    if !matches!(program::role(), Role::Server | Role::Standalone) {
+        return Ok(());
+    }
+    let keys = root.keys()?;
+    let map = datadir::join(root.path(), b"global/pg_filenode.map");
+    if let Ok(path) = sys::c_path(&map)
+        && let Ok(fd) = sys::open_read(&path)
+    {
+        match SealedFile::open(&FdStorage(fd.0), keys) {
+            Ok(_) => {}
+            Err(error) => {
+                let errno = file::describe(&error, &map);
+                log::line(format_args!(
+                    "ERROR: the keyring \"{}\" does not fit this data directory; put its own back",
+                    Shown(&root.keyring_path())
+                ));
+                return Err(errno);
+            }
+        }
+    }
+    if program::role() == Role::Server {
+        crate::keys::wipe_environment(root);
+    }
+    Ok(())
+}
+
+/// Opens a file that is sealed or will be, and enters it into the table.
+fn open_sealed(
+    path: &CStr,
+    flags: c_int,
+    mode: mode_t,
+    want: Option<Want>,
+    reads_plain: bool,
+    root: Option<&'static Root>,
+) -> Result<c_int, Errno> {
+    let writes = flags & ACCESS != libc::O_RDONLY;
+    let mut inner = flags & !(libc::O_TRUNC | libc::O_APPEND | libc::O_DIRECT);
+    if flags & ACCESS == libc::O_WRONLY {
+        // A part of a block can only be written by one who can read the rest of it.
+        inner = (inner & !ACCESS) | libc::O_RDWR;
+    }
+    let fd = sys::open(path, inner, mode)?;
+    let number = fd.0;
+    let truncates = flags & libc::O_TRUNC != 0 && writes;
+    let bytes = path.to_bytes();
+    let Some(mut open) = examine(number, bytes, flags, writes, truncates, want, reads_plain, root)?
+    else {
+        core::mem::forget(fd);
+        return Ok(number);
+    };
+    if truncates {
+        open.set_len(number, 0)?;
+    }
+    if fds::insert(number, Arc::new(Mutex::new(open))).is_err() {
+        log::line(format_args!(
+            "ERROR: descriptor {number} is beyond pgseal's table; lower max_files_per_process"
+        ));
+        return Err(libc::EMFILE);
+    }
+    core::mem::forget(fd);
+    Ok(number)
+}
+
+/// Looks at a file just opened. `None`: it is to be used as it is.
+#[allow(clippy::too_many_arguments)]
+fn examine(
+    fd: c_int,
+    path: &[u8],
+    flags: c_int,
+    writes: bool,
+    truncates: bool,
+    want: Option<Want>,
+    reads_plain: bool,
+    root: Option<&'static Root>,
+) -> Result<Option<OpenFile>, Errno> {
+    let st = sys::fstat(fd).ok_or_else(real::errno)?;
+    if !sys::is_regular(st.st_mode) {
+        return Ok(None);
+    }
+    let append = flags & libc::O_APPEND != 0;
+    let unborn =
+        |want: Option<Want>| Ok(want.map(|want| OpenFile::unborn(want, path, append, writes)));
+    if st.st_size == 0 {
+        return unborn(want);
+    }
+    let mut start = vec![0; geometry::HEADER_LEN as usize];
+    let got = sys::pread_full(fd, &mut start, 0)?;
+    start.truncate(got);
+    match header::classify(&start).map_err(|error| file::describe(&error, path))? {
+        Kind::Sealed(header) => {
+            let keys = match want.map(|want| want.keys) {
+                Some(keys) if keys.keyring_id == header.keyring_id => keys,
+                _ => datadir::keys_for(header.keyring_id, root)?.ok_or_else(|| {
+                    let (keyring_id, generation) = (header.keyring_id, header.generation);
+                    let unknown = pgseal_core::SealError::KeyUnknown { keyring_id, generation };
+                    file::describe(&unknown, path)
+                })?,
+            };
+            let file = SealedFile::from_header(&start, header, keys)
+                .map_err(|error| file::describe(&error, path))?;
+            Ok(Some(OpenFile::sealed(Box::new(file), path, append, writes)))
+        }
+        Kind::Unborn => {
+            let behind = u64::try_from(st.st_size).unwrap_or(0) > geometry::HEADER_LEN;
+            if behind && !root.is_some_and(datadir::in_recovery) {
+                log::line(format_args!(
+                    "ERROR: \"{}\" has blocks but its header is all zeros: the file is damaged; restore it from a backup",
+                    Shown(path)
+                ));
+                return Err(libc::EIO);
+            }
+            if behind && writes {
+                // Nothing of it was ever synced, or the header would be there: recovery rebuilds
+                // the file from WAL.
+                let cut = FdStorage(fd).set_len(pgseal_core::SealedLen(0));
+                cut.map_err(|error| file::errno_of(&error))?;
+            }
+            unborn(want)
+        }
+        Kind::Plain if truncates => {
+            let cut = FdStorage(fd).set_len(pgseal_core::SealedLen(0));
+            cut.map_err(|error| file::errno_of(&error))?;
+            unborn(want)
+        }
+        Kind::Plain if reads_plain && (!writes || want.is_none()) => Ok(None),
+        Kind::Plain => {
+            log::line(format_args!(
+                "ERROR: \"{}\" is a plain file where only sealed ones may be; it was not written by this cluster, remove it or restore the sealed one",
+                Shown(path)
+            ));
+            Err(libc::EIO)
+        }
+    }
+}
+
+/// The path behind a directory descriptor and a relative name.
+fn path_at(dir: c_int, path: &CStr) -> Option<std::ffi::CString> {
+    if path.to_bytes().starts_with(b"/") || dir == libc::AT_FDCWD {
+        return None;
+    }
+    let link = sys::c_path(format!("/proc/self/fd/{dir}").as_bytes()).ok()?;
+    let base = sys::read_link(&link)?;
+    sys::c_path(&datadir::join(&base, path.to_bytes())).ok()
+}
+
+/// # Safety
+/// `path` is a C string.
+unsafe fn open_at(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    // SAFETY: the caller's contract.
+    let path = unsafe { CStr::from_ptr(path) };
+    match path_at(dir, path) {
+        Some(full) => open_path(&full, flags, mode),
+        None => open_path(path, flags, mode),
+    }
+}
+
+macro_rules! open_family {
+    ($($name:ident),*; $($at:ident),*; $($checked:ident),*; $($checked_at:ident),*; $($creat:ident),*) => {
+        $(
+            /// `open(2)`. The mode is fixed rather than variadic; on the supported machines it
+            /// arrives in the same register.
+            /// # Safety
+            /// As for `open(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+                // SAFETY: the caller passes a C string.
+                unsafe { open_at(libc::AT_FDCWD, path, flags, mode) }
+            }
+        )*
+        $(
+            /// `openat(2)`.
+            /// # Safety
+            /// As for `openat(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $at(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+                // SAFETY: the caller passes a C string.
+                unsafe { open_at(dir, path, flags, mode) }
+            }
+        )*
+        $(
+            /// The fortified `open` without a mode.
+            /// # Safety
+            /// As for `open(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $checked(path: *const c_char, flags: c_int) -> c_int {
+                // SAFETY: the caller passes a C string.
+                unsafe { open_at(libc::AT_FDCWD, path, flags, 0) }
+            }
+        )*
+        $(
+            /// The fortified `openat` without a mode.
+            /// # Safety
+            /// As for `openat(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $checked_at(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+                // SAFETY: the caller passes a C string.
+                unsafe { open_at(dir, path, flags, 0) }
+            }
+        )*
+        $(
+            /// `creat(2)`.
+            /// # Safety
+            /// As for `creat(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $creat(path: *const c_char, mode: mode_t) -> c_int {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                // SAFETY: the caller passes a C string.
+                unsafe { open_at(libc::AT_FDCWD, path, flags, mode) }
+            }
+        )*
+    };
+}
+
+open_family!(open, open64; openat, openat64; __open_2, __open64_2; __openat_2, __openat64_2; creat, creat64);
+
+/// Whether a file made at this path would be sealed, or the one that is there is.
+pub fn would_seal(path: &CStr) -> bool {
+    if path.is_empty() {
+        return false;
+    }
+    let class = datadir::place(path.to_bytes()).class;
+    let sealed = class.is_some_and(|class| matches!(class.policy(), Policy::Seal { .. }));
+    sealed || looks_sealed(path)
+}

@@ -1,0 +1,186 @@
+//! `read`, `pread`, their vectored and fortified spellings.
+
+use core::ffi::{c_int, c_void};
+
+use libc::{iovec, off_t, size_t, ssize_t};
+
+use crate::fds::{self, SharedFile};
+use crate::file::{self, Errno};
+use crate::real::{self, fail};
+
+/// # Safety
+/// `buf` is valid for writes of `len` bytes.
+unsafe fn read_sealed(
+    file: &SharedFile,
+    fd: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    off: Option<off_t>,
+) -> ssize_t {
+    if len == 0 {
+        return 0;
+    }
+    if buf.is_null() {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: the caller's contract; bytes have no invalid values.
+    let buf = unsafe { core::slice::from_raw_parts_mut(buf.cast::<u8>(), len) };
+    file::returned(read_slice(file, fd, buf, off).map(count))
+}
+
+fn read_slice(
+    file: &SharedFile,
+    fd: c_int,
+    buf: &mut [u8],
+    off: Option<off_t>,
+) -> Result<usize, Errno> {
+    let mut open = fds::lock(file);
+    match off {
+        None => open.read(fd, buf),
+        Some(off) => open.read_at(fd, buf, u64::try_from(off).map_err(|_| libc::EINVAL)?),
+    }
+}
+
+fn count(bytes: usize) -> ssize_t {
+    ssize_t::try_from(bytes).unwrap_or(ssize_t::MAX)
+}
+
+/// # Safety
+/// `iov` describes `n` buffers that are valid for writes.
+unsafe fn readv_sealed(
+    file: &SharedFile,
+    fd: c_int,
+    iov: *const iovec,
+    n: c_int,
+    off: Option<off_t>,
+) -> ssize_t {
+    let Ok(n) = usize::try_from(n) else { return fail(libc::EINVAL) };
+    // SAFETY: the caller's contract.
+    let parts = unsafe { core::slice::from_raw_parts(iov, n) };
+    let mut total: ssize_t = 0;
+    for part in parts {
+        let at = off.map(|off| off + total as off_t);
+        // SAFETY: each part describes a valid buffer.
+        let got = unsafe { read_sealed(file, fd, part.iov_base, part.iov_len, at) };
+        if got < 0 {
+            return if total > 0 { total } else { got };
+        }
+        total += got;
+        if count(part.iov_len) > got {
+            break;
+        }
+    }
+    total
+}
+
+/// `read(2)`.
+/// # Safety
+/// As for `read(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn read(fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t {
+    match fds::get(fd) {
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::read(fd, buf, len) },
+        // SAFETY: the caller's buffer.
+        Some(file) => unsafe { read_sealed(&file, fd, buf, len, None) },
+    }
+}
+
+/// The fortified `read`: aborts as the C library does if the buffer is too small.
+/// # Safety
+/// As for `read(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __read_chk(
+    fd: c_int,
+    buf: *mut c_void,
+    len: size_t,
+    room: size_t,
+) -> ssize_t {
+    check_room(len, room);
+    // SAFETY: the caller's arguments.
+    unsafe { read(fd, buf, len) }
+}
+
+fn check_room(len: size_t, room: size_t) {
+    if len > room {
+        crate::log::line(format_args!("FATAL: buffer overflow in a fortified read"));
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+}
+
+/// `readv(2)`.
+/// # Safety
+/// As for `readv(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn readv(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t {
+    match fds::get(fd) {
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::readv(fd, iov, n) },
+        // SAFETY: the caller's buffers.
+        Some(file) => unsafe { readv_sealed(&file, fd, iov, n, None) },
+    }
+}
+
+macro_rules! pread_family {
+    ($($name:ident),*; $($checked:ident),*; $($vectored:ident),*; $($flagged:ident),*) => {
+        $(
+            /// `pread(2)`.
+            /// # Safety
+            /// As for `pread(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(fd: c_int, buf: *mut c_void, len: size_t, off: off_t) -> ssize_t {
+                match fds::get(fd) {
+                    // SAFETY: the caller's arguments.
+                    None => unsafe { real::pread(fd, buf, len, off) },
+                    // SAFETY: the caller's buffer.
+                    Some(file) => unsafe { read_sealed(&file, fd, buf, len, Some(off)) },
+                }
+            }
+        )*
+        $(
+            /// The fortified `pread`.
+            /// # Safety
+            /// As for `pread(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $checked(fd: c_int, buf: *mut c_void, len: size_t, off: off_t, room: size_t) -> ssize_t {
+                check_room(len, room);
+                // SAFETY: the caller's arguments.
+                unsafe { pread(fd, buf, len, off) }
+            }
+        )*
+        $(
+            /// `preadv(2)`.
+            /// # Safety
+            /// As for `preadv(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $vectored(fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> ssize_t {
+                match fds::get(fd) {
+                    // SAFETY: the caller's arguments.
+                    None => unsafe { real::preadv(fd, iov, n, off) },
+                    // SAFETY: the caller's buffers.
+                    Some(file) => unsafe { readv_sealed(&file, fd, iov, n, Some(off)) },
+                }
+            }
+        )*
+        $(
+            /// `preadv2(2)`.
+            /// # Safety
+            /// As for `preadv2(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $flagged(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> ssize_t {
+                match fds::get(fd) {
+                    // SAFETY: the caller's arguments.
+                    None => unsafe { real::preadv2(fd, iov, n, off, flags) },
+                    Some(file) => {
+                        let off = (off != -1).then_some(off);
+                        // SAFETY: the caller's buffers.
+                        unsafe { readv_sealed(&file, fd, iov, n, off) }
+                    }
+                }
+            }
+        )*
+    };
+}
+
+pread_family!(pread, pread64; __pread_chk, __pread64_chk; preadv, preadv64; preadv2, preadv64v2);

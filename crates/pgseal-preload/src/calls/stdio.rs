@@ -1,0 +1,206 @@
+//! Standard I/O. The C library's own reads and writes behind a `FILE` cannot be hooked, so a
+//! stream on a sealed file is one with our own functions behind it (`fopencookie`), and `fileno`
+//! gives its descriptor, on which `fstat` and `ftruncate` then work.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+use libc::{FILE, off64_t, size_t, ssize_t};
+
+use crate::calls::{descriptor, open, read, size, write};
+use crate::fds;
+use crate::log::{self, Shown};
+use crate::program;
+use crate::real;
+
+/// The functions of a stream (glibc, `fopencookie(3)`).
+#[repr(C)]
+struct CookieFunctions {
+    read: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t>,
+    write: Option<unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t>,
+    seek: Option<unsafe extern "C" fn(*mut c_void, *mut off64_t, c_int) -> c_int>,
+    close: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+}
+
+unsafe extern "C" {
+    fn fopencookie(
+        cookie: *mut c_void,
+        mode: *const c_char,
+        functions: CookieFunctions,
+    ) -> *mut FILE;
+}
+
+/// The sealed streams of this process: their address and descriptor.
+static STREAMS: Mutex<Vec<(usize, c_int)>> = Mutex::new(Vec::new());
+
+/// The cookie is the descriptor itself.
+fn cookie_of(fd: c_int) -> *mut c_void {
+    fd as usize as *mut c_void
+}
+
+fn fd_of(cookie: *mut c_void) -> c_int {
+    cookie as usize as c_int
+}
+
+unsafe extern "C" fn cookie_read(cookie: *mut c_void, buf: *mut c_char, len: size_t) -> ssize_t {
+    // SAFETY: the C library's buffer.
+    unsafe { read::read(fd_of(cookie), buf.cast(), len) }
+}
+
+unsafe extern "C" fn cookie_write(cookie: *mut c_void, buf: *const c_char, len: size_t) -> ssize_t {
+    // SAFETY: the C library's buffer. A failed write is 0 bytes to it, never negative.
+    unsafe { write::write(fd_of(cookie), buf.cast(), len) }.max(0)
+}
+
+unsafe extern "C" fn cookie_seek(cookie: *mut c_void, off: *mut off64_t, whence: c_int) -> c_int {
+    // SAFETY: the C library's variable.
+    let wanted = unsafe { *off };
+    // SAFETY: no pointers involved.
+    let pos = unsafe { size::lseek(fd_of(cookie), wanted, whence) };
+    if pos < 0 {
+        return -1;
+    }
+    // SAFETY: as above.
+    unsafe { *off = pos };
+    0
+}
+
+unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
+    let fd = fd_of(cookie);
+    STREAMS.lock().unwrap_or_else(PoisonError::into_inner).retain(|(_, known)| *known != fd);
+    // SAFETY: the stream owns the descriptor.
+    unsafe { descriptor::close(fd) }
+}
+
+/// The flags of `open(2)` for a mode of `fopen(3)`; `None` if it is none.
+fn flags_of(mode: &[u8]) -> Option<c_int> {
+    let plus = mode.contains(&b'+');
+    let access = |alone: c_int| if plus { libc::O_RDWR } else { alone };
+    let mut flags = match mode.first()? {
+        b'r' => access(libc::O_RDONLY),
+        b'w' => access(libc::O_WRONLY) | libc::O_CREAT | libc::O_TRUNC,
+        b'a' => access(libc::O_WRONLY) | libc::O_CREAT | libc::O_APPEND,
+        _ => return None,
+    };
+    if mode.contains(&b'x') {
+        flags |= libc::O_EXCL;
+    }
+    if mode.contains(&b'e') {
+        flags |= libc::O_CLOEXEC;
+    }
+    Some(flags)
+}
+
+/// # Safety
+/// As for `fopen(3)`.
+unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    // SAFETY: the caller passes C strings.
+    let bytes = unsafe { CStr::from_ptr(mode) }.to_bytes();
+    let flags = flags_of(bytes).filter(|_| program::active());
+    let Some(flags) = flags else {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::fopen(path, mode) };
+    };
+    // SAFETY: the caller passes a C string.
+    let fd = open::open_path(unsafe { CStr::from_ptr(path) }, flags, 0o666);
+    if fd < 0 {
+        return core::ptr::null_mut();
+    }
+    if fds::get(fd).is_none() {
+        // SAFETY: a plain descriptor of ours that the stream takes over.
+        let stream = unsafe { real::fdopen(fd, mode) };
+        if stream.is_null() {
+            // SAFETY: still ours.
+            unsafe { real::close(fd) };
+        }
+        return stream;
+    }
+    let functions = CookieFunctions {
+        read: Some(cookie_read),
+        write: Some(cookie_write),
+        seek: Some(cookie_seek),
+        close: Some(cookie_close),
+    };
+    // SAFETY: the functions match the cookie; `mode` is a C string.
+    let stream = unsafe { fopencookie(cookie_of(fd), mode, functions) };
+    if stream.is_null() {
+        // SAFETY: still ours.
+        unsafe { descriptor::close(fd) };
+        return stream;
+    }
+    STREAMS.lock().unwrap_or_else(PoisonError::into_inner).push((stream as usize, fd));
+    stream
+}
+
+/// The descriptor of a sealed stream.
+fn sealed_descriptor(stream: *mut FILE) -> Option<c_int> {
+    let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    streams.iter().find(|(known, _)| *known == stream as usize).map(|(_, fd)| *fd)
+}
+
+macro_rules! stream_family {
+    ($($fopen:ident),*; $($freopen:ident),*; $($fileno:ident),*) => {
+        $(
+            /// `fopen(3)`.
+            /// # Safety
+            /// As for `fopen(3)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+                // SAFETY: the caller's arguments.
+                unsafe { open_stream(path, mode) }
+            }
+        )*
+        $(
+            /// `freopen(3)`: PostgreSQL redirects its standard streams with it; onto or from a
+            /// sealed file it would lose our functions, so that is refused.
+            /// # Safety
+            /// As for `freopen(3)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE {
+                // SAFETY: the caller passes a C string or null.
+                let name = if path.is_null() { c"" } else { unsafe { CStr::from_ptr(path) } };
+                if program::active()
+                    && (sealed_descriptor(stream).is_some() || open::would_seal(name))
+                {
+                    log::line(format_args!(
+                        "ERROR: \"{}\": a stream cannot be reopened on a sealed file; redirect it outside the data directory or into log/",
+                        Shown(name.to_bytes())
+                    ));
+                    real::set_errno(libc::EACCES);
+                    return core::ptr::null_mut();
+                }
+                // SAFETY: the caller's arguments.
+                unsafe { real::freopen(path, mode, stream) }
+            }
+        )*
+        $(
+            /// `fileno(3)`.
+            /// # Safety
+            /// As for `fileno(3)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $fileno(stream: *mut FILE) -> c_int {
+                match sealed_descriptor(stream) {
+                    Some(fd) => fd,
+                    // SAFETY: the caller's arguments.
+                    None => unsafe { real::fileno(stream) },
+                }
+            }
+        )*
+    };
+}
+
+stream_family!(fopen, fopen64; freopen, freopen64; fileno, fileno_unlocked);
+
+/// `fdopen(3)`: the C library would read and write a sealed descriptor past us.
+/// # Safety
+/// As for `fdopen(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    if fds::is_sealed(fd) {
+        log::line(format_args!("ERROR: a sealed file cannot be made a stream with fdopen"));
+        real::set_errno(libc::EACCES);
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::fdopen(fd, mode) }
+}

@@ -1,0 +1,73 @@
+//! Advice about ranges. `fsync` and `fdatasync` are not hooked: the descriptor is the file's own.
+
+use core::ffi::c_int;
+
+use libc::{off_t, size_t, ssize_t};
+use pgseal_core::{PlainOff, geometry};
+
+use crate::fds;
+use crate::real;
+
+/// The sealed range for a plain one; `None` if there is nothing to advise about.
+fn sealed_range(fd: c_int, off: off_t, len: u64) -> Option<Option<(off_t, off_t)>> {
+    let file = fds::get(fd)?;
+    let layout = fds::lock(&file).layout();
+    let range = layout.and_then(|layout| {
+        let off = PlainOff(u64::try_from(off).ok()?);
+        let (start, len) = geometry::sealed_range(layout, off, len);
+        Some((off_t::try_from(start.0).ok()?, off_t::try_from(len).ok()?))
+    });
+    Some(range)
+}
+
+macro_rules! advise_family {
+    ($($advise:ident),*; $($sync:ident),*; $($ahead:ident),*) => {
+        $(
+            /// `posix_fadvise(2)`.
+            /// # Safety
+            /// As for `posix_fadvise(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $advise(fd: c_int, off: off_t, len: off_t, advice: c_int) -> c_int {
+                let (off, len) = match sealed_range(fd, off, u64::try_from(len).unwrap_or(0)) {
+                    None => (off, len),
+                    Some(Some(range)) => range,
+                    Some(None) => return 0,
+                };
+                // SAFETY: no pointers involved.
+                unsafe { real::posix_fadvise(fd, off, len, advice) }
+            }
+        )*
+        $(
+            /// `sync_file_range(2)`.
+            /// # Safety
+            /// As for `sync_file_range(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $sync(fd: c_int, off: off_t, len: off_t, flags: libc::c_uint) -> c_int {
+                let (off, len) = match sealed_range(fd, off, u64::try_from(len).unwrap_or(0)) {
+                    None => (off, len),
+                    Some(Some(range)) => range,
+                    Some(None) => return 0,
+                };
+                // SAFETY: no pointers involved.
+                unsafe { real::sync_file_range(fd, off, len, flags) }
+            }
+        )*
+        $(
+            /// `readahead(2)`.
+            /// # Safety
+            /// As for `readahead(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $ahead(fd: c_int, off: off_t, len: size_t) -> ssize_t {
+                let (off, len) = match sealed_range(fd, off, len as u64) {
+                    None => (off, len),
+                    Some(Some((off, len))) => (off, usize::try_from(len).unwrap_or(0)),
+                    Some(None) => return 0,
+                };
+                // SAFETY: no pointers involved.
+                unsafe { real::readahead(fd, off, len) }
+            }
+        )*
+    };
+}
+
+advise_family!(posix_fadvise, posix_fadvise64; sync_file_range; readahead);

@@ -1,0 +1,166 @@
+//! `write`, `pwrite` and their vectored spellings.
+
+use core::ffi::{c_int, c_void};
+
+use libc::{iovec, off_t, size_t, ssize_t};
+
+use crate::fds::{self, SharedFile};
+use crate::file::{self, Errno};
+use crate::real::{self, fail};
+
+/// Writes of several buffers are gathered up to this many bytes, so that blocks are sealed whole.
+const GATHER: usize = 1 << 20;
+
+/// # Safety
+/// `buf` is valid for reads of `len` bytes.
+unsafe fn write_sealed(
+    file: &SharedFile,
+    fd: c_int,
+    buf: *const c_void,
+    len: size_t,
+    off: Option<off_t>,
+) -> ssize_t {
+    if len == 0 {
+        return 0;
+    }
+    if buf.is_null() {
+        return fail(libc::EFAULT);
+    }
+    // SAFETY: the caller's contract.
+    let buf = unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), len) };
+    file::returned(write_slice(file, fd, buf, off).map(count))
+}
+
+fn write_slice(
+    file: &SharedFile,
+    fd: c_int,
+    buf: &[u8],
+    off: Option<off_t>,
+) -> Result<usize, Errno> {
+    let mut open = fds::lock(file);
+    match off {
+        None => open.write(fd, buf),
+        Some(off) => open.write_at(fd, buf, u64::try_from(off).map_err(|_| libc::EINVAL)?),
+    }
+}
+
+fn count(bytes: usize) -> ssize_t {
+    ssize_t::try_from(bytes).unwrap_or(ssize_t::MAX)
+}
+
+/// # Safety
+/// `iov` describes `n` buffers that are valid for reads.
+unsafe fn writev_sealed(
+    file: &SharedFile,
+    fd: c_int,
+    iov: *const iovec,
+    n: c_int,
+    off: Option<off_t>,
+) -> ssize_t {
+    let Ok(n) = usize::try_from(n) else { return fail(libc::EINVAL) };
+    // SAFETY: the caller's contract.
+    let parts = unsafe { core::slice::from_raw_parts(iov, n) };
+    if let [part] = parts {
+        // SAFETY: the part describes a valid buffer.
+        return unsafe { write_sealed(file, fd, part.iov_base, part.iov_len, off) };
+    }
+    let mut total: ssize_t = 0;
+    let mut gathered: Vec<u8> = Vec::new();
+    for (index, part) in parts.iter().enumerate() {
+        if part.iov_len > 0 {
+            // SAFETY: the part describes a valid buffer.
+            let bytes =
+                unsafe { core::slice::from_raw_parts(part.iov_base.cast::<u8>(), part.iov_len) };
+            gathered.extend_from_slice(bytes);
+        }
+        if gathered.len() < GATHER && index + 1 < parts.len() {
+            continue;
+        }
+        let at = off.map(|off| off + total as off_t);
+        match write_slice(file, fd, &gathered, at) {
+            Ok(put) => total += count(put),
+            Err(_) if total > 0 => break,
+            Err(errno) => return fail(errno),
+        }
+        gathered.clear();
+    }
+    total
+}
+
+/// `write(2)`.
+/// # Safety
+/// As for `write(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
+    match fds::get(fd) {
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::write(fd, buf, len) },
+        // SAFETY: the caller's buffer.
+        Some(file) => unsafe { write_sealed(&file, fd, buf, len, None) },
+    }
+}
+
+/// `writev(2)`.
+/// # Safety
+/// As for `writev(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn writev(fd: c_int, iov: *const iovec, n: c_int) -> ssize_t {
+    match fds::get(fd) {
+        // SAFETY: the caller's arguments.
+        None => unsafe { real::writev(fd, iov, n) },
+        // SAFETY: the caller's buffers.
+        Some(file) => unsafe { writev_sealed(&file, fd, iov, n, None) },
+    }
+}
+
+macro_rules! pwrite_family {
+    ($($name:ident),*; $($vectored:ident),*; $($flagged:ident),*) => {
+        $(
+            /// `pwrite(2)`.
+            /// # Safety
+            /// As for `pwrite(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(fd: c_int, buf: *const c_void, len: size_t, off: off_t) -> ssize_t {
+                match fds::get(fd) {
+                    // SAFETY: the caller's arguments.
+                    None => unsafe { real::pwrite(fd, buf, len, off) },
+                    // SAFETY: the caller's buffer.
+                    Some(file) => unsafe { write_sealed(&file, fd, buf, len, Some(off)) },
+                }
+            }
+        )*
+        $(
+            /// `pwritev(2)`.
+            /// # Safety
+            /// As for `pwritev(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $vectored(fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> ssize_t {
+                match fds::get(fd) {
+                    // SAFETY: the caller's arguments.
+                    None => unsafe { real::pwritev(fd, iov, n, off) },
+                    // SAFETY: the caller's buffers.
+                    Some(file) => unsafe { writev_sealed(&file, fd, iov, n, Some(off)) },
+                }
+            }
+        )*
+        $(
+            /// `pwritev2(2)`.
+            /// # Safety
+            /// As for `pwritev2(2)`.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $flagged(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> ssize_t {
+                match fds::get(fd) {
+                    // SAFETY: the caller's arguments.
+                    None => unsafe { real::pwritev2(fd, iov, n, off, flags) },
+                    Some(file) => {
+                        let off = (off != -1).then_some(off);
+                        // SAFETY: the caller's buffers.
+                        unsafe { writev_sealed(&file, fd, iov, n, off) }
+                    }
+                }
+            }
+        )*
+    };
+}
+
+pwrite_family!(pwrite, pwrite64; pwritev, pwritev64; pwritev2, pwritev64v2);

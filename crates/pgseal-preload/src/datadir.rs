@@ -1,0 +1,318 @@
+//! Which data directory a path belongs to, and what the file is there.
+
+use core::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pgseal_core::{KeySet, KeyringId};
+use pgseal_pgdata::{Class, classify, classify_in_tablespace, tablespace_relative};
+
+use crate::keys;
+use crate::log::{self, Shown};
+use crate::program::{self, Role};
+use crate::sys;
+
+/// The keyring's path below a data directory.
+pub const KEYRING: &[u8] = b"pgseal/keyring";
+
+/// A sealed data directory that this process has met. Never freed: there are one or two.
+pub struct Root {
+    path: Vec<u8>,
+    keys: Mutex<Option<&'static KeySet>>,
+}
+
+/// Where a path is and what it is.
+pub struct Place {
+    /// The sealed data directory, if it is in one (or in a tablespace of one).
+    pub root: Option<&'static Root>,
+    /// The class of the file; `None` outside every data directory.
+    pub class: Option<Class>,
+}
+
+#[derive(Default)]
+struct State {
+    roots: Vec<&'static Root>,
+    /// The working directory and the root it is, once looked up.
+    cwd: Option<(Vec<u8>, Option<&'static Root>)>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { roots: Vec::new(), cwd: None });
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Root {
+    /// Its absolute path.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The path of its keyring.
+    pub fn keyring_path(&self) -> Vec<u8> {
+        join(&self.path, KEYRING)
+    }
+
+    /// Its data keys, loaded on first use.
+    pub fn keys(&self) -> Result<&'static KeySet, c_int> {
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(keys) = *keys {
+            return Ok(keys);
+        }
+        let loaded = keys::load(self)?;
+        *keys = Some(loaded);
+        Ok(loaded)
+    }
+
+    /// The data keys if they are already loaded.
+    pub fn loaded_keys(&self) -> Option<&'static KeySet> {
+        *self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `dir/name`.
+pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    [dir.strip_suffix(b"/").unwrap_or(dir), b"/", name].concat()
+}
+
+/// What is before the last slash.
+pub fn parent(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => b"/",
+        Some(at) => &path[..at],
+        None => b".",
+    }
+}
+
+/// What is behind the last slash.
+pub fn base_name(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(path, |at| &path[at + 1..])
+}
+
+/// The working directory has changed.
+pub fn forget_cwd() {
+    state().cwd = None;
+}
+
+/// The root that is the working directory, as it is in a server.
+pub fn cwd_root() -> Option<&'static Root> {
+    let known = state().cwd.as_ref().map(|(_, root)| *root);
+    known.unwrap_or_else(|| look_at_cwd().1)
+}
+
+fn look_at_cwd() -> (Vec<u8>, Option<&'static Root>) {
+    let path = sys::current_dir().unwrap_or_else(|| b"/".to_vec());
+    let root = find_root_at(&path);
+    state().cwd = Some((path.clone(), root));
+    (path, root)
+}
+
+/// The root at exactly this absolute path, if there is a keyring.
+fn find_root_at(path: &[u8]) -> Option<&'static Root> {
+    if let Some(root) = state().roots.iter().find(|root| root.path == path) {
+        return Some(root);
+    }
+    let keyring = sys::c_path(&join(path, KEYRING)).ok()?;
+    sys::stat(&keyring).filter(|st| sys::is_regular(st.st_mode))?;
+    Some(register(path))
+}
+
+/// Takes a directory into the list of roots.
+pub fn register(path: &[u8]) -> &'static Root {
+    let mut state = state();
+    if let Some(root) = state.roots.iter().find(|root| root.path == path) {
+        return root;
+    }
+    let root = Root { path: path.to_vec(), keys: Mutex::new(None) };
+    let root: &'static Root = Box::leak(Box::new(root));
+    state.roots.push(root);
+    // The working directory may be the new root.
+    state.cwd = None;
+    root
+}
+
+/// The absolute form of a path, without `.`, `..` and doubled slashes. Symbolic links stay: what
+/// a file is follows from the name that PostgreSQL uses for it.
+pub fn absolute(path: &[u8]) -> Vec<u8> {
+    let mut full = if path.starts_with(b"/") {
+        Vec::new()
+    } else {
+        let known = state().cwd.as_ref().map(|(path, _)| path.clone());
+        known.unwrap_or_else(|| look_at_cwd().0)
+    };
+    if full == b"/" {
+        full.clear();
+    }
+    for part in path.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => {
+                let keep = full.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                full.truncate(keep);
+            }
+            part => {
+                full.push(b'/');
+                full.extend_from_slice(part);
+            }
+        }
+    }
+    if full.is_empty() { b"/".to_vec() } else { full }
+}
+
+/// Directories in which no data directory lies, so that nobody has to search them for one.
+const SYSTEM: [&[u8]; 8] =
+    [b"/usr/", b"/lib/", b"/lib64/", b"/etc/", b"/proc/", b"/sys/", b"/dev/", b"/bin/"];
+
+/// Finds out where a path is. Cheap for the relative paths that a server uses.
+pub fn place(path: &[u8]) -> Place {
+    if !path.starts_with(b"/")
+        && !path.split(|byte| *byte == b'/').any(|part| part == b"..")
+        && let Some(root) = cwd_root()
+    {
+        return Place { root: Some(root), class: Some(classify(path)) };
+    }
+    let path = absolute(path);
+    if SYSTEM.iter().any(|prefix| path.starts_with(prefix)) {
+        return Place { root: None, class: None };
+    }
+    let mut above: &[u8] = &path;
+    while above.len() > 1 {
+        above = parent(above);
+        if let Some(root) = find_root_at(above) {
+            let inside = path.get(above.len() + 1..).unwrap_or_default();
+            return Place { root: Some(root), class: Some(classify(inside)) };
+        }
+    }
+    if let Some(len) = tablespace_relative(&path)
+        && let Some(root) = primary_root()
+    {
+        return Place { root: Some(root), class: Some(classify_in_tablespace(&path[len..])) };
+    }
+    Place { root: None, class: None }
+}
+
+/// The data directory that this process works on: the working directory, else the one that it
+/// has met, else `PGDATA`.
+pub fn primary_root() -> Option<&'static Root> {
+    if let Some(root) = cwd_root() {
+        return Some(root);
+    }
+    if let Some(root) = state().roots.first() {
+        return Some(root);
+    }
+    named_directories().into_iter().find_map(|dir| find_root_at(&absolute(&dir)))
+}
+
+/// The directories of `PGSEAL_DATA` and `PGDATA`.
+fn named_directories() -> Vec<Vec<u8>> {
+    let listed = sys::env(c"PGSEAL_DATA").unwrap_or_default();
+    let mut dirs: Vec<Vec<u8>> = listed
+        .split(|byte| *byte == b':')
+        .filter(|dir| !dir.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect();
+    dirs.extend(sys::env(c"PGDATA"));
+    dirs
+}
+
+/// The keys of the keyring with this identity: of `near`, of a root met before, or of one of the
+/// named directories. Only a keyring with the right identity is unlocked.
+pub fn keys_for(
+    id: KeyringId,
+    near: Option<&'static Root>,
+) -> Result<Option<&'static KeySet>, c_int> {
+    let met = state().roots.clone();
+    let loaded = near.into_iter().chain(met.iter().copied()).filter_map(Root::loaded_keys);
+    if let Some(keys) = loaded.into_iter().find(|keys| keys.keyring_id == id) {
+        return Ok(Some(keys));
+    }
+    let named = named_directories().into_iter().filter_map(|dir| find_root_at(&absolute(&dir)));
+    for root in near.into_iter().chain(met.iter().copied()).chain(named) {
+        if root.loaded_keys().is_none() && keyring_has_id(root, id) {
+            return root.keys().map(Some);
+        }
+    }
+    Ok(None)
+}
+
+fn keyring_has_id(root: &Root, id: KeyringId) -> bool {
+    let Ok(path) = sys::c_path(&root.keyring_path()) else { return false };
+    let Ok(text) = sys::read_whole(&path, 1 << 20) else { return false };
+    let id = id.to_string();
+    text.windows(id.len()).any(|window| window == id.as_bytes())
+}
+
+/// Called when a program creates a file or directory outside every sealed data directory: if that
+/// is the birth of a data directory that shall be sealed, makes its keyring first.
+pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
+    let dir = match program::role() {
+        Role::Initdb if base_name(path) == b"PG_VERSION" => {
+            if !keys::creation_asked_for() {
+                return Ok(());
+            }
+            parent(&absolute(path)).to_vec()
+        }
+        Role::BaseBackup => {
+            let (target, tar) = program::base_backup_target();
+            let sealed = keys::creation_asked_for() && !tar;
+            let allowed = sys::env(c"PGSEAL_UNSEALED_COPY").is_some_and(|value| value == b"yes");
+            if !sealed && !allowed {
+                log::line(format_args!(
+                    "ERROR: this pg_basebackup would write an unsealed copy; {} or set PGSEAL_UNSEALED_COPY=yes if that is what you want",
+                    if tar {
+                        "use the plain format,"
+                    } else {
+                        "set PGSEAL_PROVIDER or PGSEAL_KEYRING_FROM for a sealed one,"
+                    }
+                ));
+                return Err(libc::EACCES);
+            }
+            let Some(target) = target.filter(|_| sealed) else { return Ok(()) };
+            let target = absolute(&target);
+            // The target itself is made first; its keyring goes into it with the first entry.
+            if absolute(path) == target || !is_directory(&target) {
+                return Ok(());
+            }
+            target
+        }
+        _ => return Ok(()),
+    };
+    if find_root_at(&dir).is_none() {
+        keys::create_keyring(&dir)?;
+        register(&dir);
+    }
+    Ok(())
+}
+
+fn is_directory(path: &[u8]) -> bool {
+    let st = sys::c_path(path).ok().and_then(|path| sys::stat(&path));
+    st.is_some_and(|st| st.st_mode & libc::S_IFMT == libc::S_IFDIR)
+}
+
+/// Whether PostgreSQL is replaying WAL on this data directory: `state` of `global/pg_control`
+/// (`DB_IN_CRASH_RECOVERY` 4, `DB_IN_ARCHIVE_RECOVERY` 5; `catalog/pg_control.h`).
+pub fn in_recovery(root: &Root) -> bool {
+    let Ok(path) = sys::c_path(&join(&root.path, b"global/pg_control")) else { return false };
+    let Ok(control) = sys::read_whole(&path, 1 << 16) else { return false };
+    let state = control.get(16..20).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+    matches!(state.map(u32::from_le_bytes), Some(4 | 5))
+}
+
+/// For messages: the path as the user knows it.
+pub fn shown(path: &[u8]) -> Shown<'_> {
+    Shown(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_made_absolute_without_following_links() {
+        assert_eq!(absolute(b"/a//b/./c/../d"), b"/a/b/d");
+        assert_eq!(absolute(b"/.."), b"/");
+        assert_eq!(parent(b"/a/b"), b"/a");
+        assert_eq!(parent(b"/a"), b"/");
+        assert_eq!(base_name(b"/a/b"), b"b");
+        assert_eq!(base_name(b"b"), b"b");
+    }
+}

@@ -1,0 +1,285 @@
+//! Data keys: fetched once, by the helper, over a pipe.
+//!
+//! In the postmaster before its first fork, so that every backend inherits them; in tools when
+//! they meet the first sealed file.
+
+use core::ffi::{CStr, c_char, c_int};
+use std::ffi::CString;
+use std::ptr;
+
+use pgseal_core::random::Random;
+use pgseal_core::{DataKey, Generation, KeySet};
+use zeroize::Zeroizing;
+
+use crate::datadir::{self, Root};
+use crate::log::{self, Shown};
+use crate::program::{self, Role};
+use crate::random::KernelRandom;
+use crate::real;
+use crate::sys;
+
+/// More than a hand-over frame of ten thousand generations.
+const FRAME_LIMIT: usize = 512 * 1024;
+
+/// The data keys of a data directory, from the helper. Says itself what went wrong.
+pub fn load(root: &Root) -> Result<&'static KeySet, c_int> {
+    let keyring = root.keyring_path();
+    let arguments = [b"helper".to_vec(), b"keys".to_vec(), b"--keyring".to_vec(), keyring.clone()];
+    let frame = run_helper(&arguments).map(Zeroizing::new)?;
+    let mut keys = pgseal_keys::handover::decode(&frame).map_err(|_| {
+        log::line(format_args!(
+            "ERROR: the keys of \"{}\" were not handed over; see the message above, or try \"pgseal key show\"",
+            Shown(&keyring)
+        ));
+        libc::EACCES
+    })?;
+    if matches!(program::role(), Role::Server | Role::Standalone) {
+        let ephemeral = DataKey::init_with(|bytes| KernelRandom.fill(bytes)).map_err(|_| {
+            log::line(format_args!("ERROR: the kernel gives no random numbers"));
+            libc::EIO
+        })?;
+        keys.insert(Generation::EPHEMERAL, ephemeral);
+    }
+    protect(&keys);
+    // The keys live as long as the process.
+    Ok(Box::leak(Box::new(keys)))
+}
+
+/// Keeps the pages of the data keys out of swap and core dumps, as far as the limits allow.
+fn protect(keys: &KeySet) {
+    let page_size = real::page_size();
+    let mut locked = true;
+    for generation in keys.generations() {
+        let Some(key) = keys.get(generation) else { continue };
+        let start = key.bytes().as_ptr() as usize & !(page_size - 1);
+        // SAFETY: locking a page that holds live memory of ours has no effect on its contents.
+        locked &= unsafe { libc::mlock(start as *const _, page_size) } == 0;
+        // SAFETY: as above; only the core dump changes.
+        unsafe { libc::madvise(start as *mut _, page_size, libc::MADV_DONTDUMP) };
+    }
+    if !locked && program::role() == Role::Server {
+        log::line(format_args!(
+            "WARNING: the data keys could not be locked in memory; raise RLIMIT_MEMLOCK (systemd: LimitMEMLOCK=) if swap is not encrypted"
+        ));
+    }
+}
+
+/// Makes the keyring of a data directory that is about to be created.
+pub fn create_keyring(dir: &[u8]) -> Result<(), c_int> {
+    let mut arguments =
+        vec![b"helper".to_vec(), b"new-keyring".to_vec(), b"--dir".to_vec(), dir.to_vec()];
+    let options = [
+        (c"PGSEAL_PROVIDER", &b"--provider"[..]),
+        (c"PGSEAL_SUITE", b"--suite"),
+        (c"PGSEAL_KEYRING_FROM", b"--from"),
+    ];
+    for (variable, option) in options {
+        if let Some(value) = sys::env(variable) {
+            arguments.extend([option.to_vec(), value]);
+        }
+    }
+    run_helper(&arguments)?;
+    if sys::stat(&sys::c_path(&datadir::join(dir, datadir::KEYRING))?).is_none() {
+        log::line(format_args!(
+            "ERROR: no keyring was made in \"{}\"; see the message above",
+            Shown(dir)
+        ));
+        return Err(libc::EACCES);
+    }
+    Ok(())
+}
+
+/// Whether the environment asks for new data directories to be sealed.
+pub fn creation_asked_for() -> bool {
+    sys::env(c"PGSEAL_PROVIDER").is_some() || sys::env(c"PGSEAL_KEYRING_FROM").is_some()
+}
+
+/// Removes the key from this server's environment: its children must not inherit it.
+pub fn wipe_environment(root: &Root) {
+    let provider = sys::env(c"PGSEAL_PROVIDER").or_else(|| {
+        let keyring = sys::read_whole(&sys::c_path(&root.keyring_path()).ok()?, 1 << 20).ok()?;
+        provider_of(&keyring)
+    });
+    if let Some(name) = provider.as_deref().and_then(|uri| uri.strip_prefix(b"env:"))
+        && let Ok(name) = sys::c_path(name)
+    {
+        sys::wipe_env(&name);
+    }
+    if let Some(fd) = sys::env(c"PGSEAL_KEK_FD") {
+        if let Some(fd) = core::str::from_utf8(&fd).ok().and_then(|text| text.parse().ok()) {
+            // SAFETY: the descriptor was handed to us to be used and closed.
+            unsafe { real::close(fd) };
+        }
+        sys::wipe_env(c"PGSEAL_KEK_FD");
+    }
+}
+
+/// The provider URI in the text of a keyring: the string behind the member `provider`.
+fn provider_of(keyring: &[u8]) -> Option<Vec<u8>> {
+    let member = b"\"provider\"";
+    let at = keyring.windows(member.len()).position(|window| window == member)? + member.len();
+    let value = keyring.get(at..)?.iter().skip_while(|byte| **byte != b'"').skip(1);
+    Some(value.take_while(|byte| **byte != b'"').copied().collect())
+}
+
+/// The `pgseal` program: `PGSEAL_HELPER`, else beside this library, else `../../bin/pgseal`.
+fn helper_path() -> Option<Vec<u8>> {
+    if let Some(path) = sys::env(c"PGSEAL_HELPER") {
+        return Some(path);
+    }
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    let own = helper_path as fn() -> Option<Vec<u8>> as *const core::ffi::c_void;
+    // SAFETY: an address of this library, and room for the answer.
+    if unsafe { libc::dladdr(own, info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: `dladdr` succeeded and filled the structure.
+    let info = unsafe { info.assume_init() };
+    if info.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: the linker's C string, which lives as long as the library is loaded.
+    let library = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes().to_vec();
+    let dir = datadir::parent(&library).to_vec();
+    [datadir::join(&dir, b"pgseal"), datadir::join(&dir, b"../../bin/pgseal")]
+        .into_iter()
+        .find(|path| sys::c_path(path).ok().and_then(|path| sys::stat(&path)).is_some())
+}
+
+/// Runs the helper and returns what it printed. It gets our environment without `LD_PRELOAD`.
+fn run_helper(arguments: &[Vec<u8>]) -> Result<Vec<u8>, c_int> {
+    let Some(helper) = helper_path() else {
+        log::line(format_args!(
+            "ERROR: the program pgseal was not found beside the library; set PGSEAL_HELPER to its path"
+        ));
+        return Err(libc::EACCES);
+    };
+    let helper = sys::c_path(&helper)?;
+    let mut pipe: [c_int; 2] = [-1; 2];
+    // SAFETY: `pipe` has room for two descriptors.
+    if unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(real::errno());
+    }
+    let (reader, writer) = (sys::Fd(pipe[0]), sys::Fd(pipe[1]));
+    // The server's SIGCHLD handler must not take our child for one of its own.
+    let blocked = BlockedChild::new();
+    let child = spawn(&helper, arguments, writer.0);
+    drop(writer);
+    let child = child.inspect_err(|errno| {
+        log::line(format_args!(
+            "ERROR: {:?} could not be started (errno {errno}); set PGSEAL_HELPER to the pgseal program",
+            helper
+        ));
+    })?;
+    let output = sys::read_to_end(reader.0, FRAME_LIMIT);
+    let mut status = 0;
+    loop {
+        // SAFETY: waits for our own child; `status` is valid for a write.
+        let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+        if waited >= 0 || real::errno() != libc::EINTR {
+            break;
+        }
+    }
+    drop(blocked);
+    if status != 0 {
+        // The helper has said why on standard error.
+        return Err(libc::EACCES);
+    }
+    output
+}
+
+/// Starts the helper with its standard output on `output`.
+fn spawn(helper: &CStr, arguments: &[Vec<u8>], output: c_int) -> Result<libc::pid_t, c_int> {
+    let mut owned: Vec<CString> = vec![c"pgseal".to_owned()];
+    for argument in arguments {
+        owned.push(sys::c_path(argument)?);
+    }
+    let mut argv: Vec<*mut c_char> = owned.iter().map(|arg| arg.as_ptr().cast_mut()).collect();
+    argv.push(ptr::null_mut());
+    let envp = environment_without(b"LD_PRELOAD=");
+    let mut actions = core::mem::MaybeUninit::<libc::posix_spawn_file_actions_t>::uninit();
+    // SAFETY: room for the structure.
+    unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) };
+    // SAFETY: initialised above.
+    unsafe { libc::posix_spawn_file_actions_adddup2(actions.as_mut_ptr(), output, 1) };
+    let mut child = 0;
+    // SAFETY: all arrays are NULL-terminated and outlive the call; the actions are initialised.
+    let failed = unsafe {
+        libc::posix_spawn(
+            &raw mut child,
+            helper.as_ptr(),
+            actions.as_ptr(),
+            ptr::null(),
+            argv.as_ptr(),
+            envp.as_ptr(),
+        )
+    };
+    // SAFETY: initialised above and not used after.
+    unsafe { libc::posix_spawn_file_actions_destroy(actions.as_mut_ptr()) };
+    if failed == 0 { Ok(child) } else { Err(failed) }
+}
+
+unsafe extern "C" {
+    /// The environment of the process (POSIX).
+    static environ: *const *mut c_char;
+}
+
+/// Pointers to the strings of the environment but those with this prefix, NULL at the end.
+fn environment_without(prefix: &[u8]) -> Vec<*mut c_char> {
+    let mut kept = Vec::new();
+    // SAFETY: the C library's own array.
+    let mut cursor = unsafe { environ };
+    while !cursor.is_null() {
+        // SAFETY: `cursor` is within the NULL-terminated array.
+        let entry = unsafe { *cursor };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: every entry is a C string.
+        let text = unsafe { CStr::from_ptr(entry) };
+        if !text.to_bytes().starts_with(prefix) {
+            kept.push(entry);
+        }
+        // SAFETY: the entry was not the last.
+        cursor = unsafe { cursor.add(1) };
+    }
+    kept.push(ptr::null_mut());
+    kept
+}
+
+/// `SIGCHLD` blocked as long as this lives.
+struct BlockedChild(libc::sigset_t);
+
+impl BlockedChild {
+    fn new() -> BlockedChild {
+        let mut set = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut old = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: room for the set.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: initialised above.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD) };
+        // SAFETY: both sets are valid.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), old.as_mut_ptr()) };
+        // SAFETY: zeroed, and filled by the call if it succeeded.
+        BlockedChild(unsafe { old.assume_init() })
+    }
+}
+
+impl Drop for BlockedChild {
+    fn drop(&mut self) {
+        // SAFETY: the set that was in force before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_provider_is_read_from_the_keyring_text() {
+        let text = br#"{"version": 1, "provider": "env:PGSEAL_KEY", "suite": "x"}"#;
+        assert_eq!(provider_of(text).as_deref(), Some(&b"env:PGSEAL_KEY"[..]));
+        assert_eq!(provider_of(b"{}"), None);
+    }
+}

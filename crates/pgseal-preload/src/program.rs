@@ -1,0 +1,168 @@
+//! Which program this process runs, and what it may see.
+//!
+//! Decided by the executable, never by a variable that a child could inherit: `archive_command`'s
+//! `cp` sees sealed bytes although it carries the same `LD_PRELOAD`.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use crate::log;
+use crate::real;
+use crate::sys;
+
+/// PostgreSQL's programs that read or write files of a data directory.
+const ACTIVE: [&str; 17] = [
+    "initdb",
+    "pg_amcheck",
+    "pg_archivecleanup",
+    "pg_basebackup",
+    "pg_checksums",
+    "pg_combinebackup",
+    "pg_controldata",
+    "pg_createsubscriber",
+    "pg_ctl",
+    "pg_receivewal",
+    "pg_resetwal",
+    "pg_rewind",
+    "pg_upgrade",
+    "pg_verifybackup",
+    "pg_waldump",
+    "pg_walsummary",
+    "postgres",
+];
+
+/// What this process is to the library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Role {
+    /// Not one of PostgreSQL's programs: every call passes.
+    Bystander = 1,
+    /// A client-side program of PostgreSQL.
+    Tool = 2,
+    /// `initdb`: creates data directories.
+    Initdb = 3,
+    /// `pg_basebackup`: creates data directories from a server's.
+    BaseBackup = 4,
+    /// `postgres` as postmaster or one of its children.
+    Server = 5,
+    /// `postgres --single`, `--boot`, `--check` and the like: one process, no children.
+    Standalone = 6,
+    /// `pg_rewind`, `pg_verifybackup`, `pg_checksums`, `pg_combinebackup`: walk a data directory
+    /// and must not see what is pgseal's own.
+    Walker = 7,
+}
+
+static ROLE: AtomicU8 = AtomicU8::new(0);
+
+/// The role of this process; found out on first use, which may be before our constructor.
+#[inline]
+pub fn role() -> Role {
+    match ROLE.load(Ordering::Relaxed) {
+        1 => Role::Bystander,
+        2 => Role::Tool,
+        3 => Role::Initdb,
+        4 => Role::BaseBackup,
+        5 => Role::Server,
+        6 => Role::Standalone,
+        7 => Role::Walker,
+        _ => find_out(),
+    }
+}
+
+/// Whether this process sees plain content at all.
+#[inline]
+pub fn active() -> bool {
+    role() != Role::Bystander
+}
+
+fn find_out() -> Role {
+    let errno = real::errno();
+    let role = role_of(&executable_name());
+    ROLE.store(role as u8, Ordering::Relaxed);
+    real::set_errno(errno);
+    role
+}
+
+fn role_of(name: &[u8]) -> Role {
+    match name {
+        b"postgres" => {
+            let first = arguments().into_iter().nth(1).unwrap_or_default();
+            let alone = [&b"--single"[..], b"--boot", b"--check", b"--describe-config", b"-C"];
+            if alone.contains(&first.as_slice()) { Role::Standalone } else { Role::Server }
+        }
+        b"initdb" => Role::Initdb,
+        b"pg_basebackup" => Role::BaseBackup,
+        b"pg_rewind" | b"pg_verifybackup" | b"pg_checksums" | b"pg_combinebackup" => Role::Walker,
+        _ if ACTIVE.iter().any(|active| active.as_bytes() == name) => Role::Tool,
+        _ => {
+            let listed = sys::env(c"PGSEAL_PROGRAMS").unwrap_or_default();
+            let listed = listed.split(|byte| *byte == b':').any(|entry| entry == name);
+            if listed && !name.is_empty() { Role::Tool } else { Role::Bystander }
+        }
+    }
+}
+
+fn executable_name() -> Vec<u8> {
+    let path = sys::read_link(c"/proc/self/exe").unwrap_or_default();
+    let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec()
+}
+
+/// The name of the executable, for messages.
+pub fn name() -> Vec<u8> {
+    executable_name()
+}
+
+/// The arguments of this process, the program's name first.
+pub fn arguments() -> Vec<Vec<u8>> {
+    match sys::read_whole(c"/proc/self/cmdline", 1 << 20) {
+        Ok(bytes) => {
+            let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+            bytes.split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
+        }
+        Err(_) => {
+            log::line(format_args!("/proc is not mounted; the command line cannot be read"));
+            Vec::new()
+        }
+    }
+}
+
+/// The target and format that `pg_basebackup` was asked for: (`-D`, tar?).
+pub fn base_backup_target() -> (Option<Vec<u8>>, bool) {
+    let (mut target, mut tar) = (None, false);
+    let arguments = arguments();
+    let mut rest = arguments.iter().skip(1);
+    while let Some(argument) = rest.next() {
+        let value_of = |short: &[u8], long: &[u8]| -> Option<Option<Vec<u8>>> {
+            if argument == short || argument == long {
+                return Some(None);
+            }
+            if let Some(value) = argument.strip_prefix(long).and_then(|v| v.strip_prefix(b"=")) {
+                return Some(Some(value.to_vec()));
+            }
+            let attached = argument.strip_prefix(short).filter(|_| !argument.starts_with(b"--"));
+            attached.map(|value| Some(value.to_vec()))
+        };
+        if let Some(value) = value_of(b"-D", b"--pgdata") {
+            target = value.or_else(|| rest.next().cloned());
+        } else if let Some(value) = value_of(b"-F", b"--format") {
+            let format = value.or_else(|| rest.next().cloned()).unwrap_or_default();
+            tar = format.starts_with(b"t");
+        }
+    }
+    (target, tar)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_executable_decides() {
+        assert_eq!(role_of(b"cp"), Role::Bystander);
+        assert_eq!(role_of(b"psql"), Role::Bystander);
+        assert_eq!(role_of(b"pg_waldump"), Role::Tool);
+        assert_eq!(role_of(b"pg_rewind"), Role::Walker);
+        assert_eq!(role_of(b"initdb"), Role::Initdb);
+        assert_eq!(role_of(b""), Role::Bystander);
+    }
+}

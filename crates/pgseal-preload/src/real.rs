@@ -1,0 +1,125 @@
+//! The C library's own functions, behind our exported ones.
+//!
+//! Resolved on first use with `dlsym(RTLD_NEXT)`: constructors of other libraries call `open`
+//! before ours has run. A function that cannot be found ends the process: going on without it
+//! could only mean writing past the seal.
+
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use libc::{DIR, FILE, dirent, iovec, mode_t, off_t, size_t, ssize_t, stat, statx};
+
+use crate::log;
+
+fn resolve(cell: &AtomicUsize, name: &CStr) -> usize {
+    let known = cell.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: `name` is a C string; RTLD_NEXT asks for the definition behind this library.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    if found == 0 {
+        log::line(format_args!("FATAL: the C library has no {name:?}; pgseal cannot work here"));
+        // SAFETY: ends the process; nothing to uphold.
+        unsafe { libc::_exit(127) };
+    }
+    cell.store(found, Ordering::Relaxed);
+    found
+}
+
+macro_rules! real {
+    ($(fn $name:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(, ...$rest:ident: $rest_ty:ty)?) -> $ret:ty;)*) => {
+        $(
+            /// The C library's function of this name.
+            ///
+            /// # Safety
+            /// As for the C function.
+            #[inline]
+            pub unsafe fn $name($($arg: $ty,)* $($rest: $rest_ty)?) -> $ret {
+                static CELL: AtomicUsize = AtomicUsize::new(0);
+                type Function = unsafe extern "C" fn($($ty,)* $($rest_ty)?) -> $ret;
+                let address = resolve(&CELL, $symbol);
+                // SAFETY: the address is that of the C function of this signature.
+                let function = unsafe { core::mem::transmute::<usize, Function>(address) };
+                // SAFETY: the caller upholds the C function's contract.
+                unsafe { function($($arg,)* $($rest)?) }
+            }
+        )*
+    };
+}
+
+real! {
+    fn open = c"open" (path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn close = c"close" (fd: c_int) -> c_int;
+    fn read = c"read" (fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
+    fn pread = c"pread" (fd: c_int, buf: *mut c_void, len: size_t, off: off_t) -> ssize_t;
+    fn readv = c"readv" (fd: c_int, iov: *const iovec, n: c_int) -> ssize_t;
+    fn preadv = c"preadv" (fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> ssize_t;
+    fn preadv2 = c"preadv2" (fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> ssize_t;
+    fn write = c"write" (fd: c_int, buf: *const c_void, len: size_t) -> ssize_t;
+    fn pwrite = c"pwrite" (fd: c_int, buf: *const c_void, len: size_t, off: off_t) -> ssize_t;
+    fn writev = c"writev" (fd: c_int, iov: *const iovec, n: c_int) -> ssize_t;
+    fn pwritev = c"pwritev" (fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> ssize_t;
+    fn pwritev2 = c"pwritev2" (fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> ssize_t;
+    fn lseek = c"lseek" (fd: c_int, off: off_t, whence: c_int) -> off_t;
+    fn fstat = c"fstat" (fd: c_int, st: *mut stat) -> c_int;
+    fn stat_path = c"stat" (path: *const c_char, st: *mut stat) -> c_int;
+    fn fstatat = c"fstatat" (dir: c_int, path: *const c_char, st: *mut stat, flags: c_int) -> c_int;
+    fn statx_call = c"statx" (dir: c_int, path: *const c_char, flags: c_int, mask: libc::c_uint, st: *mut statx) -> c_int;
+    fn truncate = c"truncate" (path: *const c_char, len: off_t) -> c_int;
+    fn ftruncate = c"ftruncate" (fd: c_int, len: off_t) -> c_int;
+    fn fallocate = c"fallocate" (fd: c_int, mode: c_int, off: off_t, len: off_t) -> c_int;
+    fn posix_fallocate = c"posix_fallocate" (fd: c_int, off: off_t, len: off_t) -> c_int;
+    fn posix_fadvise = c"posix_fadvise" (fd: c_int, off: off_t, len: off_t, advice: c_int) -> c_int;
+    fn sync_file_range = c"sync_file_range" (fd: c_int, off: off_t, len: off_t, flags: libc::c_uint) -> c_int;
+    fn readahead = c"readahead" (fd: c_int, off: off_t, len: size_t) -> ssize_t;
+    fn mmap = c"mmap" (addr: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, off: off_t) -> *mut c_void;
+    fn dup = c"dup" (fd: c_int) -> c_int;
+    fn dup2 = c"dup2" (old: c_int, new: c_int) -> c_int;
+    fn dup3 = c"dup3" (old: c_int, new: c_int, flags: c_int) -> c_int;
+    fn fcntl = c"fcntl" (fd: c_int, cmd: c_int, arg: *mut c_void) -> c_int;
+    fn ioctl = c"ioctl" (fd: c_int, request: libc::c_ulong, arg: *mut c_void) -> c_int;
+    fn sendfile = c"sendfile" (out: c_int, input: c_int, off: *mut off_t, len: size_t) -> ssize_t;
+    fn copy_file_range = c"copy_file_range" (input: c_int, off_in: *mut off_t, out: c_int, off_out: *mut off_t, len: size_t, flags: libc::c_uint) -> ssize_t;
+    fn splice = c"splice" (input: c_int, off_in: *mut off_t, out: c_int, off_out: *mut off_t, len: size_t, flags: libc::c_uint) -> ssize_t;
+    fn fopen = c"fopen" (path: *const c_char, mode: *const c_char) -> *mut FILE;
+    fn freopen = c"freopen" (path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
+    fn fdopen = c"fdopen" (fd: c_int, mode: *const c_char) -> *mut FILE;
+    fn fileno = c"fileno" (stream: *mut FILE) -> c_int;
+    fn opendir = c"opendir" (path: *const c_char) -> *mut DIR;
+    fn readdir = c"readdir" (dir: *mut DIR) -> *mut dirent;
+    fn closedir = c"closedir" (dir: *mut DIR) -> c_int;
+    fn mkdir = c"mkdir" (path: *const c_char, mode: mode_t) -> c_int;
+    fn chdir = c"chdir" (path: *const c_char) -> c_int;
+    fn fchdir = c"fchdir" (fd: c_int) -> c_int;
+}
+
+/// The value of `errno`.
+pub fn errno() -> c_int {
+    // SAFETY: returns a pointer to this thread's errno, always valid.
+    let pointer = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *pointer }
+}
+
+/// Sets `errno`.
+pub fn set_errno(value: c_int) {
+    // SAFETY: returns a pointer to this thread's errno, always valid.
+    let pointer = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    unsafe { *pointer = value };
+}
+
+/// `-1`, with `errno` set.
+pub fn fail<T: From<i8>>(errno: c_int) -> T {
+    set_errno(errno);
+    T::from(-1)
+}
+
+/// The page size of sysconf, as a plain number, for those who map.
+#[must_use]
+pub fn page_size() -> usize {
+    // SAFETY: no pointers involved.
+    let size: c_long = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}

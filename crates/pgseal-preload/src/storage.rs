@@ -1,0 +1,93 @@
+//! Sealed bytes behind a file descriptor.
+
+use core::ffi::c_int;
+use core::time::Duration;
+use std::io;
+
+use libc::{iovec, off_t};
+use pgseal_core::storage::Storage;
+use pgseal_core::{SealedLen, SealedOff};
+
+use crate::real;
+use crate::sys;
+
+/// A descriptor as storage. Does not own it.
+#[derive(Clone, Copy)]
+pub struct FdStorage(pub c_int);
+
+fn offset(sealed_off: SealedOff) -> io::Result<off_t> {
+    off_t::try_from(sealed_off.0).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))
+}
+
+impl Storage for FdStorage {
+    fn read_at(&self, buf: &mut [u8], sealed_off: SealedOff) -> io::Result<usize> {
+        sys::pread_full(self.0, buf, sealed_off.0).map_err(io::Error::from_raw_os_error)
+    }
+
+    fn read_two_at(
+        &self,
+        first: &mut [u8],
+        second: &mut [u8],
+        sealed_off: SealedOff,
+    ) -> io::Result<usize> {
+        let parts = [
+            iovec { iov_base: first.as_mut_ptr().cast(), iov_len: first.len() },
+            iovec { iov_base: second.as_mut_ptr().cast(), iov_len: second.len() },
+        ];
+        // SAFETY: both parts describe buffers that are valid for writes.
+        let got = unsafe { real::preadv(self.0, parts.as_ptr(), 2, offset(sealed_off)?) };
+        match usize::try_from(got) {
+            Ok(got) if got == first.len() + second.len() => Ok(got),
+            Err(_) if real::errno() != libc::EINTR => Err(io::Error::last_os_error()),
+            // The end of the file, or an interruption: the careful way tells which.
+            Ok(_) | Err(_) => {
+                let got = self.read_at(first, sealed_off)?;
+                if got < first.len() {
+                    return Ok(got);
+                }
+                Ok(got + self.read_at(second, SealedOff(sealed_off.0 + got as u64))?)
+            }
+        }
+    }
+
+    fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let rest = &buf[done..];
+            let at = offset(SealedOff(sealed_off.0 + done as u64))?;
+            // SAFETY: `rest` is valid for reads of its length.
+            let put = unsafe { real::pwrite(self.0, rest.as_ptr().cast(), rest.len(), at) };
+            match usize::try_from(put) {
+                Ok(0) => return Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+                Ok(put) => done += put,
+                Err(_) if real::errno() == libc::EINTR => {}
+                Err(_) => return Err(io::Error::last_os_error()),
+            }
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<SealedLen> {
+        // Not fstat: this is what PostgreSQL asks most often, and lseek is cheaper. The kernel's
+        // own file offset means nothing to a sealed file.
+        // SAFETY: no pointers involved.
+        let end = unsafe { real::lseek(self.0, 0, libc::SEEK_END) };
+        u64::try_from(end).map(SealedLen).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn set_len(&self, sealed_len: SealedLen) -> io::Result<()> {
+        // SAFETY: no pointers involved.
+        let done = unsafe { real::ftruncate(self.0, offset(SealedOff(sealed_len.0))?) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // SAFETY: no pointers involved.
+        let done = unsafe { libc::fdatasync(self.0) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn pause(&self, attempt: u32) {
+        std::thread::sleep(Duration::from_micros(50 << attempt.min(6)));
+    }
+}

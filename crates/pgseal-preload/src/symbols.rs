@@ -1,0 +1,504 @@
+//! Every function of the C library that touches files, and what becomes of it.
+//!
+//! The table is compared with the imports of the running program at start-up ([`crate::audit`]),
+//! with those of all installed PostgreSQL programs by `make hooks-audit`, and `spec/hooks.md` is
+//! made from it.
+
+/// What the library does with calls of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// Exported by the library; each call ends in a verdict.
+    Hooked,
+    /// Left alone.
+    Passed,
+    /// A program that imports it does not start.
+    Refused,
+}
+
+/// The functions of one family, with what they have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// Its name, for the documentation.
+    pub name: &'static str,
+    /// What becomes of the calls.
+    pub treatment: Treatment,
+    /// The reason, and the verdicts of a hooked call.
+    pub why: &'static str,
+    /// The names, all spellings.
+    pub symbols: &'static [&'static str],
+}
+
+use Treatment::{Hooked, Passed, Refused};
+
+/// All families.
+pub const FAMILIES: &[Family] = &[
+    Family {
+        name: "open",
+        treatment: Hooked,
+        why: "The verdict on a file. Seal: classes that hold user data, and every sealed file met elsewhere; O_WRONLY becomes O_RDWR, O_APPEND and O_TRUNC are done here, O_DIRECT is dropped. Pass: plain classes, other programs. Refuse: a plain file in a sealed class (EIO), a missing key (EACCES), a mapped-memory segment, a server without the guard module.",
+        symbols: &[
+            "open",
+            "open64",
+            "openat",
+            "openat64",
+            "__open_2",
+            "__open64_2",
+            "__openat_2",
+            "__openat64_2",
+            "creat",
+            "creat64",
+        ],
+    },
+    Family {
+        name: "read",
+        treatment: Hooked,
+        why: "Seal: blocks are opened; a relation page that does not authenticate is handed on as an invalid page, any other block is EIO. Pass: descriptors that are no sealed files.",
+        symbols: &[
+            "read",
+            "__read_chk",
+            "readv",
+            "pread",
+            "pread64",
+            "__pread_chk",
+            "__pread64_chk",
+            "preadv",
+            "preadv64",
+            "preadv2",
+            "preadv64v2",
+        ],
+    },
+    Family {
+        name: "write",
+        treatment: Hooked,
+        why: "Seal: blocks are sealed with a fresh nonce before they are written. Pass: descriptors that are no sealed files.",
+        symbols: &[
+            "write",
+            "writev",
+            "pwrite",
+            "pwrite64",
+            "pwritev",
+            "pwritev64",
+            "pwritev2",
+            "pwritev64v2",
+        ],
+    },
+    Family {
+        name: "position and length",
+        treatment: Hooked,
+        why: "Seal: plain positions and lengths; truncation keeps the header and clears the tags behind the end. Refuse: fallocate modes that punch or shift (EOPNOTSUPP).",
+        symbols: &[
+            "lseek",
+            "lseek64",
+            "truncate",
+            "truncate64",
+            "ftruncate",
+            "ftruncate64",
+            "fallocate",
+            "fallocate64",
+            "posix_fallocate",
+            "posix_fallocate64",
+        ],
+    },
+    Family {
+        name: "stat",
+        treatment: Hooked,
+        why: "Seal: plain sizes, by descriptor and by path. Pass: everything that is not a sealed regular file.",
+        symbols: &[
+            "stat",
+            "stat64",
+            "lstat",
+            "lstat64",
+            "fstat",
+            "fstat64",
+            "fstatat",
+            "fstatat64",
+            "__xstat",
+            "__xstat64",
+            "__lxstat",
+            "__lxstat64",
+            "__fxstat",
+            "__fxstat64",
+            "__fxstatat",
+            "__fxstatat64",
+            "statx",
+        ],
+    },
+    Family {
+        name: "streams",
+        treatment: Hooked,
+        why: "Seal: a stream on a sealed file has our functions behind it (fopencookie), and fileno gives its descriptor. Refuse: fdopen and freopen of a sealed file (EACCES).",
+        symbols: &[
+            "fopen",
+            "fopen64",
+            "freopen",
+            "freopen64",
+            "fdopen",
+            "fileno",
+            "fileno_unlocked",
+        ],
+    },
+    Family {
+        name: "descriptors",
+        treatment: Hooked,
+        why: "Keeps the table of sealed descriptors; copies made with dup and fcntl are sealed files too. Refuse: cloning a range of a sealed file (EOPNOTSUPP).",
+        symbols: &[
+            "close",
+            "closefrom",
+            "close_range",
+            "dup",
+            "dup2",
+            "dup3",
+            "fcntl",
+            "fcntl64",
+            "ioctl",
+        ],
+    },
+    Family {
+        name: "directories",
+        treatment: Hooked,
+        why: "Hides pgseal/ from PostgreSQL's own walks; chdir tells which data directory relative paths mean; mkdir by pg_basebackup makes the keyring first.",
+        symbols: &["opendir", "readdir", "readdir64", "closedir", "mkdir", "chdir", "fchdir"],
+    },
+    Family {
+        name: "advice",
+        treatment: Hooked,
+        why: "Plain ranges become sealed ones.",
+        symbols: &["posix_fadvise", "posix_fadvise64", "sync_file_range", "readahead"],
+    },
+    Family {
+        name: "maps",
+        treatment: Hooked,
+        why: "Refuse: mapping a sealed file (EACCES). Pass: anonymous memory and other files.",
+        symbols: &["mmap", "mmap64"],
+    },
+    Family {
+        name: "copies inside the kernel",
+        treatment: Hooked,
+        why: "Refuse: sealed blocks must not move under another header (EXDEV or EINVAL, callers fall back to read and write). Pass: other files.",
+        symbols: &["sendfile", "sendfile64", "copy_file_range", "splice"],
+    },
+    Family {
+        name: "sync",
+        treatment: Passed,
+        why: "The descriptor is the sealed file's own; what is synced is what was written.",
+        symbols: &["fsync", "fdatasync", "sync", "syncfs", "msync"],
+    },
+    Family {
+        name: "names and attributes",
+        treatment: Passed,
+        why: "Identity is in the header: a sealed file may be renamed, linked and removed as any other.",
+        symbols: &[
+            "rename",
+            "renameat",
+            "renameat2",
+            "link",
+            "linkat",
+            "symlink",
+            "symlinkat",
+            "unlink",
+            "unlinkat",
+            "remove",
+            "rmdir",
+            "mkdirat",
+            "readlink",
+            "readlinkat",
+            "__readlink_chk",
+            "realpath",
+            "__realpath_chk",
+            "access",
+            "faccessat",
+            "euidaccess",
+            "chmod",
+            "fchmod",
+            "fchmodat",
+            "chown",
+            "fchown",
+            "lchown",
+            "fchownat",
+            "utime",
+            "utimes",
+            "futimes",
+            "lutimes",
+            "utimensat",
+            "futimens",
+            "umask",
+            "mkfifo",
+            "mknod",
+            "mkstemp",
+            "mkstemp64",
+            "mkdtemp",
+            "mkostemp",
+            "mkostemp64",
+            "tmpfile",
+            "tmpfile64",
+            "statfs",
+            "fstatfs",
+            "statvfs",
+            "fstatvfs",
+            "statfs64",
+            "statvfs64",
+            "fstatvfs64",
+            "getxattr",
+            "setxattr",
+            "flock",
+            "lockf",
+            "name_to_handle_at",
+        ],
+    },
+    Family {
+        name: "bytes of an open stream",
+        treatment: Passed,
+        why: "They work on the stream's buffer; behind it are our functions if the stream is on a sealed file.",
+        symbols: &[
+            "fread",
+            "fread_unlocked",
+            "__fread_chk",
+            "fwrite",
+            "fwrite_unlocked",
+            "fgets",
+            "__fgets_chk",
+            "fgets_unlocked",
+            "fputs",
+            "fputs_unlocked",
+            "puts",
+            "fgetc",
+            "getc",
+            "getchar",
+            "fputc",
+            "putc",
+            "putchar",
+            "ungetc",
+            "fseek",
+            "fseeko",
+            "fseeko64",
+            "ftell",
+            "ftello",
+            "ftello64",
+            "rewind",
+            "fgetpos",
+            "fsetpos",
+            "getline",
+            "getdelim",
+            "__getdelim",
+            "_IO_getc",
+            "_IO_putc",
+            "fclose",
+            "fflush",
+            "setbuf",
+            "setvbuf",
+            "ferror",
+            "feof",
+            "clearerr",
+            "__overflow",
+            "__uflow",
+        ],
+    },
+    Family {
+        name: "directory positions",
+        treatment: Passed,
+        why: "They move within a listing that was opened through the hooked opendir.",
+        symbols: &["rewinddir", "seekdir", "telldir", "dirfd"],
+    },
+    Family {
+        name: "other programs",
+        treatment: Passed,
+        why: "A child decides by its own executable what it sees; keys are in no variable and no descriptor that it inherits.",
+        symbols: &[
+            "popen",
+            "pclose",
+            "system",
+            "execl",
+            "execle",
+            "execlp",
+            "execv",
+            "execve",
+            "execvp",
+            "execvpe",
+            "fexecve",
+            "posix_spawn",
+            "posix_spawnp",
+            "fork",
+            "vfork",
+        ],
+    },
+    Family {
+        name: "sockets, pipes and events",
+        treatment: Passed,
+        why: "Never files of a data directory.",
+        symbols: &[
+            "socket",
+            "pipe",
+            "pipe2",
+            "eventfd",
+            "eventfd_read",
+            "eventfd_write",
+            "signalfd",
+            "epoll_create1",
+            "inotify_init",
+            "send",
+            "sendto",
+            "sendmsg",
+            "recv",
+            "recvfrom",
+            "recvmsg",
+            "openpty",
+            "openlog",
+            "memfd_create",
+        ],
+    },
+    Family {
+        name: "shared memory",
+        treatment: Passed,
+        why: "tmpfs, not the data directory; dynamic_shared_memory_type=mmap is refused.",
+        symbols: &[
+            "shm_open",
+            "shm_unlink",
+            "shmget",
+            "shmat",
+            "sem_open",
+            "munmap",
+            "mremap",
+            "madvise",
+            "mprotect",
+        ],
+    },
+    Family {
+        name: "code",
+        treatment: Passed,
+        why: "The dynamic linker's own files.",
+        symbols: &["dlopen", "dlmopen"],
+    },
+    Family {
+        name: "system databases",
+        treatment: Passed,
+        why: "Read by the C library itself, outside every data directory.",
+        symbols: &["setpwent", "getpwent", "endpwent", "opensyslog", "catopen", "iconv_open"],
+    },
+    Family {
+        name: "raw system calls",
+        treatment: Passed,
+        why: "io_uring is refused by the guard module (io_method); no PostgreSQL program makes another file call this way (make hooks-audit looks).",
+        symbols: &[
+            "syscall",
+            "io_uring_queue_init",
+            "io_uring_queue_init_params",
+            "io_uring_queue_init_mem",
+            "io_uring_queue_exit",
+            "io_uring_submit",
+            "io_uring_wait_cqes",
+            "io_uring_register_buffers",
+            "io_uring_get_probe",
+            "io_uring_ring_dontfork",
+            "io_uring_get_sqe",
+        ],
+    },
+    Family {
+        name: "asynchronous I/O of POSIX and Linux",
+        treatment: Refused,
+        why: "The C library's threads would read and write past the seal.",
+        symbols: &[
+            "aio_read",
+            "aio_read64",
+            "aio_write",
+            "aio_write64",
+            "lio_listio",
+            "lio_listio64",
+            "io_submit",
+            "vmsplice",
+            "tee",
+        ],
+    },
+    Family {
+        name: "rare ways to open",
+        treatment: Refused,
+        why: "No program of PostgreSQL uses them; whoever does must be looked at first.",
+        symbols: &[
+            "open_by_handle_at",
+            "openat2",
+            "fopencookie",
+            "fmemopen",
+            "open_memstream",
+            "remap_file_pages",
+            "__openat64_cancel",
+            "scandir",
+            "scandir64",
+            "scandirat",
+            "fdopendir",
+            "ftw",
+            "ftw64",
+            "nftw",
+            "nftw64",
+            "fts_open",
+            "fts_read",
+        ],
+    },
+];
+
+/// The treatment of a function, if the table knows it.
+#[must_use]
+pub fn treatment_of(symbol: &str) -> Option<Treatment> {
+    FAMILIES.iter().find(|family| family.symbols.contains(&symbol)).map(|family| family.treatment)
+}
+
+/// Word stems by which a function of the C library that touches files gives itself away.
+const STEMS: [&str; 26] = [
+    "open",
+    "read",
+    "write",
+    "stat",
+    "seek",
+    "trunc",
+    "fallocate",
+    "fadvise",
+    "sync_file",
+    "mmap",
+    "dup",
+    "fcntl",
+    "sendfile",
+    "splice",
+    "copy_file",
+    "creat",
+    "aio_",
+    "lio_",
+    "io_uring",
+    "syscall",
+    "readdir",
+    "scandir",
+    "ioctl",
+    "getdents",
+    "vmsplice",
+    "fts_",
+];
+
+/// Whether a function of the C library may touch files, judged by its name alone: what the audit
+/// insists on finding in the table.
+#[must_use]
+pub fn may_touch_files(symbol: &str) -> bool {
+    let foreign = ["pthread_", "__pthread", "strncasecmp", "getopt"];
+    STEMS.iter().any(|stem| symbol.contains(stem))
+        && !foreign.iter().any(|prefix| symbol.starts_with(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_symbol_is_in_two_families() {
+        let mut all: Vec<_> = FAMILIES.iter().flat_map(|family| family.symbols).collect();
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+
+    #[test]
+    fn unknown_io_is_noticed() {
+        for name in ["preadv3", "__openat3", "copy_file_range2", "statx64", "aio_fsync"] {
+            assert!(may_touch_files(name) && treatment_of(name).is_none(), "{name}");
+        }
+        for name in ["pthread_spin_init", "strlen", "malloc", "pthread_create"] {
+            assert!(!may_touch_files(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Small safe wrappers around system calls, for the library's own needs. They never pass through
+//! our hooks.
+
+use core::ffi::{CStr, c_int};
+use std::ffi::CString;
+
+use crate::real;
+
+/// A descriptor of our own, closed on drop.
+pub struct Fd(pub c_int);
+
+impl Drop for Fd {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours.
+        unsafe { real::close(self.0) };
+    }
+}
+
+/// A path as a C string; one with a NUL inside names no file.
+pub fn c_path(path: &[u8]) -> Result<CString, c_int> {
+    CString::new(path).map_err(|_| libc::EINVAL)
+}
+
+/// Opens a file read-only.
+pub fn open_read(path: &CStr) -> Result<Fd, c_int> {
+    open(path, libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK, 0)
+}
+
+/// Opens a file.
+pub fn open(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Fd, c_int> {
+    // SAFETY: `path` is a C string.
+    let fd = unsafe { real::open(path.as_ptr(), flags, mode) };
+    if fd < 0 { Err(real::errno()) } else { Ok(Fd(fd)) }
+}
+
+/// Reads from a descriptor at an offset until `buf` is full or the file ends.
+pub fn pread_full(fd: c_int, buf: &mut [u8], off: u64) -> Result<usize, c_int> {
+    let mut done = 0;
+    while done < buf.len() {
+        let rest = &mut buf[done..];
+        let at = i64::try_from(off + done as u64).map_err(|_| libc::EFBIG)?;
+        // SAFETY: `rest` is valid for writes of its length.
+        let got = unsafe { real::pread(fd, rest.as_mut_ptr().cast(), rest.len(), at) };
+        match usize::try_from(got) {
+            Ok(0) => break,
+            Ok(got) => done += got,
+            Err(_) if real::errno() == libc::EINTR => {}
+            Err(_) => return Err(real::errno()),
+        }
+    }
+    Ok(done)
+}
+
+/// Reads a small file whole; an error if it is longer than `limit`.
+pub fn read_whole(path: &CStr, limit: usize) -> Result<Vec<u8>, c_int> {
+    let fd = open_read(path)?;
+    read_to_end(fd.0, limit)
+}
+
+/// Reads a pipe or file to its end; an error if there is more than `limit`.
+pub fn read_to_end(fd: c_int, limit: usize) -> Result<Vec<u8>, c_int> {
+    // One allocation of the full size: no key bytes are left behind by a growing vector.
+    let mut bytes = Vec::with_capacity(limit.min(1 << 16));
+    loop {
+        let mut chunk = [0_u8; 4096];
+        // SAFETY: `chunk` is valid for writes of its length.
+        let got = unsafe { real::read(fd, chunk.as_mut_ptr().cast(), chunk.len()) };
+        match usize::try_from(got) {
+            Ok(0) => return Ok(bytes),
+            Ok(got) if bytes.len() + got > limit => return Err(libc::EFBIG),
+            Ok(got) => bytes.extend_from_slice(&chunk[..got]),
+            Err(_) if real::errno() == libc::EINTR => {}
+            Err(_) => return Err(real::errno()),
+        }
+        zeroize::Zeroize::zeroize(&mut chunk);
+    }
+}
+
+/// The target of a symbolic link.
+pub fn read_link(path: &CStr) -> Option<Vec<u8>> {
+    let mut buf = vec![0_u8; libc::PATH_MAX as usize];
+    // SAFETY: `path` is a C string, `buf` valid for writes of its length.
+    let got = unsafe { libc::readlink(path.as_ptr(), buf.as_mut_ptr().cast(), buf.len()) };
+    buf.truncate(usize::try_from(got).ok()?);
+    Some(buf)
+}
+
+/// `stat()` of a path.
+pub fn stat(path: &CStr) -> Option<libc::stat> {
+    let mut st = core::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `path` is a C string, `st` valid for a write of its type.
+    let ok = unsafe { real::stat_path(path.as_ptr(), st.as_mut_ptr()) };
+    // SAFETY: `stat` succeeded and filled the structure.
+    (ok == 0).then(|| unsafe { st.assume_init() })
+}
+
+/// `fstat()` of a descriptor.
+pub fn fstat(fd: c_int) -> Option<libc::stat> {
+    let mut st = core::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `st` is valid for a write of its type.
+    let ok = unsafe { real::fstat(fd, st.as_mut_ptr()) };
+    // SAFETY: `fstat` succeeded and filled the structure.
+    (ok == 0).then(|| unsafe { st.assume_init() })
+}
+
+/// Whether a mode is that of a regular file.
+pub fn is_regular(mode: libc::mode_t) -> bool {
+    mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// The value of an environment variable, if it is set and not empty.
+pub fn env(name: &CStr) -> Option<Vec<u8>> {
+    // SAFETY: `name` is a C string.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: `getenv` returns a C string; we copy it at once.
+    let bytes = unsafe { CStr::from_ptr(value) }.to_bytes();
+    (!bytes.is_empty()).then(|| bytes.to_vec())
+}
+
+/// Overwrites the value of an environment variable where it lies, so that it is gone from
+/// `/proc/PID/environ` as well, and removes it.
+pub fn wipe_env(name: &CStr) {
+    // SAFETY: `name` is a C string.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return;
+    }
+    // SAFETY: `getenv` returns a C string.
+    let len = unsafe { libc::strlen(value) };
+    // SAFETY: the environment's strings are writable memory of this process; we write only over
+    // the bytes of the value.
+    unsafe { core::ptr::write_bytes(value, 0, len) };
+    // SAFETY: `name` is a C string.
+    unsafe { libc::unsetenv(name.as_ptr()) };
+}
+
+/// The current working directory.
+pub fn current_dir() -> Option<Vec<u8>> {
+    let mut buf = vec![0_u8; libc::PATH_MAX as usize];
+    // SAFETY: `buf` is valid for writes of its length.
+    let got = unsafe { libc::getcwd(buf.as_mut_ptr().cast(), buf.len()) };
+    if got.is_null() {
+        return None;
+    }
+    let len = buf.iter().position(|byte| *byte == 0)?;
+    buf.truncate(len);
+    Some(buf)
+}
