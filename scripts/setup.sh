@@ -59,7 +59,8 @@ apt_install() {
         -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" >/dev/null </dev/null
 }
 
-in_apt() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+# No grep -q behind a pipe: it ends early, and the writer then fails of a broken pipe.
+in_apt() { apt-cache policy "$1" 2>/dev/null | grep 'Candidate: [^(]' >/dev/null; }
 
 installed_version() {
     # shellcheck disable=SC2016 # dpkg's own placeholders
@@ -108,13 +109,13 @@ setup_headers() {
         major=$(pg_major "$config")
         server=$(installed_version "postgresql-$major")
         [ -n "$server" ] || die "no server headers beside $config; install them for PostgreSQL $major"
-        apt-cache madison "postgresql-server-dev-$major" 2>/dev/null | grep -qF " $server " || apt_update
+        apt-cache madison "postgresql-server-dev-$major" 2>/dev/null | grep -F " $server " >/dev/null || apt_update
         want=("postgresql-server-dev-$major")
-        if apt-cache madison "postgresql-server-dev-$major" | grep -qF " $server "; then
+        if apt-cache madison "postgresql-server-dev-$major" | grep -F " $server " >/dev/null; then
             want=("postgresql-server-dev-$major=$server")
             libpq=$(installed_version libpq5)
             if [ -z "$(installed_version libpq-dev)" ] &&
-                apt-cache madison libpq-dev | grep -qF " $libpq "; then
+                apt-cache madison libpq-dev | grep -F " $libpq " >/dev/null; then
                 want+=("libpq-dev=$libpq")
             fi
         else

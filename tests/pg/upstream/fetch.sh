@@ -119,7 +119,7 @@ if [ "$version" != "$installed" ]; then
     which=unpacked
     unpack "postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major"
     # libpq comes from the newest major's source; only where that is this one has it this version.
-    if apt-cache madison libpq5 | grep -qF " $version "; then unpack libpq5; fi
+    if apt-cache madison libpq5 | grep -F " $version " >/dev/null; then unpack libpq5; fi
 elif [ ! -e "$headers/postgres.h" ] || [ "$(installed_version "postgresql-server-dev-$major")" != "$version" ]; then
     unpack "postgresql-server-dev-$major"
 fi
