@@ -1,1 +1,11 @@
-//! placeholder
+//! For tests only: throw-away PostgreSQL clusters, plain or sealed, and a scanner that looks for
+//! marker strings in raw files.
+#![forbid(unsafe_code)]
+
+pub mod canary;
+mod cluster;
+mod process;
+mod programs;
+
+pub use cluster::{Cluster, ClusterBuilder, Sealing};
+pub use programs::{Programs, bindir};

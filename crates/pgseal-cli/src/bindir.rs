@@ -1,0 +1,110 @@
+//! Where the programs of PostgreSQL are.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::CliError;
+
+/// Where Debian and its relatives put the programs of each major version.
+const DEBIAN: &str = "/usr/lib/postgresql";
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn in_path(name: &OsStr) -> Option<PathBuf> {
+    let list = env::var_os("PATH")?;
+    env::split_paths(&list)
+        .map(|dir| if dir.as_os_str().is_empty() { PathBuf::from(".") } else { dir }.join(name))
+        .find(|path| is_program(path))
+}
+
+/// The answer of `pg_config` to one question.
+pub fn ask_pg_config(pg_config: &Path, question: &str) -> Option<PathBuf> {
+    let output = Command::new(pg_config).arg(question).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !text.trim().is_empty()).then(|| PathBuf::from(text.trim()))
+}
+
+/// The directories of Debian's majors, newest first.
+fn debian() -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(DEBIAN) else { return Vec::new() };
+    let mut majors: Vec<u32> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    majors.sort_unstable_by(|a, b| b.cmp(a));
+    majors.iter().map(|major| Path::new(DEBIAN).join(major.to_string()).join("bin")).collect()
+}
+
+/// A program for a data directory of this major: a path as it is, else from PATH, else the one of
+/// the matching version, else where `pg_config` says, else the newest.
+pub fn find(name: &OsStr, major: Option<&str>) -> Result<PathBuf, CliError> {
+    let lost = || CliError::NoCommand { name: name.to_string_lossy().into_owned() };
+    if name.as_encoded_bytes().contains(&b'/') {
+        let path = PathBuf::from(name);
+        return if is_program(&path) { Ok(path) } else { Err(lost()) };
+    }
+    if let Some(path) = in_path(name) {
+        return Ok(path);
+    }
+    let matching = major.map(|major| Path::new(DEBIAN).join(major).join("bin"));
+    let configured =
+        in_path(OsStr::new("pg_config")).and_then(|path| ask_pg_config(&path, "--bindir"));
+    matching
+        .into_iter()
+        .chain(configured)
+        .chain(debian())
+        .map(|dir| dir.join(name))
+        .find(|path| is_program(path))
+        .ok_or_else(lost)
+}
+
+/// `initdb`: in the given directory, else as [`find`].
+pub fn initdb(bindir: Option<&Path>) -> Result<PathBuf, CliError> {
+    let Some(dir) = bindir else { return find(OsStr::new("initdb"), None) };
+    let path = dir.join("initdb");
+    if is_program(&path) {
+        return Ok(path);
+    }
+    Err(CliError::NoCommand { name: path.display().to_string() })
+}
+
+/// The major version of a program, from what it prints for `--version`.
+pub fn major_of(program: &Path) -> Result<String, CliError> {
+    let output = Command::new(program)
+        .arg("--version")
+        .output()
+        .map_err(CliError::io(program, "run the program"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    parse_major(&text).ok_or_else(|| {
+        CliError::NoLibrary(format!(
+            "{}: it does not look like a program of PostgreSQL (--version printed \"{}\"); \
+             give the right directory with --bindir",
+            program.display(),
+            text.trim()
+        ))
+    })
+}
+
+fn parse_major(text: &str) -> Option<String> {
+    let version = text.trim().split_once("(PostgreSQL) ")?.1;
+    let major: String = version.chars().take_while(char::is_ascii_digit).collect();
+    (!major.is_empty()).then_some(major)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        let major = |text| parse_major(text);
+        let debian = "initdb (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n";
+        assert_eq!(major(debian).as_deref(), Some("15"));
+        assert_eq!(major("initdb (PostgreSQL) 19devel").as_deref(), Some("19"));
+        assert_eq!(major("initdb 3"), None);
+    }
+}

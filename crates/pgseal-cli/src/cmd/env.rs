@@ -1,0 +1,166 @@
+//! `pgseal env`: the variables for those who start the server themselves.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::io::Write;
+use std::path::PathBuf;
+
+use pgseal_keys::{Keyring, Provider};
+
+use crate::datadir::DataDir;
+use crate::error::CliError;
+use crate::out::Out;
+use crate::{exit, keys, library};
+
+const EXAMPLES: &str = "\
+Examples:
+  eval \"$(pgseal env)\"
+  pgseal env --format systemd > /etc/systemd/system/postgresql@15-main.service.d/pgseal.conf
+  pgseal env --format debian >> /etc/postgresql/15/main/environment
+  pgseal env --format docker > pgseal.env    (then: docker run --env-file pgseal.env ...)
+
+With -D the output also says what the key provider of that directory needs.";
+
+/// Print the variables that a server needs, for a shell, a unit, a cluster or a container
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The data directory; adds PGDATA and a word about its key
+    #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where the variables go
+    #[arg(long, value_enum, default_value_t = Format::Sh)]
+    format: Format,
+}
+
+/// The forms that others read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Commands for a shell
+    Sh,
+    /// A drop-in file for a systemd unit
+    Systemd,
+    /// The file `environment` of a Debian or Ubuntu cluster
+    Debian,
+    /// A file for docker --env-file
+    Docker,
+    /// JSON
+    Json,
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let library = utf8(library::library()?)?;
+    let helper = match keys::variable("PGSEAL_HELPER")? {
+        Some(path) => path,
+        None => utf8(library::program()?)?,
+    };
+    let mut variables = vec![("LD_PRELOAD", library), ("PGSEAL_HELPER", helper)];
+    let mut note = None;
+    if let Some(dir) = &args.dir {
+        let dir = DataDir::open(dir)?;
+        let keyring = keys::keyring_of(&dir, &keys::KeyOptions::default(), || {
+            super::key::any_sealed(&dir.root)
+        })?;
+        note = Some(note_on_key(&keyring)?);
+        variables.push(("PGDATA", utf8(dir.root)?));
+    }
+    for name in ["PGSEAL_PROVIDER", "PGSEAL_PROGRAMS"] {
+        if let Some(value) = keys::variable(name)? {
+            variables.push((name, value));
+        }
+    }
+    if let Some((name, _)) = variables.iter().find(|(_, value)| value.contains(['\n', '\r'])) {
+        return Err(CliError::Usage(format!("{name} has a line break in it; set it anew")));
+    }
+    let mut out = Out::new();
+    print(&mut out, args.format, &variables, note.as_deref())?;
+    out.flush()?;
+    Ok(exit::SOUND)
+}
+
+fn print(
+    out: &mut Out,
+    format: Format,
+    variables: &[(&str, String)],
+    note: Option<&str>,
+) -> Result<(), CliError> {
+    if format == Format::Json {
+        let map: BTreeMap<_, _> = variables.iter().cloned().collect();
+        return Ok(out.json(&map)?);
+    }
+    if let Some(note) = note {
+        writeln!(out, "# {note}")?;
+    }
+    if format == Format::Systemd {
+        writeln!(out, "[Service]")?;
+    }
+    for (name, value) in variables {
+        match format {
+            // A library that is preloaded already stays, behind ours.
+            Format::Sh if *name == "LD_PRELOAD" && env::var_os(name).is_none() => {
+                writeln!(out, "export {name}={}${{LD_PRELOAD:+:$LD_PRELOAD}}", sh_quoted(value))?;
+            }
+            Format::Sh => writeln!(out, "export {name}={}", sh_quoted(value))?,
+            // systemd: backslash and quote escaped, % is a specifier
+            Format::Systemd => {
+                let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+                writeln!(out, "Environment=\"{name}={value}\"")?;
+            }
+            // PgCommon.pm, read_conf_file: a quote inside is doubled
+            Format::Debian => writeln!(out, "{name} = '{}'", value.replace('\'', "''"))?,
+            Format::Docker | Format::Json => writeln!(out, "{name}={value}")?,
+        }
+    }
+    Ok(())
+}
+
+fn note_on_key(keyring: &Keyring) -> Result<String, CliError> {
+    Ok(match Provider::parse(keyring.provider_uri())? {
+        Provider::Env(name) => format!(
+            "{name}, the key itself, must be in the server's environment too; keep it out of this \
+             file, or use a key file: pgseal key rotate DIR -K file:PATH"
+        ),
+        Provider::File(path) => {
+            format!("the server's user must be able to read the key file {}", path.display())
+        }
+        Provider::Command(_) => {
+            "the server's user must be able to run the key command (pgseal key show)".to_owned()
+        }
+        Provider::Passphrase(_) => {
+            "a unit cannot ask for a passphrase: start the server with \"pgseal run\" from a \
+             terminal, or change to another key: pgseal key rotate DIR -K file:PATH"
+                .to_owned()
+        }
+    })
+}
+
+fn sh_quoted(value: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'_' | b'-' | b':');
+    if !value.is_empty() && value.bytes().all(plain) {
+        return value.to_owned();
+    }
+    format!("'{}'", value.replace('\'', "'\\''"))
+}
+
+fn utf8(path: PathBuf) -> Result<String, CliError> {
+    path.into_os_string().into_string().map_err(|path| {
+        CliError::Usage(format!(
+            "{}: the path is not UTF-8 and cannot stand in such a file; install pgseal elsewhere",
+            path.display()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_what_was_quoted() {
+        for value in ["/usr/lib/libpgseal.so", "", "it's", "a b$c`d\"e\\"] {
+            let script = format!("printf %s {}", sh_quoted(value));
+            let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), value);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! `pgseal initdb`: a new sealed data directory, made by the stock initdb.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use pgseal_core::Suite;
+use pgseal_keys::{KEYRING_DIR, Keyring, Provider, keyring_path};
+
+use crate::error::CliError;
+use crate::out::Out;
+use crate::{bindir, exit, keys, library};
+
+#[path = "initdb_conf.rs"]
+mod conf;
+#[path = "initdb_options.rs"]
+mod options;
+
+const EXAMPLES: &str = "\
+Examples:
+  pgseal key new -o ~/pgseal.key
+  pgseal initdb -k -K file:$HOME/pgseal.key /srv/postgres/data
+  PGSEAL_KEY=$(pgseal key new) pgseal initdb -k -K env:PGSEAL_KEY -D /srv/postgres/data
+  pgseal initdb -k -K passphrase: /srv/postgres/data -- --locale=C --auth=scram-sha-256 -W
+
+Key providers:
+  env:NAME                  the key in an environment variable
+  file:PATH                 the key in a file of mode 0600
+  command:SHELL COMMAND     the key as a command prints it
+  passphrase:               a passphrase, asked for on the terminal
+  passphrase:fd=N           a passphrase from a descriptor
+  passphrase:command=...    a passphrase as a command prints it";
+
+/// Create a sealed data directory
+///
+/// Runs the initdb of your PostgreSQL with the library, so that nothing it writes ever lies on disk
+/// in plain form, and adds the guard module to postgresql.conf, so that the server refuses to start
+/// without the library.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Use data checksums; the gcm and ctr suites need them (on by default from PostgreSQL 18)
+    #[arg(short = 'k', long)]
+    data_checksums: bool,
+    /// Where the key comes from; see below
+    #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    provider: Option<String>,
+    /// How relation files are sealed: aes-256-gcm, aes-128-gcm, aes-256-xts, aes-128-xts,
+    /// aes-256-ctr, aes-192-ctr, aes-128-ctr; or gcm, xts, ctr for 256 bits
+    #[arg(long, default_value = "aes-256-gcm")]
+    suite: Suite,
+    /// The data directory to create
+    #[arg(short = 'D', long = "pgdata", value_name = "DIR", conflicts_with = "dir")]
+    pgdata: Option<PathBuf>,
+    /// Where initdb is, if not in PATH or beside pg_config
+    #[arg(long, value_name = "DIR")]
+    bindir: Option<PathBuf>,
+    /// The data directory to create; default: PGDATA
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Options for initdb itself
+    #[arg(last = true, value_name = "INITDB-OPTIONS")]
+    options: Vec<OsString>,
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let Some(uri) = &args.provider else {
+        return Err(CliError::Usage(
+            "initdb: no key: without a key no sealed instance can be created; give -K PROVIDER, \
+             for example: pgseal key new -o KEYFILE, then pgseal initdb -k -K file:KEYFILE DIR"
+                .to_owned(),
+        ));
+    };
+    let provider = Provider::parse_typed(uri)?;
+    options::refuse_ours(&args.options)?;
+    let dir = target(args)?;
+    let existed = check_target(&dir)?;
+    let initdb = bindir::initdb(args.bindir.as_deref())?;
+    let major = bindir::major_of(&initdb)?;
+    options::check_checksums(args.suite, args.data_checksums, &args.options, &major)?;
+    let library = library::library()?;
+    let pg_config = initdb.with_file_name("pg_config");
+    let pkglibdir = bindir::ask_pg_config(&pg_config, "--pkglibdir");
+    let guard = library::guard(&major, pkglibdir.as_deref())?;
+
+    // Asked once, here, where the user is: a wrong key must not be found out half-way.
+    let kek = provider.kek_for_new()?;
+    let kek_fd = super::run::in_memory(&kek)?;
+
+    let mut command = Command::new(&initdb);
+    command.arg("-D").arg(&dir);
+    if args.data_checksums {
+        command.arg("-k");
+    }
+    command.arg("--no-instructions").args(&args.options);
+    super::run::set_library(&mut command, &library)?;
+    command
+        .env(keys::PROVIDER, provider.to_string())
+        .env("PGSEAL_SUITE", args.suite.name())
+        .env(keys::KEK_FD, kek_fd.as_raw_fd().to_string())
+        .env_remove("PGSEAL_KEYRING_FROM")
+        .env_remove("PGDATA");
+    hold_signals()?;
+    let status = command.status().map_err(CliError::io(&initdb, "run the program"))?;
+    let keep = options::no_clean(&args.options);
+    if !status.success() {
+        if !keep {
+            remove_ours(&dir, existed)?;
+        }
+        crate::out::complain(&format!(
+            "{}: initdb failed ({status}), see its message above; {}",
+            dir.display(),
+            if keep { "what it made was left (--no-clean)" } else { "nothing was left behind" }
+        ));
+        return Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::IO));
+    }
+    let finished = check_sealed(&dir, &library).and_then(|keyring| {
+        conf::add_guard(&dir.join("postgresql.conf"), &guard)?;
+        Ok(keyring)
+    });
+    match finished {
+        Ok(keyring) => {
+            next_steps(&dir, &keyring, &initdb)?;
+            Ok(exit::SOUND)
+        }
+        Err(error) => {
+            if !keep {
+                remove_all(&dir, existed)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+fn target(args: &Args) -> Result<PathBuf, CliError> {
+    let given = args.pgdata.clone().or_else(|| args.dir.clone());
+    let given =
+        given.or_else(|| std::env::var_os("PGDATA").filter(|d| !d.is_empty()).map(Into::into));
+    let Some(given) = given else {
+        return Err(CliError::Usage(
+            "initdb: which data directory? give DIR, -D DIR or set PGDATA".to_owned(),
+        ));
+    };
+    std::path::absolute(&given).map_err(CliError::io(&given, "resolve the path"))
+}
+
+/// Whether the directory is there already; anything in it is a reason to stop.
+fn check_target(dir: &Path) -> Result<bool, CliError> {
+    let exists = |what| {
+        let remedy = "choose another directory, or empty this one yourself";
+        Err(CliError::Exists { path: dir.to_owned(), what, remedy })
+    };
+    let mut listing = match fs::read_dir(dir) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return exists("there is a file of this name");
+        }
+        Err(error) => return Err(CliError::io(dir, "read the directory")(error)),
+    };
+    if keyring_path(dir).exists() {
+        return exists("there is a sealed data directory already");
+    }
+    if listing.next().is_some() {
+        return exists("the directory is not empty");
+    }
+    Ok(true)
+}
+
+/// The signals of an interrupted initdb reach initdb itself, which cleans up; this program stays
+/// to do the same.
+fn hold_signals() -> Result<(), CliError> {
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
+}
+
+/// After an initdb that succeeded: it must have been under the library.
+fn check_sealed(dir: &Path, library: &Path) -> Result<Keyring, CliError> {
+    let path = keyring_path(dir);
+    if !path.exists() {
+        return Err(CliError::NoLibrary(format!(
+            "{}: initdb ran, but {} did not seal what it wrote; everything was removed again: \
+             check that it is the library of this release",
+            dir.display(),
+            library.display()
+        )));
+    }
+    Ok(Keyring::load(&path)?)
+}
+
+/// After an initdb that failed and cleaned up after itself: what it cannot see.
+fn remove_ours(dir: &Path, existed: bool) -> Result<(), CliError> {
+    let ours = dir.join(KEYRING_DIR);
+    match fs::remove_dir_all(&ours) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(CliError::io(&ours, "remove the directory")(error)),
+    }
+    if !existed {
+        // It stays if somebody else put something there.
+        let _ = fs::remove_dir(dir);
+    }
+    Ok(())
+}
+
+/// After an initdb that made everything in the directory, which was empty before.
+fn remove_all(dir: &Path, existed: bool) -> Result<(), CliError> {
+    // Of a WAL directory elsewhere (initdb -X) as well.
+    let mut roots = vec![dir.to_owned()];
+    if let Ok(wal) = fs::read_link(dir.join("pg_wal")) {
+        roots.push(wal);
+    }
+    for root in &roots {
+        let listing = fs::read_dir(root).map_err(CliError::io(root, "read the directory"))?;
+        for item in listing.flatten() {
+            let is_dir = item.file_type().is_ok_and(|kind| kind.is_dir());
+            let path = item.path();
+            let removed = if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            removed.map_err(CliError::io(&path, "remove what was half-made"))?;
+        }
+    }
+    if !existed {
+        let _ = fs::remove_dir(dir);
+    }
+    Ok(())
+}
+
+fn next_steps(dir: &Path, keyring: &Keyring, initdb: &Path) -> Result<(), CliError> {
+    let mut out = Out::new();
+    let shown = dir.display();
+    let pg_ctl = initdb.with_file_name("pg_ctl");
+    writeln!(out)?;
+    writeln!(out, "The data directory is sealed with {}.", keyring.suite())?;
+    writeln!(out, "Its key: {}", Provider::shown(keyring.provider_uri()))?;
+    writeln!(out, "Without that key nothing in it can ever be read: keep a copy of the key.")?;
+    writeln!(out)?;
+    writeln!(out, "Start the server with:")?;
+    writeln!(out, "    pgseal run -- {} -D {shown} -l {shown}.log start", pg_ctl.display())?;
+    writeln!(out, "Put the variables into a unit, a cluster or a container:")?;
+    writeln!(out, "    pgseal env -D {shown} --format systemd")?;
+    writeln!(out, "See what is sealed, and check every block:")?;
+    writeln!(out, "    pgseal status {shown}")?;
+    writeln!(out, "    pgseal verify {shown}")?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,170 @@
+//! `pgseal key`: new, show, rotate.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use pgseal_keys::{
+    GenerationState, Keyring, KeyringSummary, Provider, generate_raw_key, keyring_path, update,
+};
+
+use crate::datadir::DataDir;
+use crate::error::CliError;
+use crate::out::{self, Out};
+use crate::{exit, keys};
+
+const EXAMPLES: &str = "\
+Examples:
+  pgseal key new -o /etc/pgseal/main.key
+  pgseal key show /srv/postgres/data
+  pgseal key rotate /srv/postgres/data -K file:/etc/pgseal/next.key";
+
+/// Make keys, look at a keyring, change the key
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Task {
+    /// Make a new random key: 32 bytes as 64 hexadecimal digits
+    New {
+        /// Write it into a new file of mode 0600 instead of printing it
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Show a keyring: identity, suite, provider, generations. Needs no key and shows none
+    Show {
+        /// The data directory, or a keyring file
+        dir: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put the keyring under another key. Rewrites one small file; no data is encrypted anew
+    ///
+    /// The data keys inside stay the same. A running server is not disturbed: it reads the keyring
+    /// when it starts. Keep the old key as long as you keep backups whose keyring is under it.
+    Rotate {
+        /// The data directory
+        dir: PathBuf,
+        /// Where the new key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:
+        #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
+        new: String,
+        /// Where the present key comes from, if not from where the keyring says
+        #[arg(long, value_name = "PROVIDER")]
+        old: Option<String>,
+    },
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    match &args.task {
+        Task::New { output } => new(output.as_deref())?,
+        Task::Show { dir, json } => show(dir, *json)?,
+        Task::Rotate { dir, new, old } => rotate(dir, new, old.as_deref())?,
+    }
+    Ok(exit::SOUND)
+}
+
+fn new(output: Option<&Path>) -> Result<(), CliError> {
+    let key = generate_raw_key()?;
+    let Some(path) = output else {
+        let mut out = io::stdout().lock();
+        out.write_all(key.as_bytes())?;
+        out.write_all(b"\n")?;
+        return Ok(out.flush()?);
+    };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
+        |error| match error.kind() {
+            io::ErrorKind::AlreadyExists => CliError::Exists {
+                path: path.to_owned(),
+                what: "there is a file already, and a key is never overwritten",
+                remedy: "choose another name",
+            },
+            _ => CliError::io(path, "make the key file")(error),
+        },
+    )?;
+    let written = file
+        .write_all(key.as_bytes())
+        .and_then(|()| file.write_all(b"\n"))
+        .and_then(|()| file.sync_all());
+    if written.is_err() {
+        // Half a key is worse than none. If it cannot be removed either, the error below tells.
+        let _ = std::fs::remove_file(path);
+    }
+    written.map_err(CliError::io(path, "write the key file"))
+}
+
+fn show(path: &Path, json: bool) -> Result<(), CliError> {
+    let keyring = if path.is_file() {
+        Keyring::load(path)?
+    } else {
+        let dir = DataDir::open(path)?;
+        keys::keyring_of(&dir, &keys::KeyOptions::default(), || any_sealed(&dir.root))?
+    };
+    let summary = keyring.summary();
+    let mut out = Out::new();
+    if json {
+        out.json(&summary)?;
+    } else {
+        print(&mut out, keyring.path(), &summary)?;
+    }
+    Ok(out.flush()?)
+}
+
+fn print(out: &mut Out, path: &Path, summary: &KeyringSummary) -> io::Result<()> {
+    writeln!(out, "Keyring     {}", path.display())?;
+    writeln!(out, "Identity    {}", summary.keyring_id)?;
+    writeln!(out, "Created     {}", summary.created)?;
+    writeln!(out, "Suite       {}", summary.suite)?;
+    writeln!(out, "Provider    {}", Provider::shown(&summary.provider))?;
+    if let Some(pass) = &summary.passphrase {
+        writeln!(
+            out,
+            "Derivation  {}, {} MiB, {}, {}",
+            pass.kdf,
+            pass.memory_kib / 1024,
+            out::count(pass.passes.into(), "pass").replace("passs", "passes"),
+            out::count(pass.lanes.into(), "lane"),
+        )?;
+    }
+    for generation in &summary.generations {
+        let state = match generation.state {
+            GenerationState::Active => "active: new files get it",
+            GenerationState::Retired => "retired: kept for the files that have it",
+        };
+        let (number, created) = (generation.generation, &generation.created);
+        writeln!(out, "Generation  {number}, created {created}, {state}")?;
+    }
+    Ok(())
+}
+
+fn rotate(dir: &Path, new_uri: &str, old_uri: Option<&str>) -> Result<(), CliError> {
+    let dir = DataDir::open(dir)?;
+    let path = keyring_path(&dir.root);
+    let keyring = keys::keyring_of(&dir, &keys::KeyOptions::default(), || any_sealed(&dir.root))?;
+    let old = keys::kek(&keyring, old_uri)?;
+    // Before the new key is asked for: a wrong old one is the likelier mistake.
+    keyring.unlock(&old)?;
+    let provider = Provider::parse_typed(new_uri)?;
+    let new = provider.kek_for_new()?;
+    update(&path, |keyring| keyring.rotate_kek(&old, &new, &provider.to_string()))?;
+    let mut out = Out::new();
+    writeln!(
+        out,
+        "{}: under the key of {} now. Keep the old key for the backups made before.",
+        path.display(),
+        Provider::shown(&provider.to_string())
+    )?;
+    Ok(out.flush()?)
+}
+
+/// Whether a sealed file lies in the directory, for the difference between "not sealed" and "the
+/// keyring is gone".
+pub fn any_sealed(root: &Path) -> bool {
+    let scan = crate::scan::scan(root, crate::scan::Root::DataDir);
+    scan.headers().next().is_some()
+}

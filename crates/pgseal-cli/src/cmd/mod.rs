@@ -1,0 +1,100 @@
+//! The command line, one module for each subcommand.
+
+mod cat;
+mod completions;
+mod env;
+mod helper;
+mod initdb;
+mod inspect;
+mod key;
+mod man;
+mod run;
+mod status;
+mod verify;
+mod verify_file;
+mod verify_report;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::CliError;
+
+const ABOUT: &str = "Encryption at rest for an unmodified PostgreSQL";
+
+const LONG_ABOUT: &str = "\
+Encryption at rest for an unmodified PostgreSQL.
+
+pgseal seals a data directory: every file that holds user data is encrypted and authenticated on \
+disk, and the server, which pgseal starts with a preloaded library, sees it plain. The server \
+itself is the one that you have.";
+
+const EXAMPLES: &str = "\
+Examples:
+  A key, a sealed cluster, a running server:
+    pgseal key new -o ~/pgseal.key
+    pgseal initdb -k -K file:$HOME/pgseal.key ~/data
+    pgseal run -- pg_ctl -D ~/data -l ~/server.log start
+
+  Is all of it sealed, and is all of it sound?
+    pgseal status ~/data
+    pgseal verify ~/data
+
+Exit status:
+  0 done and sound       10 no key             20 library or guard module not found
+  1 damage found         11 wrong key          21 settings refuse sealing
+  2 usage                12 key file insecure  40 I/O error
+  3 no such directory    13 provider failed    70 a bug in pgseal
+  4 not sealed           14 keyring damaged
+  5 exists already       15 keyring of another cluster
+                         16 keyring missing";
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "pgseal", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Initdb(initdb::Args),
+    Run(run::Args),
+    Env(env::Args),
+    Status(status::Args),
+    Verify(verify::Args),
+    Inspect(inspect::Args),
+    Cat(cat::Args),
+    Key(key::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+    Helper(helper::Args),
+}
+
+/// Reads the command line and does what it says; returns the exit status.
+pub fn dispatch() -> Result<u8, CliError> {
+    match Cli::parse().command {
+        Command::Initdb(args) => initdb::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Env(args) => env::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Cat(args) => cat::run(&args),
+        Command::Key(args) => key::run(&args),
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(&args),
+        Command::Helper(args) => helper::run(&args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

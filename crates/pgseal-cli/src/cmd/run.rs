@@ -1,0 +1,173 @@
+//! `pgseal run`: a program of PostgreSQL, with the library.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pgseal_keys::{Kek, KeyError, Keyring, Provider, keyring_path};
+use rustix::fs::MemfdFlags;
+
+use crate::error::CliError;
+use crate::{bindir, datadir, keys, library};
+
+const EXAMPLES: &str = "\
+Examples:
+  pgseal run -- pg_ctl -D /srv/postgres/data -l /srv/postgres/server.log start
+  pgseal run -D /srv/postgres/data -- postgres
+  pgseal run -- pg_waldump /srv/postgres/data/pg_wal/000000010000000000000001
+  pgseal run -- pg_checksums --check -D /srv/postgres/data
+
+The exit status is that of COMMAND.";
+
+/// Run a program of PostgreSQL on a sealed data directory
+///
+/// Sets LD_PRELOAD and PGSEAL_HELPER and becomes COMMAND. COMMAND is looked for in PATH, then
+/// among the programs of the PostgreSQL version that the data directory has. A passphrase is asked
+/// for once, here.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The data directory; becomes PGDATA of COMMAND
+    #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let (name, rest) = args.command.split_first().ok_or_else(|| {
+        CliError::Usage("which command? for example: pgseal run -- pg_ctl -D DIR start".to_owned())
+    })?;
+    let library = library::library()?;
+    let mut dir = None;
+    if let Some(given) = &args.dir {
+        dir = Some(std::path::absolute(given).map_err(CliError::io(given, "resolve the path"))?);
+    }
+    let meant =
+        dir.clone().or_else(|| dir_in(rest)).or_else(|| env::var_os("PGDATA").map(Into::into));
+    let major = meant.as_deref().and_then(datadir::read_major);
+    let program = bindir::find(name, major.as_deref())?;
+
+    let mut command = Command::new(&program);
+    command.args(rest);
+    set_library(&mut command, &library)?;
+    if let Some(dir) = &dir {
+        command.env("PGDATA", dir);
+    }
+    // Lives until exec; the program inherits the descriptor.
+    let kek_fd = match meant.as_deref() {
+        Some(dir) if env::var_os(keys::KEK_FD).is_none() => passphrase(dir)?,
+        _ => None,
+    };
+    if let Some(fd) = &kek_fd {
+        command.env(keys::KEK_FD, fd.as_raw_fd().to_string());
+    }
+    let error = command.exec();
+    Err(CliError::Io { path: program, action: "run the program", source: error })
+}
+
+/// `LD_PRELOAD` and `PGSEAL_HELPER`.
+pub fn set_library(command: &mut Command, library: &Path) -> Result<(), CliError> {
+    command.env("LD_PRELOAD", library::preload(library, env::var_os("LD_PRELOAD")));
+    if env::var_os("PGSEAL_HELPER").is_none() {
+        command.env("PGSEAL_HELPER", library::program()?);
+    }
+    Ok(())
+}
+
+/// The data directory that the program's own `-D` names.
+fn dir_in(args: &[OsString]) -> Option<PathBuf> {
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let bytes = arg.as_bytes();
+        if bytes == b"-D" || bytes == b"--pgdata" {
+            return args.next().map(PathBuf::from);
+        }
+        let joined = bytes.strip_prefix(b"--pgdata=").or_else(|| bytes.strip_prefix(b"-D"));
+        if let Some(path) = joined {
+            return Some(PathBuf::from(OsStr::from_bytes(path)));
+        }
+        if bytes == b"--" {
+            return None;
+        }
+    }
+    None
+}
+
+/// Asks for the passphrase of the data directory, if its key is one, and leaves the key in memory
+/// that the program inherits.
+fn passphrase(dir: &Path) -> Result<Option<OwnedFd>, CliError> {
+    let override_uri = keys::variable(keys::PROVIDER)?;
+    let keyring = match Keyring::load(&keyring_path(dir)) {
+        Ok(keyring) => Some(keyring),
+        // The directory may be about to be made, or may be plain; then nothing is asked here.
+        Err(KeyError::KeyringMissing { .. }) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let uri = match (&override_uri, &keyring) {
+        (Some(uri), _) => uri.as_str(),
+        (None, Some(keyring)) => keyring.provider_uri(),
+        (None, None) => return Ok(None),
+    };
+    let provider = Provider::parse_typed(uri)?;
+    if !provider.is_passphrase() {
+        return Ok(None);
+    }
+    let kek = match &keyring {
+        Some(keyring) => {
+            let kek = provider.kek(keyring.passphrase_params())?;
+            // A mistyped passphrase is told here, not in the server's log.
+            keyring.unlock(&kek)?;
+            kek
+        }
+        None => provider.kek_for_new()?,
+    };
+    in_memory(&kek).map(Some)
+}
+
+/// The KEK in a memfd that programs started from here inherit.
+pub fn in_memory(kek: &Kek) -> Result<OwnedFd, CliError> {
+    let path = Path::new("memfd");
+    let failed = |action| {
+        move |error: rustix::io::Errno| CliError::Io {
+            path: path.to_owned(),
+            action,
+            source: error.into(),
+        }
+    };
+    let fd = rustix::fs::memfd_create("pgseal-kek", MemfdFlags::empty())
+        .map_err(failed("make memory for the key"))?;
+    let bytes = kek.hand_through()?;
+    let mut off = 0;
+    while let Some(rest) = bytes.get(off..).filter(|rest| !rest.is_empty()) {
+        let at = u64::try_from(off).unwrap_or(u64::MAX);
+        off += rustix::io::pwrite(&fd, rest, at).map_err(failed("write the key to memory"))?;
+    }
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(args: &[&str]) -> Option<PathBuf> {
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        dir_in(&args)
+    }
+
+    #[test]
+    fn the_programs_own_directory_is_seen() {
+        assert_eq!(found(&["-D", "/d", "start"]), Some("/d".into()));
+        assert_eq!(found(&["start", "-D/d"]), Some("/d".into()));
+        assert_eq!(found(&["--pgdata=/d"]), Some("/d".into()));
+        assert_eq!(found(&["--pgdata", "/d"]), Some("/d".into()));
+        assert_eq!(found(&["start"]), None);
+        assert_eq!(found(&["--", "-D", "/d"]), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! `pgseal verify`: authenticates every block of every file.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pgseal_core::{KeySet, Scratch};
+use pgseal_keys::{KeyError, Keyring};
+
+use super::verify_file::{self, Checked};
+use super::verify_report::Report;
+use crate::datadir::DataDir;
+use crate::error::CliError;
+use crate::keys::{self, KeyOptions};
+use crate::out::Out;
+use crate::scan::{self, Entry, Root, Scan};
+
+const EXAMPLES: &str = "\
+Examples:
+  pgseal verify /srv/postgres/data
+  pgseal verify --quiet /backup/base && echo sound
+  pgseal verify --keyring /backup/base/pgseal/keyring /backup/wal
+  pgseal verify --json DIR | jq '.findings[] | select(.failure)'
+
+Exit status: 0 all is sound, 1 damage found, 40 something could not be read; others: pgseal --help.
+
+Only gcm suites authenticate blocks. Of files in xts and ctr (WAL, transaction status and the
+relation map always are xts) the header is authenticated and every block read, no more. An older
+copy of a whole file, or a file that is missing, is not noticed.";
+
+/// Authenticate every block of every sealed file
+///
+/// Works on a data directory, on a copy or base backup of one, and, with --keyring, on a directory
+/// of archived WAL. A server may run: what it changes meanwhile is read again.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The data directory, a copy of one, or a WAL archive
+    dir: PathBuf,
+    #[command(flatten)]
+    keys: KeyOptions,
+    /// Threads
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
+    /// List every zero block and every finding
+    #[arg(long)]
+    list: bool,
+    /// Print failures only
+    #[arg(short, long)]
+    quiet: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let (dir, kind) = open(args)?;
+    let mut scan = scan::scan(&dir.root, kind);
+    let keyring = keys::keyring_of(&dir, &args.keys, || scan.headers().next().is_some())?;
+    expect_keyring(&scan, &keyring)?;
+    let keys = keyring.unlock(&keys::kek(&keyring, args.keys.provider.as_deref())?)?;
+    let is_live = kind == Root::DataDir && dir.server_pid().is_some();
+
+    let bar = progress_bar(scan.sealed_bytes(), args.quiet || args.json);
+    let jobs = args
+        .jobs
+        .map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let entries = std::mem::take(&mut scan.entries);
+    let checked = check_all(entries, &keys, is_live, jobs, &bar);
+    bar.finish_and_clear();
+
+    let mut report = Report::new(dir.root.display().to_string(), keyring.id().to_string(), is_live);
+    for (entry, checked) in &checked {
+        report.add(entry, checked);
+    }
+    for (path, why) in &scan.closed {
+        report.add_closed(path.display().to_string(), why);
+    }
+    let mut out = Out::new();
+    if args.json {
+        out.json(&report)?;
+    } else {
+        report.print(&mut out, args.list, args.quiet)?;
+    }
+    out.flush()?;
+    Ok(report.exit_code())
+}
+
+/// The directory, and whether it is one of data or of archived WAL.
+fn open(args: &Args) -> Result<(DataDir, Root), CliError> {
+    match DataDir::open(&args.dir) {
+        Ok(dir) => Ok((dir, Root::DataDir)),
+        Err(CliError::NotDataDir { path, .. }) if path.is_dir() => {
+            if args.keys.keyring.is_some() {
+                return Ok((DataDir { root: path, major: None }, Root::Archive));
+            }
+            Err(CliError::NotDataDir {
+                path,
+                why: "there is no PG_VERSION in it",
+                remedy: "give a data directory, or for a WAL archive its keyring (--keyring FILE)",
+            })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A keyring that no file names is that of another cluster; one that only some do not name means
+/// that those files are foreign, and is found file by file.
+fn expect_keyring(scan: &Scan, keyring: &Keyring) -> Result<(), KeyError> {
+    let mut headers = scan.headers().peekable();
+    match headers.peek() {
+        Some(first) => {
+            let first = first.keyring_id;
+            if headers.any(|header| header.keyring_id == keyring.id()) {
+                return Ok(());
+            }
+            keyring.expect_id(first)
+        }
+        None => Ok(()),
+    }
+}
+
+fn progress_bar(bytes: u64, is_hidden: bool) -> ProgressBar {
+    let target =
+        if is_hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(Some(bytes), target);
+    let form = "{bar:40} {percent:>3} %  {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(form) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Checks all files on several threads; the result is in the order of the files.
+fn check_all(
+    entries: Vec<Entry>,
+    keys: &KeySet,
+    is_live: bool,
+    jobs: usize,
+    bar: &ProgressBar,
+) -> Vec<(Entry, Checked)> {
+    let next = AtomicUsize::new(0);
+    let places: Vec<Mutex<(Entry, Checked)>> =
+        entries.into_iter().map(|entry| Mutex::new((entry, Checked::default()))).collect();
+    let work = || {
+        let mut scratch = Scratch::new();
+        let mut progress = |bytes| bar.inc(bytes);
+        while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+            let (entry, checked) = &mut *place;
+            *checked = verify_file::check(entry, keys, is_live, &mut scratch, &mut progress);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..jobs.min(places.len()).max(1) {
+            // A thread less only makes it slower.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
+        }
+        work();
+    });
+    places
+        .into_iter()
+        .map(|place| place.into_inner().unwrap_or_else(PoisonError::into_inner))
+        .collect()
+}

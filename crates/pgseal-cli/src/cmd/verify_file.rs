@@ -1,0 +1,280 @@
+//! The check of one file: header, every block, length, and whether it may be as it is.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use pgseal_core::geometry::{self, BLOCK_LEN, HEADER_LEN};
+use pgseal_core::header::{self, Header, Kind};
+use pgseal_core::storage::Storage;
+use pgseal_core::verify::{self, BlockList, BlockState, FileReport};
+use pgseal_core::{HeaderFault, KeySet, Scratch, SealError, SealedFile};
+use pgseal_pgdata::{Class, Policy};
+
+use crate::scan::{self, Entry, Seen};
+use crate::storage::ReadOnly;
+
+/// Looks at a file that a running server may be changing, before it counts as damaged.
+const LOOKS: u32 = 5;
+/// Time between two of them.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+
+/// What is wrong with a file, or remarkable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum What {
+    /// Blocks do not authenticate.
+    DamagedBlocks,
+    /// The header does not authenticate or makes no sense.
+    BadHeader,
+    /// Zeros in the place of the header, and bytes behind.
+    HeaderLost,
+    /// A plain file of a class that is sealed.
+    PlainInSealedClass,
+    /// The length is none that PostgreSQL leaves.
+    OddLength,
+    /// It names another keyring.
+    OtherKeyring,
+    /// It names a generation that the keyring does not have.
+    UnknownGeneration,
+    /// A file that must not exist under pgseal.
+    Forbidden,
+    /// A link that leads nowhere.
+    Dangling,
+    /// The operating system does not let us read it.
+    Unreadable,
+    /// A plain file, accepted where it is.
+    PlainAccepted,
+    /// A sealed file of a class that stays plain.
+    SealedInPlainClass,
+}
+
+impl What {
+    /// Whether the data directory is not sound because of it.
+    pub fn is_failure(self) -> bool {
+        !matches!(self, What::PlainAccepted | What::SealedInPlainClass)
+    }
+}
+
+/// One finding about one file.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// The kind.
+    pub what: What,
+    /// In words.
+    pub text: String,
+}
+
+/// All about one file.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// What the walk over its blocks found.
+    pub report: Option<FileReport>,
+    /// Whether its key died with its postmaster.
+    pub is_ephemeral: bool,
+    /// Whether it went away meanwhile.
+    pub is_gone: bool,
+    /// Blocks that looked damaged until the server had finished writing them.
+    pub settled_blocks: u64,
+}
+
+impl Checked {
+    fn with(what: What, text: impl Into<String>) -> Checked {
+        let mut checked = Checked::default();
+        checked.add(what, text);
+        checked
+    }
+
+    fn add(&mut self, what: What, text: impl Into<String>) {
+        self.findings.push(Finding { what, text: text.into() });
+    }
+
+    /// Whether something is wrong.
+    pub fn has_failed(&self) -> bool {
+        self.findings.iter().any(|finding| finding.what.is_failure())
+    }
+}
+
+/// Checks a file; if a server runs, looks again at what is not as it should be.
+pub fn check(
+    entry: &mut Entry,
+    keys: &KeySet,
+    is_live: bool,
+    scratch: &mut Scratch,
+    progress: &mut dyn FnMut(u64),
+) -> Checked {
+    let mut checked = look(entry, keys, is_live, scratch, progress);
+    if !is_live {
+        return checked;
+    }
+    for _ in 1..LOOKS {
+        if !checked.has_failed() {
+            break;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+        scan::look_again(entry);
+        let before = checked.report.take().map_or(0, |report| report.damaged.count());
+        let settled = checked.settled_blocks;
+        checked = look(entry, keys, is_live, scratch, &mut |_| {});
+        let now = checked.report.as_ref().map_or(0, |report| report.damaged.count());
+        checked.settled_blocks = settled + before.saturating_sub(now);
+    }
+    checked
+}
+
+fn look(
+    entry: &Entry,
+    keys: &KeySet,
+    is_live: bool,
+    scratch: &mut Scratch,
+    progress: &mut dyn FnMut(u64),
+) -> Checked {
+    if let Policy::Refuse(why) = entry.class.policy() {
+        return Checked::with(What::Forbidden, why);
+    }
+    match &entry.seen {
+        Seen::Sealed(header) => sealed(entry, header, keys, is_live, scratch, progress),
+        Seen::Empty | Seen::Special => Checked::default(),
+        Seen::Plain if matches!(entry.class.policy(), Policy::Plain(_)) => Checked::default(),
+        Seen::Plain if entry.may_be_plain() => {
+            Checked::with(What::PlainAccepted, format!("plain: {}", entry.class.reason()))
+        }
+        Seen::Plain => Checked::with(
+            What::PlainInSealedClass,
+            format!("plain, and files of class {} must be sealed", entry.class.name()),
+        ),
+        Seen::HeaderLost { bytes_behind } => Checked::with(
+            What::HeaderLost,
+            format!("zeros in the place of the header, and {bytes_behind} bytes behind"),
+        ),
+        Seen::BadHeader(text) => Checked::with(What::BadHeader, text.clone()),
+        Seen::Dangling(target) => Checked::with(
+            What::Dangling,
+            format!("a link to {}, which is not there", target.display()),
+        ),
+        Seen::Unreadable(why) => Checked::with(What::Unreadable, format!("cannot be read: {why}")),
+        Seen::Gone => Checked { is_gone: true, ..Checked::default() },
+    }
+}
+
+fn sealed(
+    entry: &Entry,
+    header: &Header,
+    keys: &KeySet,
+    is_live: bool,
+    scratch: &mut Scratch,
+    progress: &mut dyn FnMut(u64),
+) -> Checked {
+    if header.generation.is_ephemeral() {
+        progress(entry.len);
+        return Checked { is_ephemeral: true, ..Checked::default() };
+    }
+    if header.keyring_id != keys.keyring_id {
+        progress(entry.len);
+        let text = format!("sealed with keyring {}, not with this one", header.keyring_id);
+        return Checked::with(What::OtherKeyring, text);
+    }
+    if keys.get(header.generation).is_none() {
+        progress(entry.len);
+        let text = format!("generation {} is not in the keyring", header.generation);
+        return Checked::with(What::UnknownGeneration, text);
+    }
+    match walk(entry, keys, is_live, scratch, progress) {
+        Ok(Some(report)) => judge(entry, report),
+        // It was replaced by another kind of file since the scan; a second look tells.
+        Ok(None) => Checked::with(What::BadHeader, "it changed while it was looked at"),
+        Err(SealError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Checked { is_gone: true, ..Checked::default() }
+        }
+        Err(SealError::Io(error)) => {
+            Checked::with(What::Unreadable, format!("cannot be read: {error}"))
+        }
+        Err(error @ SealError::Header(HeaderFault::NotAuthentic)) => {
+            Checked::with(What::BadHeader, error.to_string())
+        }
+        Err(error) => Checked::with(What::BadHeader, error.to_string()),
+    }
+}
+
+fn walk(
+    entry: &Entry,
+    keys: &KeySet,
+    is_live: bool,
+    scratch: &mut Scratch,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Option<FileReport>, SealError> {
+    let storage = ReadOnly::open(&entry.path, is_live)?;
+    let mut start = vec![0; HEADER_LEN as usize];
+    let got = storage.raw(&mut start, 0)?;
+    start.truncate(got);
+    let Kind::Sealed(header) = header::classify(&start)? else { return Ok(None) };
+    let mut file = SealedFile::from_header(&start, header, keys)?;
+    let mut report = verify::verify_file(&mut file, &storage, scratch, progress)?;
+    if is_live {
+        settle(&mut report, &mut file, &storage, scratch)?;
+    }
+    Ok(Some(report))
+}
+
+/// A second look, at once, at what was damaged: a page of a relation that grew meanwhile is cheap
+/// to read again, and a whole file is not.
+fn settle(
+    report: &mut FileReport,
+    file: &mut SealedFile,
+    storage: &ReadOnly,
+    scratch: &mut Scratch,
+) -> Result<(), SealError> {
+    let mut still = BlockList::default();
+    for block in report.damaged.blocks() {
+        match verify::verify_block(file, storage, scratch, block)? {
+            BlockState::Damaged => still.push(block),
+            BlockState::Data => report.data_blocks += 1,
+            BlockState::Zero | BlockState::Gone => {}
+        }
+    }
+    report.damaged = still;
+    let len = storage.len()?;
+    let plain_len = geometry::plain_len(file.header().layout, len);
+    let whole = geometry::sealed_len(file.header().layout, plain_len);
+    (report.sealed_len, report.plain_len) = (len, plain_len);
+    report.stray_bytes = len.0.saturating_sub(whole.0);
+    Ok(())
+}
+
+fn judge(entry: &Entry, report: FileReport) -> Checked {
+    let mut checked = Checked::default();
+    if !entry.should_be_sealed() {
+        checked.add(What::SealedInPlainClass, "sealed, and files of its class stay plain");
+    }
+    if !report.damaged.is_empty() {
+        let ranges: Vec<String> =
+            report.damaged.ranges().iter().take(10).map(super::inspect::range_text).collect();
+        let more = if report.damaged.ranges().len() > 10 { ", ..." } else { "" };
+        let many = report.damaged.count() > 1;
+        checked.add(
+            What::DamagedBlocks,
+            format!(
+                "{} {}{more} {} not authenticate: damaged or exchanged",
+                if many { "blocks" } else { "block" },
+                ranges.join(", "),
+                if many { "do" } else { "does" }
+            ),
+        );
+    }
+    if report.stray_bytes > 0 {
+        let text = format!("{} bytes at its end belong to no block: cut off", report.stray_bytes);
+        checked.add(What::OddLength, text);
+    } else if in_whole_pages(entry.class) && !report.plain_len.0.is_multiple_of(BLOCK_LEN) {
+        let text = format!("{} plain bytes are no whole number of pages", report.plain_len);
+        checked.add(What::OddLength, text);
+    }
+    checked.report = Some(report);
+    checked
+}
+
+/// Whether PostgreSQL only ever writes whole 8192-byte pages to files of this class.
+fn in_whole_pages(class: Class) -> bool {
+    matches!(class, Class::Relation { .. } | Class::Slru)
+}

@@ -1,0 +1,128 @@
+//! What can go wrong in the program, by whose fault it is.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use pgseal_core::SealError;
+use pgseal_keys::KeyError;
+
+/// An error of the program. Each text says what is wrong, with which file, and what to do next.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The command line makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// There is nothing at the path.
+    #[error("{}: there is no such file or directory; check the path", path.display())]
+    NoSuchFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// What is there is no data directory.
+    #[error("{}: not a PostgreSQL data directory: {why}; {remedy}", path.display())]
+    NotDataDir {
+        /// The path.
+        path: PathBuf,
+        /// What is missing.
+        why: &'static str,
+        /// What to do next.
+        remedy: &'static str,
+    },
+    /// The data directory or file is plain.
+    #[error("{}: not sealed; {remedy}", path.display())]
+    NotSealed {
+        /// The path.
+        path: PathBuf,
+        /// What to do next.
+        remedy: &'static str,
+    },
+    /// Something is there already and is left alone.
+    #[error("{}: {what}; {remedy}", path.display())]
+    Exists {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+        /// What to do next.
+        remedy: &'static str,
+    },
+    /// Keys.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The library or the guard module was not found.
+    #[error("{0}")]
+    NoLibrary(String),
+    /// A program of PostgreSQL was not found.
+    #[error(
+        "{name}: no such program in PATH or beside pg_config; install PostgreSQL, give the \
+         program's path, or put its directory into PATH"
+    )]
+    NoCommand {
+        /// What was looked for.
+        name: String,
+    },
+    /// The settings do not allow sealing.
+    #[error("{0}")]
+    Settings(String),
+    /// The operating system refused something.
+    #[error("{}: cannot {action}: {source}{}", path.display(), hint(source))]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A sealed file is damaged, or its key is not at hand.
+    #[error("{}: {source}; {}", path.display(), seal_remedy(source))]
+    Sealed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: SealError,
+    },
+    /// Standard output cannot be written.
+    #[error("standard output: {0}; check where the output goes")]
+    Output(#[from] io::Error),
+}
+
+impl CliError {
+    /// For `map_err`: the operating system refused `action` on `path`.
+    pub fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> CliError {
+        let path = path.to_owned();
+        move |source| match source.kind() {
+            io::ErrorKind::NotFound => CliError::NoSuchFile { path },
+            _ => CliError::Io { path, action, source },
+        }
+    }
+
+    /// For `map_err`: a sealed file could not be read.
+    pub fn sealed(path: &Path) -> impl FnOnce(SealError) -> CliError {
+        let path = path.to_owned();
+        move |source| match source {
+            SealError::Io(source) => CliError::Io { path, action: "read", source },
+            source => CliError::Sealed { path, source },
+        }
+    }
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; run pgseal as the owner of the data directory (usually the user postgres)"
+        }
+        io::ErrorKind::StorageFull => "; make room on the disk and try again",
+        _ => "; see the system's log if this is a disk error",
+    }
+}
+
+fn seal_remedy(error: &SealError) -> &'static str {
+    match error {
+        SealError::KeyUnknown { .. } => "give the keyring of its cluster with --keyring",
+        SealError::BlockDamaged(_) | SealError::Header(_) => {
+            "take the file from a backup; \"pgseal verify\" lists all damage"
+        }
+        _ => "please report this as a bug of pgseal",
+    }
+}

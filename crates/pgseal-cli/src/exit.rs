@@ -1,0 +1,66 @@
+//! The exit codes of `pgseal`, all in one place. The table is in ARCHITECTURE.md.
+
+use std::process::ExitCode;
+
+use pgseal_core::SealError;
+
+use crate::error::CliError;
+
+/// Done, and sound.
+pub const SOUND: u8 = 0;
+/// `verify` found damage.
+pub const DAMAGE: u8 = 1;
+/// The command line makes no sense. The same as clap's.
+pub const USAGE: u8 = 2;
+/// Not a data directory, or no such file.
+pub const NOT_FOUND: u8 = 3;
+/// The data directory or file is not sealed.
+pub const NOT_SEALED: u8 = 4;
+/// It is sealed already, or exists.
+pub const EXISTS: u8 = 5;
+/// The files name another keyring.
+pub const OTHER_KEYRING: u8 = 15;
+/// The library or the guard module was not found.
+pub const NO_LIBRARY: u8 = 20;
+/// The settings do not allow sealing.
+pub const SETTINGS: u8 = 21;
+/// The operating system failed us.
+pub const IO: u8 = 40;
+/// A bug in pgseal.
+pub const BUG: u8 = 70;
+
+/// The code of an error.
+pub fn code_of(error: &CliError) -> u8 {
+    match error {
+        CliError::Usage(_) => USAGE,
+        CliError::NoSuchFile { .. } | CliError::NotDataDir { .. } => NOT_FOUND,
+        CliError::NotSealed { .. } => NOT_SEALED,
+        CliError::Exists { .. } => EXISTS,
+        CliError::Key(error) => error.exit_code(),
+        CliError::NoLibrary(_) | CliError::NoCommand { .. } => NO_LIBRARY,
+        CliError::Settings(_) => SETTINGS,
+        CliError::Io { .. } | CliError::Output(_) => IO,
+        CliError::Sealed { source, .. } => code_of_seal(source),
+    }
+}
+
+fn code_of_seal(error: &SealError) -> u8 {
+    match error {
+        SealError::BlockDamaged(_) | SealError::Header(_) => DAMAGE,
+        SealError::KeyUnknown { .. } => OTHER_KEYRING,
+        SealError::TooLarge => USAGE,
+        SealError::Io(_) => IO,
+        _ => BUG,
+    }
+}
+
+/// Prints the error, if there is one, and turns it into the exit status.
+pub fn finish(result: Result<u8, CliError>) -> ExitCode {
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            crate::out::complain(&error.to_string());
+            ExitCode::from(code_of(&error))
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! A walk over a data directory that looks at every file's class and header. Needs no key.
+
+use std::ffi::OsStr;
+use std::fs::{self, FileType};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use pgseal_core::geometry::HEADER_LEN;
+use pgseal_core::header::{self, Header, Kind};
+use pgseal_pgdata::{Class, Policy};
+
+use crate::storage::ReadOnly;
+
+/// What a look at a file showed.
+#[derive(Debug)]
+pub enum Seen {
+    /// A sealed file.
+    Sealed(Header),
+    /// No bytes, or less than a header: an empty file.
+    Empty,
+    /// Zeros in the place of the header, and bytes behind: the header was lost.
+    HeaderLost {
+        /// Bytes behind the place of the header.
+        bytes_behind: u64,
+    },
+    /// A plain file.
+    Plain,
+    /// It starts like a sealed file, and its header cannot be right.
+    BadHeader(String),
+    /// No regular file: a socket, a pipe, a device.
+    Special,
+    /// A link that leads nowhere.
+    Dangling(PathBuf),
+    /// It could not be read.
+    Unreadable(String),
+    /// It was there a moment ago.
+    Gone,
+}
+
+/// One file.
+#[derive(Debug)]
+pub struct Entry {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its path inside the data directory.
+    pub rel: PathBuf,
+    /// What it is to PostgreSQL.
+    pub class: Class,
+    /// Bytes on disk.
+    pub len: u64,
+    /// What it is to pgseal.
+    pub seen: Seen,
+}
+
+impl Entry {
+    /// Its path inside the data directory, for messages.
+    pub fn name(&self) -> String {
+        self.rel.display().to_string()
+    }
+
+    /// Whether new files of its class are sealed.
+    pub fn should_be_sealed(&self) -> bool {
+        matches!(self.class.policy(), Policy::Seal { .. })
+    }
+
+    /// Whether a plain file is accepted where it is.
+    pub fn may_be_plain(&self) -> bool {
+        matches!(self.class.policy(), Policy::Plain(_) | Policy::Seal { reads_plain: true, .. })
+    }
+}
+
+/// All files of a data directory.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The files, by path.
+    pub entries: Vec<Entry>,
+    /// Directories that links led to, outside of the data directory, by the link's name.
+    pub outside: Vec<(PathBuf, PathBuf)>,
+    /// Directories that could not be read, and why.
+    pub closed: Vec<(PathBuf, String)>,
+}
+
+impl Scan {
+    /// The headers of all sealed files.
+    pub fn headers(&self) -> impl Iterator<Item = &Header> {
+        self.entries.iter().filter_map(|entry| match &entry.seen {
+            Seen::Sealed(header) => Some(header),
+            _ => None,
+        })
+    }
+
+    /// Bytes of all sealed files.
+    pub fn sealed_bytes(&self) -> u64 {
+        let sealed = |entry: &&Entry| matches!(entry.seen, Seen::Sealed(_));
+        self.entries.iter().filter(sealed).map(|entry| entry.len).sum()
+    }
+}
+
+/// What the root of a walk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// A data directory.
+    DataDir,
+    /// A directory of archived WAL: its files are classified as those of `pg_wal`.
+    Archive,
+}
+
+/// Looks at every file below `root`.
+pub fn scan(root: &Path, kind: Root) -> Scan {
+    let mut scan = Scan::default();
+    walk(root, Path::new(""), kind, 0, &mut scan);
+    scan.entries.sort_by(|a, b| a.rel.cmp(&b.rel));
+    scan
+}
+
+/// Looks at one file again.
+pub fn look_again(entry: &mut Entry) {
+    (entry.len, entry.seen) = look(&entry.path, entry.class);
+}
+
+/// PostgreSQL nests no deeper than tablespaces' temporary file sets; this only ends loops.
+const MAX_DEPTH: usize = 16;
+
+fn walk(dir: &Path, rel: &Path, kind: Root, depth: usize, scan: &mut Scan) {
+    let listing = match fs::read_dir(dir) {
+        Ok(listing) => listing,
+        Err(error) if error.kind() == io::ErrorKind::NotFound && depth > 0 => return,
+        Err(error) => return scan.closed.push((rel.to_owned(), error.to_string())),
+    };
+    for item in listing {
+        let item = match item {
+            Ok(item) => item,
+            Err(error) => return scan.closed.push((rel.to_owned(), error.to_string())),
+        };
+        let (path, rel) = (item.path(), rel.join(item.file_name()));
+        match item.file_type() {
+            Ok(file_type) if file_type.is_dir() && depth < MAX_DEPTH => {
+                walk(&path, &rel, kind, depth + 1, scan);
+            }
+            Ok(file_type) if file_type.is_symlink() => link(path, rel, kind, depth, scan),
+            Ok(file_type) => {
+                let class = class_of(&rel, kind);
+                let (len, seen) = match special(file_type) {
+                    true => (0, Seen::Special),
+                    false => look(&path, class),
+                };
+                scan.entries.push(Entry { path, rel, class, len, seen });
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => scan.closed.push((rel, error.to_string())),
+        }
+    }
+}
+
+/// Links to directories are followed where PostgreSQL makes them (`pg_wal`, tablespaces) or an
+/// administrator may (directories of the root).
+fn link(path: PathBuf, rel: PathBuf, kind: Root, depth: usize, scan: &mut Scan) {
+    let in_tablespaces = rel.parent() == Some(Path::new("pg_tblspc"));
+    match fs::metadata(&path) {
+        Ok(meta) if meta.is_dir() => {
+            let target = path.canonicalize().unwrap_or_else(|_| path.clone());
+            scan.outside.push((rel.clone(), target));
+            if depth == 0 || in_tablespaces {
+                walk(&path, &rel, kind, depth + 1, scan);
+            }
+        }
+        Ok(_) => {
+            let class = class_of(&rel, kind);
+            let (len, seen) = look(&path, class);
+            scan.entries.push(Entry { path, rel, class, len, seen });
+        }
+        Err(_) => {
+            let target = fs::read_link(&path).unwrap_or_default();
+            let class = class_of(&rel, kind);
+            scan.entries.push(Entry { path, rel, class, len: 0, seen: Seen::Dangling(target) });
+        }
+    }
+}
+
+fn class_of(rel: &Path, kind: Root) -> Class {
+    match kind {
+        Root::DataDir => pgseal_pgdata::classify(rel.as_os_str().as_bytes()),
+        Root::Archive => {
+            let name = rel.file_name().unwrap_or(OsStr::new(""));
+            pgseal_pgdata::classify(Path::new("pg_wal").join(name).as_os_str().as_bytes())
+        }
+    }
+}
+
+/// A socket, a pipe, a device, or a directory that is nested too deep.
+fn special(file_type: FileType) -> bool {
+    !file_type.is_file()
+}
+
+fn look(path: &Path, class: Class) -> (u64, Seen) {
+    match try_look(path, class) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => (0, Seen::Gone),
+        Err(error) => {
+            (fs::metadata(path).map_or(0, |m| m.len()), Seen::Unreadable(error.to_string()))
+        }
+    }
+}
+
+fn try_look(path: &Path, class: Class) -> io::Result<(u64, Seen)> {
+    use pgseal_core::storage::Storage;
+    let file = ReadOnly::open(path, false)?;
+    let mut start = vec![0; HEADER_LEN as usize];
+    let got = file.raw(&mut start, 0)?;
+    start.truncate(got);
+    let len = file.len()?.0;
+    let bytes_behind = len.saturating_sub(HEADER_LEN);
+    let stays_plain = !matches!(class.policy(), Policy::Seal { .. });
+    let seen = match header::classify(&start) {
+        Ok(Kind::Sealed(header)) => Seen::Sealed(header),
+        Ok(_) if len == 0 => Seen::Empty,
+        // Zeros mean nothing in a file that is never sealed.
+        Ok(_) if stays_plain => Seen::Plain,
+        Ok(Kind::Unborn) if bytes_behind > 0 => Seen::HeaderLost { bytes_behind },
+        Ok(Kind::Unborn) => Seen::Empty,
+        Ok(Kind::Plain) => Seen::Plain,
+        Err(error) => Seen::BadHeader(error.to_string()),
+    };
+    Ok((len, seen))
+}

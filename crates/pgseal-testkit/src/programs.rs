@@ -1,0 +1,93 @@
+//! Where the programs under test and those of PostgreSQL are.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The directory of PostgreSQL's programs: `PGSEAL_TEST_BINDIR`, else what `pg_config` says.
+///
+/// # Errors
+/// When neither leads to an `initdb`; the text says what to install.
+pub fn bindir() -> io::Result<PathBuf> {
+    let given = env::var_os("PGSEAL_TEST_BINDIR").map(PathBuf::from);
+    let configured = || {
+        let output = Command::new("pg_config").arg("--bindir").output().ok()?;
+        Some(PathBuf::from(String::from_utf8(output.stdout).ok()?.trim()))
+    };
+    given.or_else(configured).filter(|dir| dir.join("initdb").is_file()).ok_or_else(|| {
+        io::Error::other("no initdb: install PostgreSQL 15, or set PGSEAL_TEST_BINDIR")
+    })
+}
+
+/// What a sealed cluster is made with.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The program `pgseal`.
+    pub pgseal: PathBuf,
+    /// `libpgseal.so`.
+    pub library: PathBuf,
+    /// `pgseal_guard.so` for the PostgreSQL at hand.
+    pub guard: PathBuf,
+}
+
+impl Programs {
+    /// Those of this source tree: built by cargo for the profile of the running test, and
+    /// `guard/`. `PGSEAL_TEST_PROGRAM`, `PGSEAL_LIBRARY` and `PGSEAL_GUARD_MODULE` override.
+    ///
+    /// # Errors
+    /// When one is not built yet; the text names it.
+    pub fn built() -> io::Result<Programs> {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+        let test = env::current_exe()?;
+        // target/PROFILE/deps/TEST
+        let profile = test.parent().and_then(Path::parent).unwrap_or(Path::new("."));
+        let pick = |variable: &str, default: PathBuf| -> io::Result<PathBuf> {
+            let path = env::var_os(variable).map_or(default, PathBuf::from);
+            if path.is_file() {
+                return Ok(path);
+            }
+            let text =
+                format!("{}: not there; build it first (make), or set {variable}", path.display());
+            Err(io::Error::new(io::ErrorKind::NotFound, text))
+        };
+        Ok(Programs {
+            pgseal: pick("PGSEAL_TEST_PROGRAM", profile.join("pgseal"))?,
+            library: pick("PGSEAL_LIBRARY", profile.join("libpgseal.so"))?,
+            guard: pick("PGSEAL_GUARD_MODULE", tree.join("guard/pgseal_guard.so"))?,
+        })
+    }
+
+    /// Copies them side by side into a directory that every user can read.
+    pub(crate) fn copy_to(&self, dir: &Path) -> io::Result<Programs> {
+        fs::create_dir_all(dir)?;
+        let copy = |from: &Path, name: &str| -> io::Result<PathBuf> {
+            let to = dir.join(name);
+            fs::copy(from, &to)?;
+            fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
+            Ok(to)
+        };
+        Ok(Programs {
+            pgseal: copy(&self.pgseal, "pgseal")?,
+            library: copy(&self.library, "libpgseal.so")?,
+            guard: copy(&self.guard, "pgseal_guard.so")?,
+        })
+    }
+}
+
+/// A command as the user that servers run as: `postgres` for root, else the present one.
+pub(crate) fn as_server_user(program: &Path) -> Command {
+    if !is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("runuser");
+    command.args([OsStr::new("-u"), OsStr::new("postgres"), OsStr::new("--")]).arg(program);
+    command
+}
+
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
