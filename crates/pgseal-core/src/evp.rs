@@ -228,8 +228,8 @@ pub(crate) struct Ctr(Context);
 impl Ctr {
     /// A cipher for a key of 16, 24 or 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Result<Ctr, SealError> {
-        // SAFETY: no arguments; each returns a static table.
         let cipher = match key.len() {
+            // SAFETY: no arguments; returns a static table.
             16 => unsafe { sys::EVP_aes_128_ctr() },
             // SAFETY: as above.
             24 => unsafe { sys::EVP_aes_192_ctr() },

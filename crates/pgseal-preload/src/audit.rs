@@ -124,7 +124,9 @@ unsafe extern "C" fn look_at_program(
     let dynamic = unsafe { &mut *data.cast::<Dynamic>() };
     for index in 0..usize::from(info.dlpi_phnum) {
         // SAFETY: within the program headers.
-        let header = unsafe { &*info.dlpi_phdr.add(index) };
+        let header = unsafe { info.dlpi_phdr.add(index) };
+        // SAFETY: as above; the linker keeps them mapped.
+        let header = unsafe { &*header };
         if header.p_type == libc::PT_DYNAMIC {
             read_dynamic(info.dlpi_addr as usize + header.p_vaddr as usize, dynamic);
         }
