@@ -29,7 +29,10 @@ struct State {
 #[derive(Debug)]
 enum Unsynced {
     /// A write: the sectors that it touched (start, bytes that the file held of it afterwards).
-    Write { sectors: Vec<(usize, Vec<u8>)>, end: usize },
+    Write {
+        sectors: Vec<(usize, Vec<u8>)>,
+        end: usize,
+    },
     SetLen(usize),
 }
 
@@ -184,7 +187,8 @@ mod tests {
         assert_eq!((torn.len(), torn[511], torn[512], torn[1023]), (1024, 1, 2, 2));
 
         let grown = disk.crash(|part| part == Part::Length { op: 0 });
-        assert_eq!((grown.bytes().len(), grown.bytes()[699], grown.bytes()[700]), (1280, 1, 0));
+        let grown = grown.bytes();
+        assert_eq!((grown.len(), grown[699], grown[700]), (1280, 1, 0));
     }
 
     #[test]
