@@ -12,7 +12,7 @@ command -v nm >/dev/null || die "nm (binutils) is missing; run scripts/setup.sh 
 calls='^(__)?(f?x?stat(at|fs|vfs)?|l?xstat|lstat|statx?|open(at|2|_2|at_2)?|creat|close|p?(read|write)v?2?|(p?read|fgets|fread)_chk|fopen|fdopen|freopen|fclose|fread|fwrite|fgets|fputs|fputc|fgetc|getc|putc|getline|fseeko?|ftello?|fflush|fileno|fprintf|vfprintf|fscanf|ungetc|setvbuf|lseek|ftruncate|truncate|posix_fallocate|fallocate|posix_fadvise|readahead|sync_file_range|fsync|fdatasync|syncfs|sync|mmap|munmap|mremap|msync|rename(at|at2)?|unlink(at)?|remove|link(at)?|symlink(at)?|readlink(at)?|copy_file_range|sendfile|splice|tee|dup[23]?|fcntl|ioctl|opendir|fdopendir|readdir|scandir|mkstemps?|mkostemps?|tmpfile|io_uring_.*|aio_.*|lio_listio|syscall)(64)?(_chk)?$'
 
 hooked=$(nm -D --defined-only "$library" | awk '{ print $NF }' | cut -d @ -f 1 | sort -u)
-named=$(sed -nE 's/^\| *`([a-z_0-9]+)`.*/\1/p' spec/hooks.md 2>/dev/null | sort -u)
+named=$(sed -nE 's/^\| *`([a-z_0-9]+)`.*/\1/p' spec/hooks.md 2>/dev/null | sort -u || true)
 unknown=0
 for config in $(pg_configs); do
     imported=$(

@@ -20,7 +20,7 @@ pg_configs() {
         return
     fi
     for path in /usr/lib/postgresql/*/bin/postgres; do
-        [ -x "$path" ] && printf '%s\n' "${path%/postgres}/pg_config"
+        if [ -x "$path" ]; then printf '%s\n' "${path%/postgres}/pg_config"; fi
     done | sort -V
 }
 

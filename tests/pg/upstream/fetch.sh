@@ -83,7 +83,7 @@ export APT_CONFIG=$apt_dir/apt.conf LC_ALL=C
 
 say "upstream: looking for the source of PostgreSQL $installed"
 apt-get -qq update </dev/null 2>"$apt_dir/update.err" || warn "apt-get update: $(tail -n 1 "$apt_dir/update.err")"
-versions=$(apt-cache showsrc --only-source "postgresql-$major" 2>/dev/null | sed -n 's/^Version: //p' | sort -uVr)
+versions=$(apt-cache showsrc --only-source "postgresql-$major" 2>/dev/null | sed -n 's/^Version: //p' | sort -uVr || true)
 [ -n "$versions" ] || die "the package sources of this machine offer no source of postgresql-$major"
 
 work=$(mktemp -d "$cache/fetch.XXXXXX")
