@@ -1,0 +1,228 @@
+//! `run`, `env`, and the refusals of `initdb` that come before any server.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use common::{Answer, Fixture};
+
+/// A library that does nothing: the dynamic linker must be able to load it.
+fn stand_in_library(fixture: &Fixture) -> std::path::PathBuf {
+    let path = fixture.path("libpgseal.so");
+    let status = std::process::Command::new("cc")
+        .args(["-shared", "-x", "c", "/dev/null", "-o"])
+        .arg(&path)
+        .status()
+        .unwrap();
+    assert!(status.success());
+    path
+}
+
+fn run(fixture: &Fixture, args: &[&str]) -> Answer {
+    let mut command = fixture.pgseal();
+    command.env("PGSEAL_LIBRARY", fixture.path("libpgseal.so")).arg("run").args(args);
+    Answer::of(command.output().unwrap())
+}
+
+#[test]
+fn the_command_gets_the_variables_and_its_status_is_ours() {
+    let fixture = Fixture::sealed();
+    let library = stand_in_library(&fixture);
+    let script =
+        "echo $LD_PRELOAD; echo $PGSEAL_HELPER; echo $PGDATA; echo \"[$PGSEAL_KEK_FD]\"; exit 7";
+    let answer = run(&fixture, &["-D", "data", "--", "sh", "-c", script]);
+    assert_eq!(answer.code, 7, "{answer:?}");
+    let lines: Vec<&str> = answer.out.lines().collect();
+    assert_eq!(lines[0], library.to_str().unwrap());
+    assert_eq!(lines[1], env!("CARGO_BIN_EXE_pgseal"));
+    assert_eq!(lines[2], fixture.data().to_str().unwrap());
+    assert_eq!(lines[3], "[]", "a key in a file is not put into memory");
+}
+
+#[test]
+fn a_library_that_was_preloaded_stays_behind_ours() {
+    let fixture = Fixture::plain();
+    let library = stand_in_library(&fixture);
+    let other = fixture.path("other.so");
+    fs::copy(&library, &other).unwrap();
+    let answer = Answer::of(
+        fixture
+            .pgseal()
+            .env("PGSEAL_LIBRARY", &library)
+            .env("LD_PRELOAD", &other)
+            .args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"])
+            .output()
+            .unwrap(),
+    );
+    assert_eq!(answer.out.trim(), format!("{}:{}", library.display(), other.display()));
+}
+
+/// The passphrase is asked for once; what the command inherits opens the keyring without it.
+#[test]
+fn a_passphrase_is_handed_on_in_memory() {
+    let fixture = Fixture::plain();
+    stand_in_library(&fixture);
+    let count = fixture.path("asked");
+    let ask = format!("passphrase:command=echo x >> {}; echo correct horse", count.display());
+    let data = fixture.data();
+    fixture.ok(&["helper", "new-keyring", "--dir", data.to_str().unwrap(), "--provider", &ask]);
+    fs::remove_file(&count).unwrap();
+    let helper = "\"$PGSEAL_HELPER\" helper keys --keyring data/pgseal/keyring | wc -c";
+    let script = format!("{helper}; {helper}");
+    let answer = run(&fixture, &["-D", "data", "--", "sh", "-c", &script]);
+    assert_eq!((answer.code, answer.out.as_str()), (0, "76\n76\n"), "{answer:?}");
+    assert_eq!(fs::read_to_string(&count).unwrap(), "x\n");
+
+    // and a wrong one is told before the command runs
+    let wrong = fixture
+        .pgseal()
+        .env("PGSEAL_LIBRARY", fixture.path("libpgseal.so"))
+        .env("PGSEAL_PROVIDER", "passphrase:command=echo wrong")
+        .args(["run", "-D", "data", "--", "touch", "ran"])
+        .output()
+        .unwrap();
+    Answer::of(wrong).fails_with(11, "wrong key");
+    assert!(!fixture.path("ran").exists());
+}
+
+#[test]
+fn no_library_and_no_command() {
+    let fixture = Fixture::plain();
+    let missing = fixture
+        .pgseal()
+        .env("PGSEAL_LIBRARY", "/nowhere/libpgseal.so")
+        .args(["run", "--", "true"])
+        .output()
+        .unwrap();
+    Answer::of(missing).fails_with(20, "PGSEAL_LIBRARY");
+    stand_in_library(&fixture);
+    run(&fixture, &["--", "no_such_program"]).fails_with(20, "no such program");
+    // alone in a directory, without a library beside it
+    let alone = fixture.path("alone");
+    fs::create_dir(&alone).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_pgseal"), alone.join("pgseal")).unwrap();
+    let output = std::process::Command::new(alone.join("pgseal"))
+        .args(["run", "--", "true"])
+        .env_remove("PGSEAL_LIBRARY")
+        .output()
+        .unwrap();
+    Answer::of(output).fails_with(20, "make install");
+}
+
+#[test]
+fn env_speaks_each_format() {
+    let fixture = Fixture::sealed();
+    let library = stand_in_library(&fixture);
+    let lib = library.display();
+    let env = |format: &str| {
+        let mut command = fixture.pgseal();
+        command.env("PGSEAL_LIBRARY", &library).args(["env", "-D", "data", "--format", format]);
+        let answer = Answer::of(command.output().unwrap());
+        assert_eq!(answer.code, 0, "{answer:?}");
+        answer
+    };
+    assert!(
+        env("sh").out.contains(&format!("export LD_PRELOAD={lib}${{LD_PRELOAD:+:$LD_PRELOAD}}\n"))
+    );
+    let systemd = env("systemd").out;
+    assert!(
+        systemd.contains(&format!("[Service]\nEnvironment=\"LD_PRELOAD={lib}\"\n")),
+        "{systemd}"
+    );
+    assert!(systemd.contains("must be able to read the key file"), "{systemd}");
+    assert!(env("debian").out.contains(&format!("LD_PRELOAD = '{lib}'\n")));
+    assert!(env("docker").out.contains(&format!("LD_PRELOAD={lib}\n")));
+    assert_eq!(env("json").json()["LD_PRELOAD"], lib.to_string());
+}
+
+fn initdb(fixture: &Fixture, args: &[&str]) -> Answer {
+    fixture.run(&[&["initdb"], args].concat())
+}
+
+#[test]
+fn initdb_refuses_before_it_makes_anything() {
+    let fixture = Fixture::sealed();
+    let key = "file:key";
+    initdb(&fixture, &["-k", "new"]).fails_with(2, "without a key no sealed instance");
+    initdb(&fixture, &["-k", "-K", key]).fails_with(2, "which data directory");
+    initdb(&fixture, &["-k", "-K", "nothing", "new"]).fails_with(2, "names no key provider");
+    initdb(&fixture, &["-k", "-K", key, "new", "--", "-D", "x"]).fails_with(2, "before the --");
+    initdb(&fixture, &["-k", "-K", key, "--suite", "rot13", "new"]).code_is_usage();
+    initdb(&fixture, &["-k", "-K", key, "data"]).fails_with(5, "sealed data directory already");
+    let plain = Fixture::plain();
+    plain.ok(&["key", "new", "-o", "key"]);
+    initdb(&plain, &["-k", "-K", key, "data"]).fails_with(5, "not empty");
+    initdb(&plain, &["-k", "-K", key, "key"]).fails_with(5, "a file of this name");
+    assert!(!fixture.path("new").exists());
+}
+
+/// With a stand-in for PostgreSQL of another version, which must not even be run.
+#[test]
+fn initdb_wants_checksums_for_the_suites_that_need_them() {
+    let fixture = Fixture::sealed();
+    for (version, options, suite, refused) in [
+        ("15.1", &[][..], "gcm", true),
+        ("15.1", &[], "aes-192-ctr", true),
+        ("15.1", &[], "xts", false),
+        ("18.1", &[], "gcm", false),
+        ("18.1", &["--", "--no-data-checksums"], "gcm", true),
+        ("16.1", &["-k", "--", "-c", "full_page_writes=off"], "gcm", true),
+    ] {
+        let bin = fixture.path("bin");
+        fs::create_dir_all(&bin).unwrap();
+        let script = format!(
+            "#!/bin/sh\n[ \"$1\" = --version ] && echo 'initdb (PostgreSQL) {version}' && exit\ntouch ran\n"
+        );
+        fs::write(bin.join("initdb"), script).unwrap();
+        fs::set_permissions(bin.join("initdb"), fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = fixture.pgseal();
+        // No library: what is not refused for its settings stops there.
+        command
+            .env("PGSEAL_LIBRARY", "/nowhere")
+            .args(["initdb", "-K", "file:key", "--suite", suite]);
+        command.args(["--bindir", "bin", "new"]).args(options);
+        let answer = Answer::of(command.output().unwrap());
+        answer.fails_with(
+            if refused { 21 } else { 20 },
+            "initdb".get(..if refused { 6 } else { 0 }).unwrap(),
+        );
+        assert!(!fixture.path("ran").exists() && !fixture.path("new").exists());
+    }
+}
+
+/// An initdb that runs, but without the library sealing anything, must not leave a plain cluster
+/// that looks like a sealed one.
+#[test]
+fn initdb_that_was_not_sealed_leaves_nothing() {
+    let fixture = Fixture::sealed();
+    let library = stand_in_library(&fixture);
+    let bin = fixture.path("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo 'initdb (PostgreSQL) 15.1' && exit\n\
+                  mkdir -p \"$2/base\"; echo 15 > \"$2/PG_VERSION\"; exit ${FAIL:-0}\n";
+    fs::write(bin.join("initdb"), script).unwrap();
+    fs::set_permissions(bin.join("initdb"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(fixture.path("guard.so"), b"").unwrap();
+    let mut command = fixture.pgseal();
+    command
+        .env("PGSEAL_LIBRARY", &library)
+        .env("PGSEAL_GUARD_MODULE", fixture.path("guard.so"))
+        .args(["initdb", "-k", "-K", "file:key", "--bindir", "bin", "new"]);
+    let answer = Answer::of(command.output().unwrap());
+    answer.fails_with(20, "did not seal");
+    assert!(!fixture.path("new").exists());
+    let guardless = Answer::of(command.env("PGSEAL_GUARD_MODULE", "/nowhere").output().unwrap());
+    guardless.fails_with(20, "PGSEAL_GUARD_MODULE");
+}
+
+trait Usage {
+    fn code_is_usage(&self);
+}
+
+impl Usage for Answer {
+    fn code_is_usage(&self) {
+        assert_eq!(self.code, 2, "{self:?}");
+        assert!(self.err.contains("aes-256-gcm"), "{self:?}");
+    }
+}

@@ -1,0 +1,221 @@
+//! `pgseal verify`: what is sound, what is not, and that each is told.
+
+mod common;
+
+use std::fs;
+
+use common::{Answer, Fixture, RELATION, STATISTICS, WAL};
+use pgseal_core::geometry::{block_sealed_off, tag_entry_off};
+use pgseal_core::{BlockNo, DataKey, FileKind, Generation, Layout};
+
+fn kinds(fixture: &Fixture) -> Vec<(String, String, bool)> {
+    let json = fixture.on_data(&["verify", "--json"]).json();
+    json["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|found| {
+            let text = |name: &str| found[name].as_str().unwrap().to_owned();
+            (text("file"), text("what"), found["failure"].as_bool().unwrap())
+        })
+        .collect()
+}
+
+#[track_caller]
+fn fails_as(fixture: &Fixture, file: &str, what: &str) {
+    assert_eq!(kinds(fixture), [(file.to_owned(), what.to_owned(), true)]);
+    let answer = fixture.on_data(&["verify"]);
+    assert_eq!(answer.code, 1, "{answer:?}");
+    assert!(answer.out.contains(&format!("FAILED  {file}: ")), "{answer:?}");
+}
+
+#[test]
+fn a_sound_directory() {
+    let fixture = Fixture::sealed();
+    let answer = fixture.on_data(&["verify"]);
+    assert_eq!(answer.code, 0, "{answer:?}");
+    assert!(answer.out.contains("wal: encrypted, not authenticated"), "{answer:?}");
+    assert!(answer.out.ends_with("Sound.\n"));
+    let json = fixture.on_data(&["verify", "--json"]).json();
+    assert_eq!(json["sound"], true);
+    assert_eq!(json["blocks"]["authenticated"], 3 + 3);
+    assert_eq!(json["blocks"]["not_authenticated"], 4);
+    assert_eq!(json["files"]["sealed"], 3);
+    assert!(fixture.on_data(&["verify", "--quiet"]).out.is_empty());
+}
+
+#[test]
+fn a_flipped_bit_in_each_authenticated_layout() {
+    for (rel, layout) in [(RELATION, Layout::Paged), (STATISTICS, Layout::Stream)] {
+        let fixture = Fixture::sealed();
+        let at = block_sealed_off(layout, BlockNo(1)).0 as usize + 4000;
+        fixture.damage(rel, |bytes| bytes[at] ^= 4);
+        fails_as(&fixture, rel, "damaged-blocks");
+        let json = fixture.on_data(&["verify", "--json"]).json();
+        assert_eq!(json["findings"][0]["blocks"], serde_json::json!([[1, 1]]));
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_header() {
+    for rel in [RELATION, STATISTICS, WAL] {
+        let fixture = Fixture::sealed();
+        fixture.damage(rel, |bytes| bytes[100] ^= 1);
+        fails_as(&fixture, rel, "bad-header");
+    }
+}
+
+#[test]
+fn two_pages_exchanged_with_their_tags() {
+    let fixture = Fixture::sealed();
+    fixture.damage(RELATION, |bytes| {
+        for (a, b, len) in [
+            (
+                block_sealed_off(Layout::Paged, BlockNo(0)),
+                block_sealed_off(Layout::Paged, BlockNo(1)),
+                8192,
+            ),
+            (tag_entry_off(BlockNo(0)), tag_entry_off(BlockNo(1)), 32),
+        ] {
+            for index in 0..len {
+                bytes.swap(a.0 as usize + index, b.0 as usize + index);
+            }
+        }
+    });
+    fails_as(&fixture, RELATION, "damaged-blocks");
+}
+
+#[test]
+fn a_wiped_page_is_damage_and_a_hole_is_not() {
+    let fixture = Fixture::sealed();
+    let page = block_sealed_off(Layout::Paged, BlockNo(2)).0 as usize;
+    fixture.damage(RELATION, |bytes| bytes[page..page + 8192].fill(0));
+    fails_as(&fixture, RELATION, "damaged-blocks");
+
+    let fixture = Fixture::sealed();
+    fixture.damage(RELATION, |bytes| bytes.resize(bytes.len() + 2 * 8192, 0));
+    let answer = fixture.on_data(&["verify", "--list"]);
+    assert_eq!(answer.code, 0);
+    assert!(answer.out.contains(&format!("zero    {RELATION}: 3-4\n")), "{answer:?}");
+}
+
+#[test]
+fn lengths_that_no_server_leaves() {
+    let fixture = Fixture::sealed();
+    fixture.damage(RELATION, |bytes| bytes.truncate(bytes.len() - 100));
+    let found = kinds(&fixture);
+    assert!(found.contains(&(RELATION.to_owned(), "damaged-blocks".to_owned(), true)), "{found:?}");
+    let fixture = Fixture::sealed();
+    fixture.damage(STATISTICS, |bytes| bytes.truncate(4096 + 2 * 8220 + 20));
+    fails_as(&fixture, STATISTICS, "odd-length");
+}
+
+#[test]
+fn a_lost_header() {
+    let fixture = Fixture::sealed();
+    fixture.damage(RELATION, |bytes| bytes[..4096].fill(0));
+    fails_as(&fixture, RELATION, "header-lost");
+    let fixture = Fixture::sealed();
+    fixture.damage(RELATION, |bytes| bytes.truncate(100));
+    assert_eq!(kinds(&fixture), [], "a header that never reached the disk is an empty file");
+}
+
+#[test]
+fn a_plain_file_where_a_sealed_one_must_be() {
+    let fixture = Fixture::sealed();
+    fixture.write("base/5/16385", &[1; 8192]);
+    fails_as(&fixture, "base/5/16385", "plain-in-sealed-class");
+    let fixture = Fixture::sealed();
+    fixture.write("base/5/notes.txt", b"by an administrator");
+    assert_eq!(
+        kinds(&fixture),
+        [("base/5/notes.txt".to_owned(), "plain-accepted".to_owned(), false)]
+    );
+    assert_eq!(fixture.on_data(&["verify"]).code, 0);
+}
+
+#[test]
+fn a_file_of_another_cluster() {
+    let (ours, theirs) = (Fixture::sealed(), Fixture::sealed());
+    fs::copy(theirs.file(RELATION), ours.file("base/5/16399")).unwrap();
+    fails_as(&ours, "base/5/16399", "other-keyring");
+}
+
+#[test]
+fn a_generation_that_the_keyring_does_not_have() {
+    let fixture = Fixture::sealed();
+    let mut keys = fixture.keys();
+    let key = || DataKey::init_with(|key| Ok::<(), ()>(key.fill(9))).unwrap();
+    keys.insert(Generation(5), key());
+    fixture.seal_with(RELATION, FileKind::Relation, &[1; 8192], &keys, Some(Generation(5)));
+    fails_as(&fixture, RELATION, "unknown-generation");
+}
+
+#[test]
+fn temporary_files_of_a_dead_server_are_counted_and_no_failure() {
+    let fixture = Fixture::sealed();
+    fs::create_dir(fixture.file("base/pgsql_tmp")).unwrap();
+    let mut keys = fixture.keys();
+    let key = || DataKey::init_with(|key| Ok::<(), ()>(key.fill(9))).unwrap();
+    keys.insert(Generation::EPHEMERAL, key());
+    let (rel, generation) = ("base/pgsql_tmp/pgsql_tmp12.0", Some(Generation::EPHEMERAL));
+    fixture.seal_with(rel, FileKind::Stream, &[1; 9000], &keys, generation);
+    let json = fixture.on_data(&["verify", "--json"]).json();
+    assert_eq!((&json["sound"], &json["files"]["ephemeral"]), (&true.into(), &1.into()));
+}
+
+#[test]
+fn memory_files_and_dangling_links() {
+    let fixture = Fixture::sealed();
+    fs::create_dir(fixture.file("pg_dynshmem")).unwrap();
+    fixture.write("pg_dynshmem/mmap.123", b"rows");
+    fails_as(&fixture, "pg_dynshmem/mmap.123", "forbidden");
+    let fixture = Fixture::sealed();
+    std::os::unix::fs::symlink("/nowhere/at/all", fixture.file("pg_tblspc/16400")).unwrap();
+    fails_as(&fixture, "pg_tblspc/16400", "dangling");
+}
+
+#[test]
+fn tablespaces_are_followed() {
+    let fixture = Fixture::sealed();
+    let inside = fixture.path("ts/PG_15_202209061/5");
+    fs::create_dir_all(&inside).unwrap();
+    std::os::unix::fs::symlink(fixture.path("ts"), fixture.file("pg_tblspc/16400")).unwrap();
+    fs::copy(fixture.file(RELATION), inside.join("16401")).unwrap();
+    assert_eq!(fixture.on_data(&["verify", "--json"]).json()["files"]["sealed"], 4);
+    fs::write(inside.join("16402"), [3; 8192]).unwrap();
+    fails_as(&fixture, "pg_tblspc/16400/PG_15_202209061/5/16402", "plain-in-sealed-class");
+}
+
+#[test]
+fn a_copy_with_its_keyring_elsewhere_and_an_archive() {
+    let fixture = Fixture::sealed();
+    fs::rename(fixture.file("pgseal/keyring"), fixture.path("keyring")).unwrap();
+    fixture.on_data(&["verify"]).fails_with(16, "no keyring");
+    assert_eq!(fixture.on_data(&["verify", "--keyring", "keyring"]).code, 0);
+
+    fs::create_dir(fixture.path("archive")).unwrap();
+    let segment = fixture.path("archive/000000010000000000000001");
+    fs::copy(fixture.file(WAL), &segment).unwrap();
+    fixture.run(&["verify", "archive"]).fails_with(3, "--keyring");
+    let verify = || fixture.run(&["verify", "--json", "--keyring", "keyring", "archive"]);
+    assert_eq!(verify().json()["blocks"]["not_authenticated"], 4);
+    fs::write(fixture.path("archive/000000010000000000000002"), [1; 8192]).unwrap();
+    let answer: Answer = verify();
+    assert_eq!(
+        (answer.code, &answer.json()["findings"][0]["what"]),
+        (1, &"plain-in-sealed-class".into())
+    );
+}
+
+#[test]
+fn the_result_is_the_same_with_any_number_of_threads() {
+    let fixture = Fixture::sealed();
+    for number in 0..20 {
+        fixture.seal(&format!("base/5/{}", 20000 + number), FileKind::Relation, &[7; 8192]);
+    }
+    fixture.damage("base/5/20007", |bytes| bytes[9000] ^= 1);
+    let one = fixture.on_data(&["verify", "--json", "--jobs", "1"]);
+    let many = fixture.on_data(&["verify", "--json", "--jobs", "7"]);
+    assert_eq!((one.code, &one.out), (1, &many.out));
+}
