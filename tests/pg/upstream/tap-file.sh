@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tap-file.sh FILE: runs one TAP file for run-tap.sh (prove's --exec). Its lines go to prove and to
-# $TAP_OUT/NAME.tap, its exit status to $TAP_OUT/NAME.status; it has $TAP_LIMIT_S seconds.
+# $TAP_OUT/NAME.tap, its exit status to $TAP_OUT/NAME.status; it has $TAP_LIMIT_S seconds. One that bails out
+# fails, and the others still run.
 set -u
 file=$1
 name=$(basename "$file" .pl)
@@ -11,8 +12,9 @@ if [ "$TAP_MODE" = sealed ]; then
     [ -z "$programs" ] || mode+=("PGSEAL_PROGRAMS=$programs")
 fi
 # In the foreground: the limit on the whole run then reaches this process group too.
-timeout --foreground --kill-after=20 "$TAP_LIMIT_S" env "${mode[@]}" perl -I "$TAP_PERL" "$file" | tee "$TAP_OUT/$name.tap"
+timeout --foreground --kill-after=20 "$TAP_LIMIT_S" env "${mode[@]}" perl -I "$TAP_PERL" "$file" |
+    tee "$TAP_OUT/$name.tap" | sed -u 's/^Bail out!/# bailed out:/'
 status=${PIPESTATUS[0]}
 echo "$status" >"$TAP_OUT/$name.status"
-[ "$status" != 124 ] || echo "Bail out! $name: stopped after $TAP_LIMIT_S seconds"
+[ "$status" != 124 ] || echo "# $name: stopped after $TAP_LIMIT_S seconds"
 exit "$status"
