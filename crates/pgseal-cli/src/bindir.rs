@@ -62,14 +62,17 @@ pub fn find(name: &OsStr, major: Option<&str>) -> Result<PathBuf, CliError> {
         .ok_or_else(lost)
 }
 
-/// `initdb`: in the given directory, else as [`find`].
+/// `initdb`: in the given directory, else as [`find`]. Links are resolved, since `pg_config` and
+/// the other programs lie beside the real one.
 pub fn initdb(bindir: Option<&Path>) -> Result<PathBuf, CliError> {
-    let Some(dir) = bindir else { return find(OsStr::new("initdb"), None) };
-    let path = dir.join("initdb");
-    if is_program(&path) {
-        return Ok(path);
+    let path = match bindir {
+        None => find(OsStr::new("initdb"), None)?,
+        Some(dir) => dir.join("initdb"),
+    };
+    if !is_program(&path) {
+        return Err(CliError::NoCommand { name: path.display().to_string() });
     }
-    Err(CliError::NoCommand { name: path.display().to_string() })
+    Ok(path.canonicalize().unwrap_or(path))
 }
 
 /// The major version of a program, from what it prints for `--version`.

@@ -175,6 +175,14 @@ impl Cluster {
         command
     }
 
+    /// A shell script as the server's user, with `args` from `$0` on.
+    #[must_use]
+    pub fn shell(&self, script: &str, args: &[&str]) -> Command {
+        let mut command = as_server_user(Path::new("/bin/sh"));
+        command.args(["-c", script]).args(args).current_dir(&self.home);
+        command
+    }
+
     /// The program `pgseal`, as the server's user. For plain clusters too, if it is built.
     ///
     /// # Errors
@@ -224,7 +232,7 @@ impl Cluster {
     pub fn kill9(&self) -> io::Result<()> {
         let pid = self.postmaster().ok_or_else(|| io::Error::other("no server is running"))?;
         process::signal(pid, Signal::KILL);
-        if process::wait_until_none(&self.data, Duration::from_secs(60)) {
+        if process::wait_until_gone(&self.data, &[pid], Duration::from_secs(60)) {
             return Ok(());
         }
         Err(io::Error::other("processes of the server stay after its postmaster was killed"))
@@ -322,14 +330,14 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(pid) = self.postmaster() {
             process::signal(pid, Signal::QUIT);
-            if process::wait_until_none(&self.data, Duration::from_secs(10)) {
+            if process::wait_until_gone(&self.data, &[pid], Duration::from_secs(10)) {
                 return;
             }
         }
         for pid in process::all_in(&self.data) {
             process::signal(pid, Signal::KILL);
         }
-        process::wait_until_none(&self.data, Duration::from_secs(10));
+        process::wait_until_gone(&self.data, &[], Duration::from_secs(10));
     }
 }
 

@@ -35,10 +35,12 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
     }
 }
 
-/// Waits until no process works in the directory any more; `false` after the time.
-pub(crate) fn wait_until_none(data: &Path, time: Duration) -> bool {
+/// Waits until no process works in the directory any more and those in `pids` are reaped: a new
+/// postmaster takes a zombie for a server that is still there. `false` after the time.
+pub(crate) fn wait_until_gone(data: &Path, pids: &[i32], time: Duration) -> bool {
     let end = Instant::now() + time;
-    while !all_in(data).is_empty() {
+    let is_there = |pid: &i32| Path::new(&format!("/proc/{pid}")).exists();
+    while !all_in(data).is_empty() || pids.iter().any(is_there) {
         if Instant::now() > end {
             return false;
         }

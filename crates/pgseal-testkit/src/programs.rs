@@ -56,7 +56,7 @@ impl Programs {
         };
         Ok(Programs {
             pgseal: pick("PGSEAL_TEST_PROGRAM", profile.join("pgseal"))?,
-            library: pick("PGSEAL_LIBRARY", profile.join("libpgseal.so"))?,
+            library: pick("PGSEAL_LIBRARY", newest_of(profile))?,
             guard: pick("PGSEAL_GUARD_MODULE", tree.join("guard/pgseal_guard.so"))?,
         })
     }
@@ -76,6 +76,15 @@ impl Programs {
             guard: copy(&self.guard, "pgseal_guard.so")?,
         })
     }
+}
+
+/// Cargo leaves the library in the profile's directory after a build, and in `deps` when it was
+/// built for tests only.
+fn newest_of(profile: &Path) -> PathBuf {
+    let built = |path: &PathBuf| fs::metadata(path).and_then(|meta| meta.modified()).ok();
+    let places = [profile.join("libpgseal.so"), profile.join("deps/libpgseal.so")];
+    let [first, _] = &places;
+    places.iter().max_by_key(|path| built(path)).unwrap_or(first).clone()
 }
 
 /// A command as the user that servers run as: `postgres` for root, else the present one.

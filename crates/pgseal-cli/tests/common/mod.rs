@@ -1,5 +1,5 @@
 //! A data directory whose files are sealed with pgseal-core directly, without a server.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::{Path, PathBuf};

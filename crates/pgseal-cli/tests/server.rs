@@ -1,0 +1,159 @@
+//! The program with the machine's PostgreSQL, the library and the guard module. Needs all three
+//! built: `cargo build -p pgseal-cli -p pgseal-preload` and `make -C guard`.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Output;
+use std::thread;
+
+use pgseal_testkit::{Cluster, Sealing, canary};
+
+fn sealed() -> Cluster {
+    Cluster::builder()
+        .sealed(Sealing::default())
+        .setting("shared_buffers", "16MB")
+        .create()
+        .unwrap()
+}
+
+fn pgseal(cluster: &Cluster, args: &[&str]) -> Output {
+    cluster.pgseal().unwrap().args(args).output().unwrap()
+}
+
+#[track_caller]
+fn succeeds(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn verify(cluster: &Cluster) -> Output {
+    pgseal(cluster, &["verify", cluster.data().to_str().unwrap()])
+}
+
+#[test]
+fn a_sealed_cluster_from_initdb_to_recovery() {
+    let marker = "canary-sealed-0815-abc";
+    let cluster = sealed();
+    cluster.start().unwrap();
+    cluster.psql("create table t (x text)").unwrap();
+    cluster
+        .psql(&format!("insert into t select '{marker}' || i from generate_series(1, 500) i"))
+        .unwrap();
+    cluster.psql(&format!("comment on table t is '{marker}'")).unwrap();
+    cluster.psql("checkpoint").unwrap();
+    cluster.pgbench(&["-i", "-q", "-s", "1"]).unwrap();
+
+    // A verify beside a server that writes finds nothing wrong.
+    thread::scope(|scope| {
+        let load = scope.spawn(|| cluster.pgbench(&["-n", "-c", "2", "-t", "400"]));
+        for _ in 0..3 {
+            let output = verify(&cluster);
+            assert!(succeeds(&output).contains("A server is running"));
+        }
+        load.join().unwrap().unwrap();
+    });
+    assert_eq!(canary::scan(&[cluster.data()], &[marker]).unwrap(), []);
+
+    cluster.kill9().unwrap();
+    cluster.start().unwrap();
+    assert_eq!(cluster.psql("select count(*) from t").unwrap(), "500");
+    assert_eq!(cluster.psql("select count(*) from pgbench_history").unwrap(), "800");
+    cluster.stop("fast").unwrap();
+    assert!(succeeds(&verify(&cluster)).contains("Sound."));
+    assert_eq!(canary::scan(&[cluster.data()], &[marker]).unwrap(), []);
+
+    // The tools see through it under `pgseal run`.
+    for (tool, args) in [("pg_checksums", &["--check"][..]), ("pg_controldata", &[])] {
+        let mut command = cluster.command(tool);
+        command.args(args).arg("-D").arg(cluster.data());
+        succeeds(&command.output().unwrap());
+    }
+}
+
+#[test]
+fn damage_is_found_in_the_right_file() {
+    let cluster = sealed();
+    cluster.start().unwrap();
+    cluster.psql("create table t as select i from generate_series(1, 5000) i").unwrap();
+    let rel = cluster.psql("select pg_relation_filepath('t')").unwrap();
+    cluster.stop("fast").unwrap();
+    let path = cluster.data().join(&rel);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4096 + 4096 + 2 * 8192 + 77] ^= 0x10;
+    fs::write(&path, bytes).unwrap();
+    let output = verify(&cluster);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains(&format!("FAILED  {rel}: block 2 does not")), "{said}");
+}
+
+#[test]
+fn without_the_library_the_server_refuses_and_changes_nothing() {
+    let cluster = sealed();
+    let before = content(cluster.data());
+    let mut command = cluster.bare_command("postgres");
+    let output = command.arg("-D").arg(cluster.data()).output().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("sealed by pgseal") && said.contains("pgseal run"), "{said}");
+    assert_eq!(content(cluster.data()), before);
+}
+
+#[test]
+fn initdb_that_fails_leaves_nothing_behind() {
+    let cluster = sealed();
+    for name in ["new", "there"] {
+        let dir = cluster.home().join(name);
+        if name == "there" {
+            succeeds(&cluster.shell("mkdir \"$0\"", &[dir.to_str().unwrap()]).output().unwrap());
+        }
+        let key = format!("file:{}", cluster.home().join("key").display());
+        let dir_text = dir.to_str().unwrap();
+        let output =
+            pgseal(&cluster, &["initdb", "-k", "-K", &key, dir_text, "--", "--locale=no_SUCH"]);
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains("nothing was left behind"), "{said}");
+        let left = fs::read_dir(&dir).map(Iterator::count);
+        match name {
+            "there" => assert_eq!(left.unwrap(), 0),
+            _ => assert_eq!(left.unwrap_err().kind(), io::ErrorKind::NotFound),
+        }
+    }
+}
+
+/// The passphrase is asked for once by initdb and once by run, however many processes they start.
+#[test]
+fn a_passphrase_is_asked_for_once() {
+    let cluster = sealed();
+    let (asked, data) = (cluster.home().join("asked"), cluster.home().join("pass"));
+    let uri = format!("passphrase:command=echo x >> {}; echo correct horse", asked.display());
+    let dir = data.to_str().unwrap();
+    succeeds(&pgseal(&cluster, &["initdb", "-K", &uri, "--suite", "xts", dir, "--", "--no-sync"]));
+    assert_eq!(fs::read_to_string(&asked).unwrap(), "x\n");
+    let sql = "select 40 + 2;\n";
+    let script = format!("echo '{sql}' | exec \"$0\" --single -D {dir} postgres");
+    let postgres = pgseal_testkit::bindir().unwrap().join("postgres");
+    let postgres = postgres.to_str().unwrap();
+    let output = pgseal(&cluster, &["run", "-D", dir, "--", "sh", "-c", &script, postgres]);
+    assert!(succeeds(&output).contains("42"), "{output:?}");
+    assert_eq!(fs::read_to_string(&asked).unwrap(), "x\nx\n");
+}
+
+/// Names, contents and modes of all files.
+fn content(dir: &Path) -> Vec<(std::path::PathBuf, u32, Vec<u8>)> {
+    let mut all = Vec::new();
+    for item in fs::read_dir(dir).unwrap() {
+        let path = item.unwrap().path();
+        let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
+        if path.is_dir() {
+            all.extend(content(&path));
+        } else {
+            all.push((path.clone(), mode, fs::read(&path).unwrap()));
+        }
+    }
+    all.sort();
+    all
+}
