@@ -40,6 +40,13 @@ pub trait Storage {
     /// have been written.
     fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()>;
 
+    /// Writes tag entries, 32 bytes each and all of one tag block, of pages that were just
+    /// written. As [`Storage::write_at`], but a storage may have a shorter way to a tag block that
+    /// it is asked for again and again.
+    fn write_tags(&self, entries: &[u8], sealed_off: SealedOff) -> io::Result<()> {
+        self.write_at(entries, sealed_off)
+    }
+
     /// The length of the file.
     fn len(&self) -> io::Result<SealedLen>;
 

@@ -278,7 +278,8 @@ pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
     };
     if find_root_at(&dir).is_none() {
         keys::create_keyring(&dir)?;
-        register(&dir);
+        // Before the program has children of its own, which would all ask the helper again.
+        register(&dir).keys()?;
     }
     Ok(())
 }

@@ -265,8 +265,36 @@ impl BlockedChild {
     }
 }
 
+impl BlockedChild {
+    /// Takes back the signal that our own child's end has sent: a program that hears of it would
+    /// believe that one of its children died. The signal of another child that ended meanwhile is
+    /// sent again.
+    fn swallow(&self) {
+        let mut set = core::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: room for the set.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: initialised above.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD) };
+        let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the set and the time are valid; nobody wants the details.
+        unsafe { libc::sigtimedwait(set.as_ptr(), ptr::null_mut(), &raw const at_once) };
+        let mut ended = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: room for the answer.
+        let asked = unsafe { libc::waitid(libc::P_ALL, 0, ended.as_mut_ptr(), flags) };
+        // SAFETY: zeroed, and filled by the call if a child has ended.
+        let ended = unsafe { ended.assume_init() };
+        // SAFETY: the field is valid for this kind of answer.
+        if asked == 0 && unsafe { ended.si_pid() } != 0 {
+            // SAFETY: a signal to ourselves, blocked until we unblock it.
+            unsafe { libc::raise(libc::SIGCHLD) };
+        }
+    }
+}
+
 impl Drop for BlockedChild {
     fn drop(&mut self) {
+        self.swallow();
         // SAFETY: the set that was in force before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
     }

@@ -474,8 +474,10 @@ const STEMS: [&str; 25] = [
 #[must_use]
 pub fn may_touch_files(symbol: &str) -> bool {
     let foreign = ["pthread_", "__pthread", "strncasecmp", "getopt"];
-    // "dup" only as a beginning: strdup touches no file.
-    (symbol.starts_with("dup") || STEMS.iter().any(|stem| symbol.contains(stem)))
+    // "dup" only with a number: strdup and duplocale touch no file.
+    let dup = symbol.strip_prefix("dup");
+    let dup = dup.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
+    (dup || STEMS.iter().any(|stem| symbol.contains(stem)))
         && !foreign.iter().any(|prefix| symbol.starts_with(prefix))
 }
 

@@ -77,23 +77,27 @@ fn read_cells<S: Storage + ?Sized>(
     Ok(plain)
 }
 
-/// Opens the start of a unit in place. Sectors of zeros are holes and stay zeros. Returns 1 if the
-/// whole of it is a hole.
+/// Opens the start of a unit in place. Cells of zeros that end a sector are a hole and stay zeros:
+/// the file was lengthened there and never written, or a power cut kept the length and lost the
+/// write. Returns 1 if the whole of it is a hole.
 fn open_unit(xts: &mut crate::evp::Xts, unit_no: u64, unit: &mut [u8]) -> Result<u64, SealError> {
-    let mut holes = 0_u32;
-    for (index, sector) in unit.chunks(SECTOR).enumerate() {
-        if all_zero(sector) {
-            holes |= 1 << index;
-        }
+    // Where the hole of each sector starts; a sector without one costs a look at its last cell.
+    let mut data_lens = [SECTOR; BLOCK / SECTOR];
+    let (mut holes, mut data) = (false, false);
+    for (sector, data_len) in unit.chunks(SECTOR).zip(&mut data_lens) {
+        let zeros = sector.rchunks(CELL).take_while(|cell| all_zero(cell)).count() * CELL;
+        *data_len = sector.len().saturating_sub(zeros);
+        holes |= zeros > 0;
+        data |= *data_len > 0;
     }
-    if holes.count_ones() as usize == unit.len().div_ceil(SECTOR) {
+    if !data {
         return Ok(1);
     }
     xts.decrypt(unit_no, unit)?;
-    if holes != 0 {
-        for (index, sector) in unit.chunks_mut(SECTOR).enumerate() {
-            if holes & (1 << index) != 0 {
-                sector.fill(0);
+    if holes {
+        for (sector, data_len) in unit.chunks_mut(SECTOR).zip(data_lens) {
+            if let Some(hole) = sector.get_mut(data_len..) {
+                hole.fill(0);
             }
         }
     }

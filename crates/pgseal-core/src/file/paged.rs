@@ -214,11 +214,18 @@ fn write_pages<S: Storage + ?Sized>(
 ) -> Result<(), SealError> {
     let pages = plain.len().div_ceil(BLOCK);
     let start = first.0 * BLOCK_LEN;
-    // The first page of a group brings the whole tag block, so that no later tag of the group has
-    // to find room on a full disk; only where the group is known not to be there.
-    let new_group = first.0.is_multiple_of(GROUP_PAGES)
+    let zeros = all_zero(plain);
+    // Both questions are only asked where the answer can be yes, and only behind what is known of
+    // the file: a write into the middle asks nothing.
+    let appends = (zeros || first.0.is_multiple_of(GROUP_PAGES))
         && start >= file.reached
         && file.plain_len(storage)?.0 <= start;
+    // The first page of a group brings the whole tag block, so that no later tag of the group has
+    // to find room on a full disk.
+    let new_group = appends && first.0.is_multiple_of(GROUP_PAGES);
+    if appends && zeros {
+        return append_zeros(file, storage, scratch, first, plain, new_group);
+    }
     let out = grow(&mut scratch.out, TAG_BLOCK + BATCH * BLOCK);
     let (tags, sealed) = out.split_at_mut(TAG_BLOCK);
     let at = if new_group { 0 } else { (first.0 % GROUP_PAGES) as usize * ENTRY };
@@ -240,7 +247,7 @@ fn write_pages<S: Storage + ?Sized>(
     } else {
         storage
             .write_at(&sealed[..plain.len()], block_sealed_off(Layout::Paged, first))
-            .and_then(|()| storage.write_at(entries, tag_entry_off(first)))
+            .and_then(|()| storage.write_tags(entries, tag_entry_off(first)))
     };
     if let Err(error) = written {
         file.tags.group = NO_GROUP;
@@ -248,6 +255,33 @@ fn write_pages<S: Storage + ?Sized>(
         return Err(error.into());
     }
     file.tags.store(first, &out[at..at + pages * ENTRY]);
+    Ok(())
+}
+
+/// Appends pages of zeros as they are, without tags: PostgreSQL lengthens a relation this way and
+/// writes the pages when they have contents. They read as zeros, and after a power cut there is no
+/// page without its tag.
+fn append_zeros<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    first: BlockNo,
+    zeros: &[u8],
+    new_group: bool,
+) -> Result<(), SealError> {
+    let written = if new_group {
+        let out = grow(&mut scratch.out, TAG_BLOCK + zeros.len());
+        out.fill(0);
+        storage.write_at(out, tag_block_off(first.0 / GROUP_PAGES))
+    } else {
+        storage.write_at(zeros, block_sealed_off(Layout::Paged, first))
+    };
+    if let Err(error) = written {
+        drop_unfinished(storage, first.0 * BLOCK_LEN, zeros.len() as u64);
+        return Err(error.into());
+    }
+    let blank = [0; BATCH * ENTRY];
+    file.tags.store(first, &blank[..zeros.len().div_ceil(BLOCK) * ENTRY]);
     Ok(())
 }
 
@@ -316,8 +350,29 @@ fn fill_gap<S: Storage + ?Sized>(
     file.reached = plain;
     if plain < plain_off && plain / BLOCK_LEN < plain_off / BLOCK_LEN {
         lengthen_last_page(file, storage, scratch, plain, plain_off, random)?;
+        clear_stale_tags(file, storage, plain)?;
     }
     Ok(())
+}
+
+/// Before holes appear behind the end: clears tags that lie there. A crash kept a truncation and
+/// lost the clearing of its tags, or a page and not the tag of it.
+fn clear_stale_tags<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    plain: u64,
+) -> Result<(), SealError> {
+    let first = BlockNo(plain.div_ceil(BLOCK_LEN));
+    let index = (first.0 % GROUP_PAGES) as usize;
+    if index == 0 {
+        return Ok(());
+    }
+    file.tags.load(storage, first.0 / GROUP_PAGES)?;
+    if all_zero(&file.tags.bytes[index * ENTRY..]) {
+        return Ok(());
+    }
+    file.tags.group = NO_GROUP;
+    clear_tags(storage, first)
 }
 
 /// Seals the last page anew with zeros up to `new_len`, if it is a part of a page.
@@ -350,6 +405,7 @@ pub(super) fn set_len<S: Storage + ?Sized>(
     let target = sealed_len(Layout::Paged, PlainLen(new_len));
     if new_len > plain {
         lengthen_last_page(file, storage, scratch, plain, new_len, random)?;
+        clear_stale_tags(file, storage, plain)?;
         storage.set_len(target)?;
         return Ok(());
     }
