@@ -1,0 +1,19 @@
+//! What the scenario tests share: whole servers, plain and sealed, as a newcomer would run them.
+//!
+//! The scenarios are in `scenarios/`, one file for each promise of pgseal. They run with
+//! `cargo test -p pgseal-scenarios` after `make build`, on the real PostgreSQL, as root or as any
+//! user. Steps that fail end the test with a text that says what was being done: this crate is
+//! test code only.
+#![forbid(unsafe_code)]
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a test ends where a step fails")]
+
+pub mod files;
+mod load;
+mod node;
+mod programs;
+mod session;
+
+pub use load::Ledger;
+pub use node::{Node, Outcome};
+pub use programs::{is_root, programs};
+pub use session::Session;

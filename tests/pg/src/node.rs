@@ -1,0 +1,463 @@
+//! One server with its data directory.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgseal_testkit::{Cluster, ClusterBuilder, Sealing, bindir};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::programs::{as_server_user, programs};
+use crate::session::Session;
+
+/// How long a server may take to start or stop.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A data directory and, once started, the server on it, which is our direct child.
+#[derive(Debug)]
+pub struct Node {
+    cluster: Cluster,
+    server: Option<Child>,
+    /// Bytes of the log before the last start.
+    log_start: usize,
+    /// More environment variables for programs under the library.
+    env: Vec<(String, String)>,
+    /// The soft limit on the size of files of the next server, in KiB.
+    file_limit_kib: Option<u64>,
+}
+
+/// What a program said and how it ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The exit status; -1 after a signal.
+    pub code: i32,
+    /// Standard output and standard error.
+    pub text: String,
+}
+
+impl From<Output> for Outcome {
+    fn from(output: Output) -> Outcome {
+        let text = [output.stdout, output.stderr].concat();
+        Outcome {
+            code: output.status.code().unwrap_or(-1),
+            text: String::from_utf8_lossy(&text).into_owned(),
+        }
+    }
+}
+
+impl Node {
+    /// A new sealed cluster (`aes-256-gcm`, data checksums), not started.
+    #[must_use]
+    pub fn sealed(settings: &[(&str, &str)]) -> Node {
+        Node::create(Cluster::builder().sealed(Sealing::default()).programs(programs()), settings)
+    }
+
+    /// A new plain cluster with the same settings, not started.
+    #[must_use]
+    pub fn plain(settings: &[(&str, &str)]) -> Node {
+        Node::create(Cluster::builder(), settings)
+    }
+
+    /// A new cluster as the builder says. WAL segments of 1 MB keep copies small.
+    ///
+    /// # Panics
+    /// With what initdb said.
+    #[must_use]
+    pub fn create(builder: ClusterBuilder, settings: &[(&str, &str)]) -> Node {
+        let common = [
+            ("shared_buffers", "16MB"),
+            ("autovacuum", "off"),
+            ("max_wal_size", "64MB"),
+            ("min_wal_size", "8MB"),
+        ];
+        let builder = builder.initdb_option("--wal-segsize=1");
+        let all = common.iter().chain(settings);
+        let builder = all.fold(builder, |builder, (name, value)| builder.setting(name, value));
+        let cluster = builder.create().unwrap_or_else(|error| panic!("initdb: {error}"));
+        Node { cluster, server: None, log_start: 0, env: Vec::new(), file_limit_kib: None }
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        self.cluster.data()
+    }
+
+    /// A directory of the server's user, beside the data directory.
+    #[must_use]
+    pub fn home(&self) -> &Path {
+        self.cluster.home()
+    }
+
+    /// Makes a directory of the server's user beside the data directory.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    #[must_use]
+    pub fn make_dir(&self, name: &str) -> PathBuf {
+        let path = self.home().join(name);
+        let status = as_server_user(Path::new("mkdir")).arg(&path).status();
+        assert!(status.is_ok_and(|status| status.success()), "mkdir {}", path.display());
+        path
+    }
+
+    /// A file of the data directory, by its name in it.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.data().join(name)
+    }
+
+    /// Adds a variable to the environment of what runs under the library.
+    pub fn set_env(&mut self, name: &str, value: &str) {
+        self.env.retain(|(known, _)| known != name);
+        self.env.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// Takes it away again.
+    pub fn unset_env(&mut self, name: &str) {
+        self.env.retain(|(known, _)| known != name);
+    }
+
+    /// The next server may not make a file larger than this: `EFBIG`, as a quota does it.
+    pub fn limit_file_size(&mut self, kib: Option<u64>) {
+        self.file_limit_kib = kib;
+    }
+
+    /// Appends lines to `postgresql.conf`; the last line for a setting counts.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn configure(&self, lines: &str) {
+        let path = self.file("postgresql.conf");
+        let text = fs::read_to_string(&path).expect("postgresql.conf is there");
+        fs::write(&path, format!("{text}\n{lines}\n")).expect("postgresql.conf can be written");
+    }
+
+    /// Adds a library to `shared_preload_libraries`, behind the guard module if there is one.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn preload_module(&self, name: &str) {
+        let text = fs::read_to_string(self.file("postgresql.conf")).expect("postgresql.conf");
+        let before = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("shared_preload_libraries = '"))
+            .filter_map(|rest| rest.split('\'').next())
+            .next_back();
+        let both = before.map_or(name.to_owned(), |before| format!("{before},{name}"));
+        self.configure(&format!("shared_preload_libraries = '{both}'"));
+    }
+
+    /// A program of PostgreSQL, under the library if the cluster is sealed.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let program = bindir().expect("PostgreSQL is installed").join(program);
+        self.command_at(&program)
+    }
+
+    /// Any program, under the library if the cluster is sealed.
+    #[must_use]
+    pub fn command_at(&self, program: &Path) -> Command {
+        let mut command = if self.pgseal_program().is_file() {
+            let mut command = as_server_user(&self.pgseal_program());
+            command.args(["run", "--"]).arg(program);
+            command
+        } else {
+            as_server_user(program)
+        };
+        command.envs(self.env.iter().cloned());
+        command.current_dir(self.home());
+        command
+    }
+
+    /// A program of PostgreSQL, never under the library; it can connect to the server.
+    #[must_use]
+    pub fn bare(&self, program: &str) -> Command {
+        let program = bindir().expect("PostgreSQL is installed").join(program);
+        let mut command = as_server_user(&program);
+        self.connected(&mut command);
+        command.current_dir(self.home());
+        command
+    }
+
+    /// Tells a client program where the server is.
+    pub fn connected(&self, command: &mut Command) {
+        command.env("PGHOST", self.home()).env("PGPORT", self.cluster.port().to_string());
+        command.env("PGUSER", "postgres").env("PGDATABASE", "postgres");
+    }
+
+    /// `pgseal ARGUMENTS`, to its end.
+    ///
+    /// # Panics
+    /// When the cluster is plain.
+    #[must_use]
+    pub fn pgseal(&self, arguments: &[&str]) -> Outcome {
+        let mut command = as_server_user(&self.pgseal_program());
+        command.envs(self.env.iter().cloned()).current_dir(self.home()).args(arguments);
+        command.output().expect("pgseal runs").into()
+    }
+
+    /// `pgseal verify` of a directory.
+    #[must_use]
+    pub fn verify_dir(&self, dir: &Path) -> Outcome {
+        self.pgseal(&["verify", &dir.display().to_string()])
+    }
+
+    /// `pgseal verify` of the data directory.
+    #[must_use]
+    pub fn verify(&self) -> Outcome {
+        self.verify_dir(self.data())
+    }
+
+    /// The copy of the program that the server's user can run.
+    #[must_use]
+    pub fn pgseal_program(&self) -> PathBuf {
+        self.cluster.root().join("bin/pgseal")
+    }
+
+    /// The copy of the library beside it.
+    #[must_use]
+    pub fn library(&self) -> PathBuf {
+        self.cluster.root().join("bin/libpgseal.so")
+    }
+
+    /// Starts the server.
+    ///
+    /// # Panics
+    /// With the server's log, when it does not start.
+    pub fn start(&mut self) {
+        if let Err(log) = self.try_start() {
+            panic!("the server did not start:\n{log}");
+        }
+    }
+
+    /// Starts the server, or returns what it wrote to its log before it gave up.
+    ///
+    /// # Errors
+    /// The log of this start.
+    pub fn try_start(&mut self) -> Result<(), String> {
+        self.try_start_with(self.command("postgres"))
+    }
+
+    /// Starts the server by hand, without the library.
+    ///
+    /// # Errors
+    /// The log of this start.
+    pub fn try_start_bare(&mut self) -> Result<(), String> {
+        self.try_start_with(self.bare("postgres"))
+    }
+
+    fn try_start_with(&mut self, mut command: Command) -> Result<(), String> {
+        assert!(self.server.is_none(), "a server is running already");
+        self.log_start = self.whole_log().len();
+        let log = OpenOptions::new().append(true).create(true).open(self.log_path());
+        let log = log.expect("the log can be written");
+        command.arg("-D").arg(self.data());
+        if let Some(kib) = self.file_limit_kib {
+            command = with_file_limit(&command, kib);
+        }
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);
+        let mut child = command.spawn().expect("the server's program runs");
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if child.try_wait().expect("our own child").is_some() {
+                return Err(self.log());
+            }
+            if self.is_ready(child.id()) {
+                self.server = Some(child);
+                return Ok(());
+            }
+            if Instant::now() > end {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("{}\n(no answer within {PATIENCE:?})", self.log()));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The postmaster writes its state into the eighth line of its lock file.
+    fn is_ready(&self, pid: u32) -> bool {
+        let text = fs::read_to_string(self.file("postmaster.pid")).unwrap_or_default();
+        let mut lines = text.lines();
+        lines.next() == Some(&pid.to_string())
+            && matches!(lines.nth(6).map(str::trim), Some("ready" | "standby"))
+    }
+
+    /// Stops the server in fast mode and waits for it.
+    ///
+    /// # Panics
+    /// When it does not end in order.
+    pub fn stop(&mut self) {
+        let mut child = self.server.take().expect("a server is running");
+        send(child.id(), Signal::INT);
+        let status = wait(&mut child).unwrap_or_else(|| panic!("no shutdown:\n{}", self.log()));
+        assert!(status.success(), "shutdown: {status}\n{}", self.log());
+    }
+
+    /// Kills the postmaster with signal 9 and waits until its children have noticed.
+    ///
+    /// # Panics
+    /// When one of them stays.
+    pub fn kill9(&mut self) {
+        let mut child = self.server.take().expect("a server is running");
+        child.kill().expect("our own child");
+        child.wait().expect("our own child");
+        let end = Instant::now() + PATIENCE;
+        while self.processes() > 0 {
+            assert!(Instant::now() < end, "processes of a killed server stay");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Starts the server and kills it after a time, ready or not.
+    ///
+    /// # Panics
+    /// When it cannot be started or processes of it stay.
+    pub fn start_and_kill9_after(&mut self, time: Duration) {
+        let mut command = self.command("postgres");
+        let log = OpenOptions::new().append(true).open(self.log_path()).expect("the log");
+        command.arg("-D").arg(self.data()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.server = Some(command.spawn().expect("the server's program runs"));
+        thread::sleep(time);
+        self.kill9();
+    }
+
+    /// How many processes work in the data directory.
+    fn processes(&self) -> usize {
+        let data = self.data().canonicalize().ok();
+        let Ok(listing) = fs::read_dir("/proc") else { return 0 };
+        let cwds = listing.filter_map(|item| fs::read_link(item.ok()?.path().join("cwd")).ok());
+        cwds.filter(|cwd| Some(cwd) == data.as_ref()).count()
+    }
+
+    /// Whether the server is there, and is the one that was started.
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        self.server.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Runs SQL; rows unaligned, without headings.
+    ///
+    /// # Errors
+    /// What psql and the server said.
+    pub fn try_sql(&self, sql: &str) -> Result<String, String> {
+        let mut command = self.bare("psql");
+        command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);
+        for statement in sql.split(";;") {
+            command.args(["-c", statement]);
+        }
+        let output = command.output().expect("psql runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let rows = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+        if output.status.success() { Ok(rows) } else { Err(said) }
+    }
+
+    /// Runs SQL that must succeed. `;;` separates statements that need transactions of their own.
+    ///
+    /// # Panics
+    /// With what psql said.
+    #[track_caller]
+    pub fn sql(&self, sql: &str) -> String {
+        self.try_sql(sql).unwrap_or_else(|error| panic!("{sql}\n{error}\n{}", self.log()))
+    }
+
+    /// A connection that stays open.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        let mut command = self.bare("psql");
+        command.args(["-X", "-A", "-t", "-q"]);
+        Session::open(command)
+    }
+
+    /// The path of a relation's first segment, in the data directory.
+    #[must_use]
+    pub fn relation(&self, name: &str) -> String {
+        self.sql(&format!("select pg_relation_filepath('{name}')"))
+    }
+
+    /// What the server has logged since its last start.
+    #[must_use]
+    pub fn log(&self) -> String {
+        self.whole_log().split_off(self.log_start)
+    }
+
+    fn whole_log(&self) -> String {
+        let bytes = fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.home().join("log")
+    }
+
+    /// Runs a command to its end and asserts that it succeeded.
+    ///
+    /// # Panics
+    /// With what it said.
+    #[track_caller]
+    pub fn succeed(&self, command: &mut Command) -> String {
+        let outcome = Outcome::from(command.output().expect("the program runs"));
+        assert_eq!(outcome.code, 0, "{command:?}\n{}", outcome.text);
+        outcome.text
+    }
+
+    /// An empty file of the server's user, for output of programs in the background.
+    ///
+    /// # Panics
+    /// When it cannot be made.
+    #[must_use]
+    pub fn output_file(&self, name: &str) -> File {
+        File::create(self.home().join(name)).expect("the file can be made")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.server.take() {
+            send(child.id(), Signal::QUIT);
+            if wait(&mut child).is_none() {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+/// The same command through a shell that lowers the limit first.
+fn with_file_limit(command: &Command, kib: u64) -> Command {
+    let mut limited = as_server_user(Path::new("/bin/bash"));
+    // A process over the limit gets SIGXFSZ, which PostgreSQL ignores, and then EFBIG.
+    limited.args(["-c", &format!("ulimit -f {kib}; trap '' XFSZ; exec \"$0\" \"$@\"")]);
+    limited.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        limited.current_dir(dir);
+    }
+    limited
+}
+
+fn send(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself, which is what was wanted.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    None
+}

@@ -1,0 +1,80 @@
+//! Where the programs under test are.
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pgseal_testkit::{Programs, bindir};
+
+/// The built programs: in `PGSEAL_BIN_DIR`, else in `target/release`, else in `target/debug`.
+///
+/// A scenario that cannot find them fails; a test that is skipped in silence proves nothing.
+///
+/// # Panics
+/// When a program is not built; the text names the command that builds it.
+#[must_use]
+pub fn programs() -> Programs {
+    let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let dir = match env::var_os("PGSEAL_BIN_DIR") {
+        Some(dir) => PathBuf::from(dir),
+        None => {
+            let release = tree.join("target/release");
+            if built(&release) { release } else { tree.join("target/debug") }
+        }
+    };
+    assert!(
+        built(&dir),
+        "{}: pgseal and libpgseal.so are not there; run `make build` first, or set PGSEAL_BIN_DIR",
+        dir.display()
+    );
+    let major = server_major();
+    let guard = env::var_os("PGSEAL_GUARD_MODULE").map(PathBuf::from);
+    let guard = guard.unwrap_or_else(|| dir.join("../guard").join(&major).join("pgseal_guard.so"));
+    assert!(
+        guard.is_file(),
+        "{}: no guard module for PostgreSQL {major}; run `make build` first, or set \
+         PGSEAL_GUARD_MODULE",
+        guard.display()
+    );
+    Programs { pgseal: dir.join("pgseal"), library: dir.join("libpgseal.so"), guard }
+}
+
+fn built(dir: &Path) -> bool {
+    dir.join("pgseal").is_file() && dir.join("libpgseal.so").is_file()
+}
+
+/// `15`, from `postgres (PostgreSQL) 15.18 (...)`.
+fn server_major() -> String {
+    let postgres = bindir().expect("PostgreSQL is installed").join("postgres");
+    let output = Command::new(postgres).arg("--version").output().expect("postgres runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version = text.split_whitespace().nth(2).unwrap_or_default().to_owned();
+    version.chars().take_while(char::is_ascii_digit).collect()
+}
+
+/// Whether the tests run as root, under which PostgreSQL does not run.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// A command as the user that servers run as: `postgres` for root, else the present one. Unlike
+/// through `runuser`, the program is our own child: signals reach it, and it is reaped.
+#[must_use]
+pub(crate) fn as_server_user(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if is_root() {
+        command.uid(id_of("-u")).gid(id_of("-g"));
+    }
+    for name in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "LD_PRELOAD"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn id_of(option: &str) -> u32 {
+    let output = Command::new("id").args([option, "postgres"]).output().expect("id runs");
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    text.parse().unwrap_or_else(|_| panic!("there is no user postgres; install PostgreSQL"))
+}
