@@ -1,0 +1,91 @@
+//! What the tests of the sealed file share.
+#![allow(dead_code, missing_docs)]
+
+use pgseal_core::random::LibraryRandom;
+use pgseal_core::storage::Storage;
+use pgseal_core::{
+    Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, ReadOutcome, Scratch,
+    SealError, SealedFile, Suite,
+};
+
+pub const LAYOUTS: [Layout; 3] = [Layout::Paged, Layout::Stream, Layout::InPlace];
+
+/// Every suite in every layout that carries it.
+pub fn combinations() -> impl Iterator<Item = (Suite, Layout)> {
+    Suite::ALL.into_iter().flat_map(|suite| {
+        LAYOUTS.into_iter().filter(move |l| l.carries(suite)).map(move |l| (suite, l))
+    })
+}
+
+/// An open file with what its operations need.
+pub struct Handle {
+    pub file: SealedFile,
+    pub scratch: Scratch,
+    pub random: LibraryRandom,
+}
+
+impl Handle {
+    pub fn create<S: Storage>(storage: &S, suite: Suite, layout: Layout, keys: &KeySet) -> Handle {
+        let random = LibraryRandom::new();
+        let file =
+            SealedFile::create(storage, suite, layout, keys, Generation(1), &random).unwrap();
+        Handle { file, scratch: Scratch::new(), random }
+    }
+
+    /// Opens a file that must be sealed.
+    pub fn open<S: Storage>(storage: &S, keys: &KeySet) -> Handle {
+        match SealedFile::open(storage, keys).unwrap() {
+            Opened::Sealed(file) => {
+                Handle { file: *file, scratch: Scratch::new(), random: LibraryRandom::new() }
+            }
+            other => panic!("not sealed: {other:?}"),
+        }
+    }
+
+    pub fn write<S: Storage>(&mut self, s: &S, bytes: &[u8], off: u64) -> Result<(), SealError> {
+        self.file.write_at(s, &mut self.scratch, bytes, PlainOff(off), &self.random)
+    }
+
+    pub fn set_len<S: Storage>(&mut self, storage: &S, len: u64) -> Result<(), SealError> {
+        self.file.set_len(storage, &mut self.scratch, PlainLen(len), &self.random)
+    }
+
+    pub fn read_into<S: Storage>(
+        &mut self,
+        storage: &S,
+        buf: &mut [u8],
+        off: u64,
+    ) -> Result<ReadOutcome, SealError> {
+        self.file.read_at(storage, &mut self.scratch, buf, PlainOff(off), OnDamage::Fail)
+    }
+
+    pub fn read<S: Storage>(&mut self, s: &S, off: u64, len: usize) -> Result<Vec<u8>, SealError> {
+        let mut buf = vec![0xEE; len];
+        let got = self.read_into(s, &mut buf, off)?.len;
+        buf.truncate(got);
+        Ok(buf)
+    }
+
+    pub fn len<S: Storage>(&self, storage: &S) -> u64 {
+        self.file.plain_len(storage).unwrap().0
+    }
+
+    /// The whole file.
+    pub fn all<S: Storage>(&mut self, storage: &S) -> Result<Vec<u8>, SealError> {
+        let len = self.len(storage) as usize;
+        self.read(storage, 0, len)
+    }
+}
+
+/// A pattern without zero bytes, different for each seed.
+pub fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    let mut x = seed.wrapping_mul(2_654_435_761) | 1;
+    (0..len)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 17;
+            x ^= x << 5;
+            (x >> 9) as u8 | 1
+        })
+        .collect()
+}
