@@ -1,4 +1,5 @@
 //! `run`, `env`, and the refusals of `initdb` that come before any server.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 

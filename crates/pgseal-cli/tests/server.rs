@@ -1,5 +1,6 @@
 //! The program with the machine's PostgreSQL, the library and the guard module. Needs all three
 //! built: `cargo build -p pgseal-cli -p pgseal-preload` and `make -C guard`.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::io;

@@ -8,17 +8,24 @@ use common::{Answer, Fixture, RELATION, STATISTICS, WAL};
 use pgseal_core::geometry::{block_sealed_off, tag_entry_off};
 use pgseal_core::{BlockNo, DataKey, FileKind, Generation, Layout};
 
+/// The file, kind and failure of each finding.
 fn kinds(fixture: &Fixture) -> Vec<(String, String, bool)> {
     let json = fixture.on_data(&["verify", "--json"]).json();
-    json["findings"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|found| {
-            let text = |name: &str| found[name].as_str().unwrap().to_owned();
-            (text("file"), text("what"), found["failure"].as_bool().unwrap())
-        })
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or("not a text").to_owned();
+    let findings = json["findings"].as_array().into_iter().flatten();
+    findings
+        .map(|found| (text(&found["file"]), text(&found["what"]), found["failure"] == true))
         .collect()
+}
+
+fn some_key() -> DataKey {
+    let filled = DataKey::init_with(|key| {
+        key.fill(9);
+        Ok::<(), std::convert::Infallible>(())
+    });
+    match filled {
+        Ok(key) => key,
+    }
 }
 
 #[track_caller]
@@ -145,8 +152,7 @@ fn a_file_of_another_cluster() {
 fn a_generation_that_the_keyring_does_not_have() {
     let fixture = Fixture::sealed();
     let mut keys = fixture.keys();
-    let key = || DataKey::init_with(|key| Ok::<(), ()>(key.fill(9))).unwrap();
-    keys.insert(Generation(5), key());
+    keys.insert(Generation(5), some_key());
     fixture.seal_with(RELATION, FileKind::Relation, &[1; 8192], &keys, Some(Generation(5)));
     fails_as(&fixture, RELATION, "unknown-generation");
 }
@@ -156,8 +162,7 @@ fn temporary_files_of_a_dead_server_are_counted_and_no_failure() {
     let fixture = Fixture::sealed();
     fs::create_dir(fixture.file("base/pgsql_tmp")).unwrap();
     let mut keys = fixture.keys();
-    let key = || DataKey::init_with(|key| Ok::<(), ()>(key.fill(9))).unwrap();
-    keys.insert(Generation::EPHEMERAL, key());
+    keys.insert(Generation::EPHEMERAL, some_key());
     let (rel, generation) = ("base/pgsql_tmp/pgsql_tmp12.0", Some(Generation::EPHEMERAL));
     fixture.seal_with(rel, FileKind::Stream, &[1; 9000], &keys, generation);
     let json = fixture.on_data(&["verify", "--json"]).json();

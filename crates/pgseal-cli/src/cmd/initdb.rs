@@ -25,7 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   pgseal key new -o ~/pgseal.key
   pgseal initdb -k -K file:$HOME/pgseal.key /srv/postgres/data
-  PGSEAL_KEY=$(pgseal key new) pgseal initdb -k -K env:PGSEAL_KEY -D /srv/postgres/data
+  PGSEAL_KEY=$(cat ~/pgseal.key) pgseal initdb -k -K env:PGSEAL_KEY -D /srv/postgres/data
   pgseal initdb -k -K passphrase: /srv/postgres/data -- --locale=C --auth=scram-sha-256 -W
 
 Key providers:
