@@ -1,0 +1,126 @@
+//! Medians, ratios of medians, and how far to trust them.
+
+use serde::Serialize;
+
+/// Resamples of a bootstrap; enough for two digits of a 95 % interval.
+const RESAMPLES: usize = 5000;
+
+/// The middle value, or the mean of the two middle ones; NaN of nothing.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match (sorted.get(half), sorted.len() % 2) {
+        (None, _) => f64::NAN,
+        (Some(middle), 1) => *middle,
+        (Some(upper), _) => sorted.get(half.wrapping_sub(1)).map_or(*upper, |l| (l + upper) / 2.0),
+    }
+}
+
+/// A ratio with its 95 % interval.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ratio {
+    /// Median of the one over median of the other.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+/// Ratio of the medians of `over` and `under`, which were measured in the same rounds; the interval
+/// is the percentile bootstrap over whole rounds, so that what disturbed both arms of a round stays
+/// in both. The same samples always give the same interval.
+pub fn ratio(over: &[f64], under: &[f64]) -> Ratio {
+    let rounds = over.len().min(under.len());
+    let value = median(over) / median(under);
+    if rounds < 2 {
+        return Ratio { value, low: f64::NAN, high: f64::NAN };
+    }
+    let mut random = SplitMix64(0x9E37_79B9_7F4A_7C15);
+    let mut ratios: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            let picks: Vec<usize> = (0..rounds).map(|_| random.below(rounds)).collect();
+            let pick = |from: &[f64]| -> Vec<f64> {
+                picks.iter().filter_map(|at| from.get(*at).copied()).collect()
+            };
+            median(&pick(over)) / median(&pick(under))
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    let at = |share: f64| {
+        let index = (share * (RESAMPLES - 1) as f64).round() as usize;
+        ratios.get(index).copied().unwrap_or(f64::NAN)
+    };
+    Ratio { value, low: at(0.025), high: at(0.975) }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): order of runs and resamples, nothing secret.
+#[derive(Debug, Clone)]
+pub struct SplitMix64(pub u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which must not be 0.
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// Puts the items into a random order.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        assert!(median(&[]).is_nan());
+        assert_eq!(median(&[3.0]), 3.0);
+        assert_eq!(median(&[9.0, 1.0, 5.0]), 5.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), 3.0);
+    }
+
+    #[test]
+    fn a_difference_in_every_round_is_outside_the_interval_of_no_difference() {
+        let plain: Vec<f64> = (0..15).map(|i| 100.0 + f64::from(i % 5)).collect();
+        let slower: Vec<f64> = plain.iter().map(|v| v * 1.2).collect();
+        let found = ratio(&slower, &plain);
+        assert!((found.value - 1.2).abs() < 1e-9);
+        assert!(found.low > 1.1 && found.low <= found.value && found.value <= found.high);
+        let same = ratio(&plain, &plain);
+        assert_eq!((same.low, same.value, same.high), (1.0, 1.0, 1.0));
+    }
+
+    #[test]
+    fn noise_in_one_arm_widens_the_interval() {
+        let plain = [100.0; 9];
+        let noisy = [80.0, 120.0, 90.0, 115.0, 100.0, 85.0, 110.0, 95.0, 130.0];
+        let found = ratio(&noisy, &plain);
+        assert!(found.low < 0.95 && found.high > 1.05, "{found:?}");
+    }
+
+    #[test]
+    fn every_order_comes_up() {
+        let mut random = SplitMix64(1);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let mut items = [0, 1, 2];
+            random.shuffle(&mut items);
+            seen.insert(items);
+        }
+        assert_eq!(seen.len(), 6);
+    }
+}
