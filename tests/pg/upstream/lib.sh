@@ -80,17 +80,18 @@ locate() {
         die "$BIN/postgres is not of version ${VERSION%%-*} any more; remove ${cache%/*} and run fetch.sh again"
 }
 
-# Sets MODE_ENV, the command that every PostgreSQL program of the suite is started through.
+# Sets MODE_ENV, the command that every PostgreSQL program of the suite is started through, and in a sealed run
+# HELPER, the program pgseal.
 mode_env() {
-    local library helper
+    local library
     MODE_ENV=(env LC_ALL=C.UTF-8 "PATH=$BIN:$PATH")
     [ -z "$LIBPATH" ] || MODE_ENV+=("LD_LIBRARY_PATH=$LIBPATH")
     [ "$MODE" = sealed ] || return 0
     library=${PGSEAL_LIBRARY:-$PGSEAL_ROOT/target/release/libpgseal.so}
-    helper=${PGSEAL_HELPER:-$PGSEAL_ROOT/target/release/pgseal}
+    HELPER=${PGSEAL_HELPER:-$PGSEAL_ROOT/target/release/pgseal}
     [ -r "$library" ] || die "$library is missing; run 'make build' first"
-    [ -x "$helper" ] || die "$helper is missing; run 'make build' first"
-    MODE_ENV+=("LD_PRELOAD=$library" "PGSEAL_HELPER=$helper" PGSEAL_PROVIDER=env:PGSEAL_TEST_KEY
+    [ -x "$HELPER" ] || die "$HELPER is missing; run 'make build' first"
+    MODE_ENV+=("LD_PRELOAD=$library" "PGSEAL_HELPER=$HELPER" PGSEAL_PROVIDER=env:PGSEAL_TEST_KEY
         "PGSEAL_TEST_KEY=$TEST_KEY" PGSEAL_GUARD=off)
     [ -z "${PGSEAL_SUITE:-}" ] || MODE_ENV+=("PGSEAL_SUITE=$PGSEAL_SUITE")
 }

@@ -36,6 +36,14 @@ done
 WRAPPER
 chmod +x "$WORK/bin/initdb"
 
+# The nodes of a run share their keys, as those of a fleet do: one node's archived WAL opens on another.
+if [ "$MODE" = sealed ]; then
+    mkdir -m 0700 "$WORK/template"
+    env "PGSEAL_TEST_KEY=$TEST_KEY" "$HELPER" helper new-keyring --dir "$WORK/template" \
+        --provider env:PGSEAL_TEST_KEY || die "no keyring for the nodes to share could be made"
+    MODE_ENV+=("PGSEAL_KEYRING_FROM=$WORK/template/pgseal/keyring")
+fi
+
 cd "$WORK/$SUITE"
 [ ${#files[@]} -gt 0 ] || files=(t/*.pl)
 
