@@ -16,6 +16,12 @@ mod zeros;
 
 use std::process::ExitCode;
 
+use rustix::process::DumpableBehavior;
+
 fn main() -> ExitCode {
+    // Keys pass through this process: no core dump, and no other process of the user reads its
+    // memory. A program that it becomes or starts is as before. Where the kernel has no such
+    // switch the keys are no worse off than those of any other program.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     exit::finish(cmd::dispatch())
 }

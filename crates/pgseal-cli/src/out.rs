@@ -57,6 +57,20 @@ impl Write for Out {
     }
 }
 
+/// Writes a secret to standard output past all buffers: they would keep an unwiped copy.
+pub fn secret(bytes: &[u8]) -> io::Result<()> {
+    let mut off = 0;
+    while let Some(rest) = bytes.get(off..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::write(rustix::stdio::stdout(), rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => off += written,
+            Err(error) if error == rustix::io::Errno::INTR => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 /// Whether standard output is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()

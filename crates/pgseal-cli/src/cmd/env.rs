@@ -1,7 +1,6 @@
 //! `pgseal env`: the variables for those who start the server themselves.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -97,7 +96,7 @@ fn print(
     for (name, value) in variables {
         match format {
             // A library that is preloaded already stays, behind ours.
-            Format::Sh if *name == "LD_PRELOAD" && env::var_os(name).is_none() => {
+            Format::Sh if *name == "LD_PRELOAD" => {
                 writeln!(out, "export {name}={}${{LD_PRELOAD:+:$LD_PRELOAD}}", sh_quoted(value))?;
             }
             Format::Sh => writeln!(out, "export {name}={}", sh_quoted(value))?,

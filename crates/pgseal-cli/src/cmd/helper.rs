@@ -1,7 +1,6 @@
 //! `pgseal helper`: what the preloaded library runs. The protocol is in ARCHITECTURE.md.
 
 use std::env;
-use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -51,10 +50,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::Keys { keyring } => {
             let keyring = Keyring::load(keyring)?;
             let frame = handover::encode(&keyring.unlock(&keys::kek(&keyring, None)?)?);
-            // Not through a buffer of ours: it would keep an unwiped copy.
-            let mut out = io::stdout().lock();
-            out.write_all(&frame)?;
-            out.flush()?;
+            crate::out::secret(&frame)?;
         }
         Task::NewKeyring { dir, provider, suite, from } => {
             new_keyring(dir, provider.clone(), *suite, from.clone())?;

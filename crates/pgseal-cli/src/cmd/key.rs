@@ -72,10 +72,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 fn new(output: Option<&Path>) -> Result<(), CliError> {
     let key = generate_raw_key()?;
     let Some(path) = output else {
-        let mut out = io::stdout().lock();
-        out.write_all(key.as_bytes())?;
-        out.write_all(b"\n")?;
-        return Ok(out.flush()?);
+        out::secret(key.as_bytes())?;
+        return Ok(out::secret(b"\n")?);
     };
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
         |error| match error.kind() {
