@@ -4,6 +4,8 @@
 //! data unit would show the tear, which is why it asks for full-page images. Only its untouched
 //! blocks are looked at.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 mod common;
 
 use std::collections::BTreeMap;

@@ -113,7 +113,10 @@ pub(super) fn write<S: Storage + ?Sized>(
 ) -> Result<(), SealError> {
     let end = plain_off + buf.len() as u64;
     let mut had = file.reached;
-    if end > file.reached {
+    // A part of a block is written up to the end that the file has now, which another process
+    // may have moved.
+    let whole = plain_off.is_multiple_of(BLOCK_LEN) && end.is_multiple_of(BLOCK_LEN);
+    if end > file.reached || !whole {
         had = file.plain_len(storage)?.0;
         if had < plain_off {
             lengthen(file, storage, scratch, had, plain_off)?;
@@ -153,9 +156,16 @@ fn write_cells<S: Storage + ?Sized>(
         let rest = &buf[done..];
         if pos == unit_start && rest.len() >= BLOCK {
             let step = (rest.len() / BLOCK).min(BATCH) * BLOCK;
-            let out = grow(&mut scratch.out, step);
-            seal_units(file, unit_start, &rest[..step], out)?;
-            storage.write_at(out, SealedOff(HEADER_LEN + pos))?;
+            let plain = &rest[..step];
+            if pos >= had && all_zero(plain) {
+                // Appended zeros are a hole, only with its room on the disk: so are new WAL
+                // segments and new pages made.
+                storage.write_at(plain, SealedOff(HEADER_LEN + pos))?;
+            } else {
+                let out = grow(&mut scratch.out, step);
+                seal_units(file, unit_start, plain, out)?;
+                storage.write_at(out, SealedOff(HEADER_LEN + pos))?;
+            }
             done += step;
         } else {
             let step = ((unit_start + BLOCK_LEN - pos) as usize).min(rest.len());
@@ -192,12 +202,24 @@ fn write_part<S: Storage + ?Sized>(
             read(file, storage, scratch, &mut page[from..to], first)?;
         }
         let at = (pos - unit_start) as usize;
-        page[at..at + bytes.len()].copy_from_slice(bytes);
+        let changed = at..at + bytes.len();
+        let before = grow(&mut scratch.page, BLOCK);
+        before[changed.clone()].copy_from_slice(&page[changed.clone()]);
+        page[changed.clone()].copy_from_slice(bytes);
         let out = grow(&mut scratch.out, BLOCK + CELL);
         seal_units(file, unit_start, &page[..cells], &mut out[..cells])?;
         let filler = if stop >= had { to % CELL } else { 0 };
         out[cells..cells + filler].fill(0);
-        Ok(storage.write_at(&out[from..cells + filler], SealedOff(HEADER_LEN + first))?)
+        let off = SealedOff(HEADER_LEN + first);
+        let result = storage.write_at(&out[from..cells + filler], off);
+        if result.is_err() && first < had {
+            // A torn cell would cost its neighbours: put back what was there.
+            page[changed.clone()].copy_from_slice(&before[changed]);
+            let old = ((stop.min(had) - unit_start) as usize).next_multiple_of(CELL);
+            seal_units(file, unit_start, &page[..old], &mut out[..old])?;
+            let _ = storage.write_at(&out[from..old], off);
+        }
+        Ok(result?)
     })();
     scratch.old = page;
     result

@@ -7,13 +7,17 @@ use super::{
 use crate::cipher::{NonceBytes, TagBytes};
 use crate::error::SealError;
 use crate::geometry::{
-    self, BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, TAG_ENTRY_LEN, block_sealed_off, sealed_len,
+    BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, TAG_ENTRY_LEN, block_sealed_off, sealed_len,
     tag_block_off, tag_entry_off,
 };
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen};
+
+mod mend;
+
+use mend::{Before, clear_stale_tags, clear_tags, drop_unfinished, lengthen_last_page};
 
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
 const ENTRY: usize = TAG_ENTRY_LEN as usize;
@@ -190,7 +194,10 @@ pub(super) fn write<S: Storage + ?Sized>(
             let pages =
                 (rest.len() / BLOCK).min((GROUP_PAGES - block.0 % GROUP_PAGES) as usize).min(BATCH);
             let plain = &rest[..pages * BLOCK];
-            write_pages(file, storage, scratch, block, plain, random)?;
+            if let Err(error) = write_pages(file, storage, scratch, block, plain, random) {
+                drop_unfinished(storage, pos, plain.len() as u64);
+                return Err(error);
+            }
             pages * BLOCK
         } else {
             let step = (BLOCK - in_block).min(rest.len());
@@ -251,7 +258,6 @@ fn write_pages<S: Storage + ?Sized>(
     };
     if let Err(error) = written {
         file.tags.group = NO_GROUP;
-        drop_unfinished(storage, start, plain.len() as u64);
         return Err(error.into());
     }
     file.tags.store(first, &out[at..at + pages * ENTRY]);
@@ -285,18 +291,6 @@ fn append_zeros<S: Storage + ?Sized>(
     Ok(())
 }
 
-/// Cuts off what a failed write (a full disk) appended: pages without tags, half a page. Only
-/// where the file ends within what was being written.
-fn drop_unfinished<S: Storage + ?Sized>(storage: &S, start: u64, len: u64) {
-    let Ok(sealed) = storage.len() else { return };
-    let plain = geometry::plain_len(Layout::Paged, sealed).0;
-    let room = sealed_len(Layout::Paged, PlainLen(start));
-    if sealed > room && plain < start + len {
-        // The error that brought us here is the one to report.
-        let _ = storage.set_len(room);
-    }
-}
-
 /// Writes a part of a page: reads the page, changes it, seals it anew.
 fn write_part<S: Storage + ?Sized>(
     file: &mut SealedFile,
@@ -310,26 +304,30 @@ fn write_part<S: Storage + ?Sized>(
     let mut page = core::mem::take(&mut scratch.page);
     let result = (|| {
         let whole = grow(&mut page, BLOCK);
-        let had = read_page(file, storage, block, whole)?;
+        let had = read_page(file, storage, &mut scratch.old, block, whole)?;
+        let entry = file.tags.entry(block);
         let end = in_block + bytes.len();
         if had < in_block {
             whole[had..in_block].fill(0);
         }
         whole[in_block..end].copy_from_slice(bytes);
         write_pages(file, storage, scratch, block, &whole[..had.max(end)], random)
+            .inspect_err(|_| Before { block, sealed: &scratch.old[..had], entry }.put_back(storage))
     })();
     scratch.page = page;
     result
 }
 
-/// Reads what there is of a page; damage is an error.
+/// Reads what there is of a page, and keeps its sealed bytes in `old`; damage is an error.
 fn read_page<S: Storage + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
+    old: &mut Vec<u8>,
     block: BlockNo,
     page: &mut [u8],
 ) -> Result<usize, SealError> {
     let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
+    grow(old, BLOCK)[..got].copy_from_slice(&page[..got]);
     if got > 0 {
         let mut outcome = ReadOutcome::default();
         open_page(file, storage, block, &mut page[..got], OnDamage::Fail, &mut outcome)?;
@@ -355,45 +353,6 @@ fn fill_gap<S: Storage + ?Sized>(
     Ok(())
 }
 
-/// Before holes appear behind the end: clears tags that lie there. A crash kept a truncation and
-/// lost the clearing of its tags, or a page and not the tag of it.
-fn clear_stale_tags<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    plain: u64,
-) -> Result<(), SealError> {
-    let first = BlockNo(plain.div_ceil(BLOCK_LEN));
-    let index = (first.0 % GROUP_PAGES) as usize;
-    if index == 0 {
-        return Ok(());
-    }
-    file.tags.load(storage, first.0 / GROUP_PAGES)?;
-    if all_zero(&file.tags.bytes[index * ENTRY..]) {
-        return Ok(());
-    }
-    file.tags.group = NO_GROUP;
-    clear_tags(storage, first)
-}
-
-/// Seals the last page anew with zeros up to `new_len`, if it is a part of a page.
-fn lengthen_last_page<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    plain: u64,
-    new_len: u64,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let in_block = (plain % BLOCK_LEN) as usize;
-    if in_block == 0 {
-        return Ok(());
-    }
-    let block = BlockNo(plain / BLOCK_LEN);
-    let end = (new_len - block.0 * BLOCK_LEN).min(BLOCK_LEN) as usize;
-    let zeros = [0; BLOCK];
-    write_part(file, storage, scratch, block, in_block, &zeros[in_block..end], random)
-}
-
 pub(super) fn set_len<S: Storage + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
@@ -417,25 +376,17 @@ pub(super) fn set_len<S: Storage + ?Sized>(
         let mut page = core::mem::take(&mut scratch.page);
         let result = (|| {
             let whole = grow(&mut page, BLOCK);
-            let had = read_page(file, storage, block, whole)?;
+            let had = read_page(file, storage, &mut scratch.old, block, whole)?;
+            let entry = file.tags.entry(block);
             file.tags.group = NO_GROUP;
             storage.set_len(target)?;
             let keep = &whole[..in_block.min(had)];
-            write_pages(file, storage, scratch, block, keep, random)
+            write_pages(file, storage, scratch, block, keep, random).inspect_err(|_| {
+                Before { block, sealed: &scratch.old[..had], entry }.put_back(storage);
+            })
         })();
         scratch.page = page;
         result?;
     }
     clear_tags(storage, BlockNo(new_len.div_ceil(BLOCK_LEN)))
-}
-
-/// Clears the tags of the pages that were cut off, up to the end of the last group that is left,
-/// so that the pages read as zeros when the file grows again.
-fn clear_tags<S: Storage + ?Sized>(storage: &S, first: BlockNo) -> Result<(), SealError> {
-    let index = (first.0 % GROUP_PAGES) as usize;
-    if index != 0 {
-        let zeros = [0; TAG_BLOCK];
-        storage.write_at(&zeros[index * ENTRY..], tag_entry_off(first))?;
-    }
-    Ok(())
 }

@@ -1,5 +1,5 @@
 //! What the tests of the sealed file share.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::panic, clippy::len_without_is_empty)]
 
 use pgseal_core::random::LibraryRandom;
 use pgseal_core::storage::Storage;

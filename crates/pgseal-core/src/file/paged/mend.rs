@@ -1,0 +1,113 @@
+//! Tags without pages and pages without tags: what truncation, crashes and failed writes leave,
+//! and how it is put right.
+
+use super::{BLOCK, ENTRY, NO_GROUP, TAG_BLOCK, all_zero, write_part};
+use crate::error::SealError;
+use crate::file::{Scratch, SealedFile};
+use crate::geometry::{self, BLOCK_LEN, GROUP_PAGES, block_sealed_off, sealed_len, tag_entry_off};
+use crate::random::Random;
+use crate::storage::Storage;
+use crate::suite::Layout;
+use crate::units::{BlockNo, PlainLen, SealedLen};
+
+/// A page with its tag before a part of it is changed.
+pub(super) struct Before<'a> {
+    pub(super) block: BlockNo,
+    /// The sealed bytes that there were of the page.
+    pub(super) sealed: &'a [u8],
+    pub(super) entry: [u8; ENTRY],
+}
+
+impl Before<'_> {
+    /// After a failed write: puts page and tag back, so that nothing is lost that was there.
+    /// Errors are not reported: the one that brought us here is.
+    pub(super) fn put_back<S: Storage + ?Sized>(&self, storage: &S) {
+        if self.sealed.is_empty() {
+            // There was no such page, and it can only be the last one.
+            let room = sealed_len(Layout::Paged, PlainLen(self.block.0 * BLOCK_LEN));
+            if storage.len().is_ok_and(|sealed| sealed > room) {
+                let _ = storage.set_len(room);
+            }
+            return;
+        }
+        let at = block_sealed_off(Layout::Paged, self.block);
+        let _ = storage.write_at(self.sealed, at);
+        let _ = storage.write_at(&self.entry, tag_entry_off(self.block));
+        if self.sealed.len() < BLOCK {
+            // The file ended here.
+            let _ = storage.set_len(SealedLen(at.0 + self.sealed.len() as u64));
+        }
+    }
+}
+
+/// After a failed write (a full disk) of whole pages: cuts off half a page that ends the file, and
+/// makes pages without tags the holes that they were or would be after a plain append.
+pub(super) fn drop_unfinished<S: Storage + ?Sized>(storage: &S, start: u64, len: u64) {
+    let Ok(sealed) = storage.len() else { return };
+    let plain = geometry::plain_len(Layout::Paged, sealed).0;
+    let room = sealed_len(Layout::Paged, PlainLen(start));
+    // The error that brought us here is the one to report.
+    if sealed > room && plain < start + len {
+        let _ = storage.set_len(room);
+        return;
+    }
+    let mut entry = [0; ENTRY];
+    for block in (start / BLOCK_LEN..(start + len) / BLOCK_LEN).map(BlockNo) {
+        if storage.read_at(&mut entry, tag_entry_off(block)).is_ok() && all_zero(&entry) {
+            let _ = storage.write_at(&[0; BLOCK], block_sealed_off(Layout::Paged, block));
+        }
+    }
+}
+
+/// Before holes appear behind the end: clears tags that lie there. A crash kept a truncation and
+/// lost the clearing of its tags, or a page and not the tag of it.
+pub(super) fn clear_stale_tags<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    plain: u64,
+) -> Result<(), SealError> {
+    let first = BlockNo(plain.div_ceil(BLOCK_LEN));
+    let index = (first.0 % GROUP_PAGES) as usize;
+    if index == 0 {
+        return Ok(());
+    }
+    file.tags.load(storage, first.0 / GROUP_PAGES)?;
+    if all_zero(&file.tags.bytes[index * ENTRY..]) {
+        return Ok(());
+    }
+    file.tags.group = NO_GROUP;
+    clear_tags(storage, first)
+}
+
+/// Clears the tags of the pages that were cut off, up to the end of the last group that is left,
+/// so that the pages read as zeros when the file grows again.
+pub(super) fn clear_tags<S: Storage + ?Sized>(
+    storage: &S,
+    first: BlockNo,
+) -> Result<(), SealError> {
+    let index = (first.0 % GROUP_PAGES) as usize;
+    if index != 0 {
+        let zeros = [0; TAG_BLOCK];
+        storage.write_at(&zeros[index * ENTRY..], tag_entry_off(first))?;
+    }
+    Ok(())
+}
+
+/// Seals the last page anew with zeros up to `new_len`, if it is a part of a page.
+pub(super) fn lengthen_last_page<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    plain: u64,
+    new_len: u64,
+    random: &dyn Random,
+) -> Result<(), SealError> {
+    let in_block = (plain % BLOCK_LEN) as usize;
+    if in_block == 0 {
+        return Ok(());
+    }
+    let block = BlockNo(plain / BLOCK_LEN);
+    let end = (new_len - block.0 * BLOCK_LEN).min(BLOCK_LEN) as usize;
+    let zeros = [0; BLOCK];
+    write_part(file, storage, scratch, block, in_block, &zeros[in_block..end], random)
+}

@@ -1,0 +1,178 @@
+//! Storage that fails under a sealed file: the error comes through, nothing that lay outside the
+//! written range is lost, and doing it again works.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::{Handle, combinations, pattern};
+use pgseal_core::SealError;
+use pgseal_core::storage::Storage;
+use pgseal_core::storage::fault::{FaultStorage, Injected, Op};
+use pgseal_core::storage::mem::MemStorage;
+use pgseal_core::testing::keys;
+
+const BLOCK: usize = 8192;
+
+/// Fails each write and each change of length of an operation in turn, halfway and at once.
+const PLANS: [&str; 8] = [
+    "enospc@write#1",
+    "enospc@write#1:100",
+    "enospc@write#1:4096",
+    "enospc@write#2",
+    "eio@write#2:10",
+    "eio@read#1",
+    "eio@set-len#1",
+    "eio@len#1",
+];
+
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Write { off: usize, len: usize },
+    SetLen(usize),
+}
+
+impl Change {
+    fn run<S: Storage>(self, handle: &mut Handle, storage: &S) -> Result<(), SealError> {
+        match self {
+            Change::Write { off, len } => handle.write(storage, &pattern(len, 99), off as u64),
+            Change::SetLen(len) => handle.set_len(storage, len as u64),
+        }
+    }
+
+    fn model(self, bytes: &mut Vec<u8>) {
+        match self {
+            Change::Write { off, len } => {
+                bytes.resize(bytes.len().max(off + len), 0);
+                bytes[off..off + len].copy_from_slice(&pattern(len, 99));
+            }
+            Change::SetLen(len) => bytes.resize(len, 0),
+        }
+    }
+
+    /// Whether byte `at` of the file before must read as before after a failure.
+    fn spares(self, at: usize) -> bool {
+        match self {
+            Change::Write { off, len } => at < off || at >= off + len,
+            Change::SetLen(len) => at < len,
+        }
+    }
+}
+
+fn old_bytes_are_there(read: &[u8], before: &[u8], change: Change) -> Result<(), String> {
+    for (at, byte) in before.iter().enumerate() {
+        if change.spares(at) && read.get(at) != Some(byte) {
+            return Err(format!("byte {at} of {}: {:?}", before.len(), read.get(at)));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_failed_change_loses_nothing_else_and_can_be_repeated() {
+    let keys = keys();
+    let changes = [
+        Change::Write { off: 20_000, len: 50 },
+        Change::Write { off: 20_000, len: 9_000 },
+        Change::Write { off: 24_576, len: 8_192 },
+        Change::Write { off: 40_000, len: 30_000 },
+        Change::Write { off: 100, len: 30 },
+        Change::Write { off: 8_192, len: 8_192 },
+        Change::Write { off: 8_000, len: 400 },
+        Change::SetLen(30_000),
+        Change::SetLen(16_384),
+        Change::SetLen(8_192),
+    ];
+    for (suite, layout) in combinations() {
+        for before_len in [20_000, 16_384, 100, 0] {
+            for (change, plan) in changes.iter().flat_map(|c| PLANS.map(|plan| (*c, plan))) {
+                let context = format!("{suite} {layout} {before_len} {change:?} {plan}");
+                let storage = FaultStorage::new(MemStorage::default());
+                let mut handle = Handle::create(&storage, suite, layout, &keys);
+                let before = pattern(before_len, 5);
+                handle.write(&storage, &before, 0).unwrap();
+                storage.arm(plan.parse().unwrap());
+                let result = change.run(&mut handle, &storage);
+                let struck = storage.struck();
+                storage.arm("".parse().unwrap());
+                match result {
+                    Err(SealError::Io(error)) => {
+                        assert!(Injected::of(&error).is_some(), "{context}: {error}");
+                    }
+                    Err(error) => panic!("{context}: {error}"),
+                    Ok(()) => assert_eq!(struck, 0, "{context}: the failure went unnoticed"),
+                }
+                if struck > 0 {
+                    let mut other = Handle::open(&storage, &keys);
+                    let len = other.len(&storage) as usize;
+                    let mut read = Vec::new();
+                    // By blocks: a block inside the written range may be torn.
+                    for at in (0..len).step_by(BLOCK) {
+                        match other.read(&storage, at as u64, BLOCK) {
+                            Ok(bytes) => read.extend(bytes),
+                            Err(error) => {
+                                let covered = (at..before_len.min(at + BLOCK))
+                                    .all(|byte| !change.spares(byte));
+                                assert!(covered, "{context}: block at {at}: {error}");
+                                read.resize(len.min(at + BLOCK), 0);
+                            }
+                        }
+                    }
+                    if let Err(what) = old_bytes_are_there(&read, &before, change) {
+                        panic!("{context}: {what}");
+                    }
+                }
+                for again in [true, false] {
+                    // The same process, then another one.
+                    if !again {
+                        handle = Handle::open(&storage, &keys);
+                    }
+                    change.run(&mut handle, &storage).unwrap_or_else(|e| panic!("{context}: {e}"));
+                    let mut model = before.clone();
+                    change.model(&mut model);
+                    let all = handle.all(&storage).unwrap_or_else(|e| panic!("{context}: {e}"));
+                    assert_eq!(all.len(), model.len(), "{context}");
+                    assert!(all == model, "{context}: contents differ");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_read_or_sync_is_reported_as_it_is() {
+    let keys = keys();
+    for (suite, layout) in combinations() {
+        let storage = FaultStorage::new(MemStorage::default());
+        let mut handle = Handle::create(&storage, suite, layout, &keys);
+        handle.write(&storage, &pattern(30_000, 1), 0).unwrap();
+        storage.arm("eio@read#1:700,eio@sync#1".parse().unwrap());
+        match handle.all(&storage) {
+            Err(SealError::Io(error)) => assert!(Injected::of(&error).is_some()),
+            other => panic!("{suite} {layout}: {other:?}"),
+        }
+        assert!(storage.sync().is_err());
+        assert!(handle.all(&storage).unwrap() == pattern(30_000, 1));
+        assert!(storage.count(Op::Read) > 1);
+    }
+}
+
+/// A file that another process cuts while it is read looks shorter or damaged, never different.
+#[test]
+fn a_short_read_is_a_short_file_or_damage() {
+    let keys = keys();
+    for (suite, layout) in combinations().filter(|(s, l)| s.authenticates() || !l.carries(*s)) {
+        let bytes = pattern(30_000, 1);
+        for cut in [0, 1, 27, 28, 29, 511, 8191, 8192, 8220, 9000, 20_000] {
+            let storage = FaultStorage::new(MemStorage::default());
+            let mut handle = Handle::create(&storage, suite, layout, &keys);
+            handle.write(&storage, &bytes, 0).unwrap();
+            storage.arm(format!("short-read@read#1:{cut}").parse().unwrap());
+            match handle.all(&storage) {
+                Ok(read) => assert!(bytes.starts_with(&read), "{suite} {layout} {cut}"),
+                Err(SealError::BlockDamaged(_)) => {}
+                Err(error) => panic!("{suite} {layout} {cut}: {error}"),
+            }
+        }
+    }
+}
