@@ -217,6 +217,29 @@ fn initdb_that_was_not_sealed_leaves_nothing() {
     guardless.fails_with(20, "PGSEAL_GUARD_MODULE");
 }
 
+/// Ctrl-C reaches initdb, which cleans up, and this program, which must live on to do the same.
+#[test]
+fn an_interrupted_initdb_leaves_nothing() {
+    let fixture = Fixture::sealed();
+    let library = stand_in_library(&fixture);
+    let bin = fixture.path("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo 'initdb (PostgreSQL) 15.1' && exit\n\
+                  mkdir -p \"$2/pgseal\"; echo half > \"$2/pgseal/keyring\"\n\
+                  kill -INT $PPID; kill -TERM $PPID; exit 1\n";
+    fs::write(bin.join("initdb"), script).unwrap();
+    fs::set_permissions(bin.join("initdb"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(fixture.path("guard.so"), b"").unwrap();
+    let mut command = fixture.pgseal();
+    command
+        .env("PGSEAL_LIBRARY", &library)
+        .env("PGSEAL_GUARD_MODULE", fixture.path("guard.so"))
+        .args(["initdb", "-k", "-K", "file:key", "--bindir", "bin", "new"]);
+    let answer = Answer::of(command.output().unwrap());
+    answer.fails_with(1, "nothing was left behind");
+    assert!(!fixture.path("new").exists());
+}
+
 trait Usage {
     fn code_is_usage(&self);
 }
