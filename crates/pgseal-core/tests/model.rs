@@ -1,6 +1,8 @@
 //! A sealed file against a plain one in memory, over random sequences of operations, for every
 //! suite in every layout that carries it.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use pgseal_core::random::LibraryRandom;
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
