@@ -19,7 +19,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 
 # PG_CONFIG=PATH (one or more) chooses the PostgreSQL; default: all that the distribution has installed.
-export PG_CONFIG DESTDIR
+export PG_CONFIG DESTDIR CARGO
 
 UPSTREAM = tests/pg/upstream
 
@@ -37,7 +37,9 @@ setup: ## install what the build needs and the machine lacks
 
 .PHONY: build
 build: ## program, library, guard module of each PostgreSQL here
-	$(CARGO) build --quiet --release --locked -p pgseal-cli -p pgseal-preload
+	@# Two commands: in one, cargo would give the library the features that only the program wants.
+	$(CARGO) build --quiet --release --locked -p pgseal-preload
+	$(CARGO) build --quiet --release --locked -p pgseal-cli
 	@scripts/guard.sh build
 	@echo "built target/release/pgseal, target/release/libpgseal.so"
 
@@ -45,8 +47,8 @@ build: ## program, library, guard module of each PostgreSQL here
 install: ## install what 'make build' built
 	@test -x target/release/pgseal -a -e target/release/libpgseal.so || \
 	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
-	install -D -m 0755 target/release/pgseal $(bindir)/pgseal
-	install -D -m 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
+	@scripts/install-file.sh 0755 target/release/pgseal $(bindir)/pgseal
+	@scripts/install-file.sh 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
 	@scripts/guard.sh install
 	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
 
@@ -69,15 +71,15 @@ demo: ## build, then see a sealed cluster at work
 test: ## everything that every change must pass
 	@scripts/setup.sh test
 	@$(MAKE) build
-	@$(MAKE) test-unit
+	@scripts/cargo-test.sh --workspace
 	@$(MAKE) test-guard
-	@$(MAKE) test-scenarios
 	@$(MAKE) test-core
 	@echo "make test: all passed"
 
 .PHONY: test-unit
-test-unit: ## cargo test of the whole workspace
-	$(CARGO) test --quiet --workspace --locked
+test-unit: ## cargo test of the crates
+	@$(MAKE) build
+	@scripts/cargo-test.sh --workspace --exclude pgseal-scenarios
 
 .PHONY: test-guard
 test-guard: ## the guard module against the real server
@@ -85,7 +87,8 @@ test-guard: ## the guard module against the real server
 
 .PHONY: test-scenarios
 test-scenarios: ## whole servers: crash, canary, tamper, refusals
-	@scripts/scenarios.sh
+	@$(MAKE) build
+	@scripts/cargo-test.sh -p pgseal-scenarios
 
 .PHONY: test-core
 test-core: ## PostgreSQL's core regression tests, plain and sealed, compared

@@ -32,7 +32,7 @@ for config in $(pg_configs); do
         mkdir -p "$work"
         cp guard/Makefile guard/*.[ch] "$work/"
         env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$work" PG_CONFIG="$config" >/dev/null
-        install -m 0755 "$work/pgseal_guard.so" "$built"
+        mv -f "$work/pgseal_guard.so" "$built"
         rm -rf "$work"
         say "guard: PostgreSQL $major: $built"
         ;;
@@ -42,8 +42,7 @@ for config in $(pg_configs); do
             continue
         fi
         done_any=yes
-        install -D -m 0755 "$built" "$installed"
-        say "installed $installed"
+        install_file 0755 "$built" "$installed"
         ;;
     test)
         [ -e "$built" ] || continue

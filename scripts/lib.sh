@@ -29,6 +29,16 @@ pg_major() {
     "$1" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/'
 }
 
+# install_file MODE SOURCE TARGET: in one step, by a rename. A library that running servers have mapped keeps
+# its bytes, and nobody ever meets half a file.
+install_file() {
+    local mode=$1 source=$2 target=$3
+    install -d "$(dirname "$target")"
+    install -m "$mode" "$source" "$target.new.$$"
+    mv -f "$target.new.$$" "$target"
+    say "installed $target"
+}
+
 # Ends every PostgreSQL process whose working directory is $1 or below it (servers and their backends work
 # in their data directory), so that no server outlives a test run, whatever happened to it.
 stop_servers_below() {

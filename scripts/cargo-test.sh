@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# cargo-test.sh ARGUMENT...: cargo test of the crates that the arguments choose, after 'make build'. Tests that
+# start servers take the programs that 'make build' made, the same that 'make install' installs: a test build
+# of the library would have other features and be slow.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$PGSEAL_ROOT"
+
+release=$PGSEAL_ROOT/target/release
+for file in "$release/pgseal" "$release/libpgseal.so"; do
+    [ -e "$file" ] || die "$file is missing; run 'make build' first"
+done
+config=$(pg_configs | tail -n 1)
+[ -n "$config" ] || die "no PostgreSQL server here; run scripts/setup.sh test"
+guard=$PGSEAL_ROOT/target/guard/$(pg_major "$config")/pgseal_guard.so
+[ -e "$guard" ] || die "$guard is missing; run 'make build' first"
+
+export PGSEAL_TEST_PROGRAM=$release/pgseal PGSEAL_LIBRARY=$release/libpgseal.so PGSEAL_BIN_DIR=$release
+export PGSEAL_GUARD_MODULE=$guard
+PGSEAL_TEST_BINDIR=$("$config" --bindir)
+export PGSEAL_TEST_BINDIR
+exec "${CARGO:-cargo}" test --quiet --locked "$@"
