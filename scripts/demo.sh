@@ -1,0 +1,258 @@
+#!/usr/bin/env bash
+# demo.sh: a sealed cluster of this machine's PostgreSQL beside a plain twin with the same data:
+# what is on disk, what damage does, what a crash does, what it costs. Run it through 'make demo', which
+# installs what is missing and builds first. Takes under three minutes, listens on no TCP port, stops every
+# server it started, and leaves the sealed cluster with the commands to use and to remove it.
+#
+# DEMO_SCALE  TPC-H scale factor (0.02); DEMO_ROUNDS  rounds of the comparison (7)
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/stage.sh"
+
+case ${1:-} in
+'') ;;
+-h | --help)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+    exit 0
+    ;;
+*) die "unknown option $1" ;;
+esac
+
+need_built
+
+if [ "$(id -u)" = 0 ]; then
+    bench_program
+    as_ordinary_user keep scripts/demo.sh
+    exit
+fi
+bench_program
+
+scale=${DEMO_SCALE:-0.02}
+rounds=${DEMO_ROUNDS:-7}
+pgseal=$PGSEAL_ROOT/target/release/pgseal
+user=$(id -un)
+began=$SECONDS
+umask 077
+export LC_ALL=C
+while IFS= read -r name; do unset "$name"; done < <(compgen -e | grep -E '^PG(HOST|HOSTADDR|PORT|DATABASE|USER|DATA|OPTIONS|SERVICE)$')
+
+base=${TMPDIR:-/tmp}
+[ ${#base} -le 60 ] || base=/tmp
+dir=$(mktemp -d "$base/demo.XXXXXX") || die "cannot make a directory in $base; set TMPDIR to one that $user may write to"
+key=$dir/demo.key
+sealed_pid='' plain_pid='' load_pid='' finished=no
+
+# Every process of this script is a child of it, and ends by its number.
+finish() {
+    local status=$? pid
+    trap - EXIT
+    for pid in $load_pid; do kill "$pid" 2>/dev/null || true; done
+    for pid in $sealed_pid $plain_pid; do kill -INT "$pid" 2>/dev/null || true; done
+    for pid in $load_pid $sealed_pid $plain_pid; do wait "$pid" 2>/dev/null || true; done
+    if [ "$finished" != yes ]; then
+        [ "$status" != 0 ] || status=1
+        warn "stopped early (status $status)"
+        for log in "$dir"/sealed.log "$dir"/plain.log "$dir"/work.log; do
+            if [ -s "$log" ]; then
+                warn "the last lines of ${log##*/}:"
+                tail -n 5 "$log" | sed 's/^/    /' >&2
+            fi
+        done
+        rm -rf "$dir"
+    fi
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+step_number=0
+step() {
+    step_number=$((step_number + 1))
+    printf '\n%d. %s\n' "$step_number" "$*"
+}
+show() { sed 's/^/      /'; }
+
+# start NAME [PROGRAM...]: the server of cluster NAME, behind PROGRAM, as a child of this script, so that it
+# can be waited for also after kill -9.
+start() {
+    local name=$1 pid
+    shift
+    "$@" "$PG_BIN/postgres" -D "$dir/$name" \
+        >>"$dir/$name.log" 2>&1 </dev/null &
+    pid=$!
+    if [ "$name" = sealed ]; then sealed_pid=$pid; else plain_pid=$pid; fi
+    for _ in $(seq 300); do
+        "$PG_BIN/pg_isready" -q -h "$dir/s-$name" && return 0
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    die "the $name server did not start"
+}
+start_sealed() { start sealed "$pgseal" run --; }
+stop_sealed() {
+    kill -INT "$sealed_pid"
+    wait "$sealed_pid" || die "the sealed server did not stop cleanly"
+    sealed_pid=
+}
+sql() {
+    local name=$1
+    shift
+    "$PG_BIN/psql" -X -q -A -t -v ON_ERROR_STOP=1 -h "$dir/s-$name" -U postgres -d "${database:-demo}" "$@"
+}
+work() { "$@" >>"$dir/work.log" 2>&1; }
+
+say "pgseal demo: $("$PG_BIN/postgres" --version), unmodified; everything is below $dir"
+
+step "Two clusters: one sealed, one plain twin (data checksums on in both)"
+"$pgseal" key new -o "$key"
+work "$pgseal" initdb -k -K "file:$key" --bindir "$PG_BIN" "$dir/sealed" -- --no-sync -A trust -U postgres --locale=C
+work "$PG_BIN/initdb" -k -D "$dir/plain" --no-sync -A trust -U postgres --locale=C
+say "   pgseal key new -o KEYFILE"
+say "   pgseal initdb -k -K file:KEYFILE DIR"
+say "   pgseal run -- postgres -D DIR          (the plain twin: postgres -D DIR)"
+for name in sealed plain; do
+    mkdir "$dir/s-$name"
+    printf '%s\n' "listen_addresses = ''" "unix_socket_directories = '$dir/s-$name'" "max_wal_size = 2GB" \
+        >>"$dir/$name/postgresql.conf"
+done
+start_sealed
+start plain
+
+step "The same data into both: pgbench and TPC-H at scale $scale"
+for name in sealed plain; do
+    database=postgres sql "$name" -c 'CREATE DATABASE demo'
+    work "$PG_BIN/pgbench" -i -q -s 2 -h "$dir/s-$name" -U postgres demo
+    "$PGSEAL_BENCH" tpch --scale "$scale" | work sql "$name"
+    sql "$name" -c CHECKPOINT
+done
+count_rows="SELECT string_agg(t || ' ' || n, ', ' ORDER BY t) FROM (
+    SELECT 'customer' t, count(*) n FROM customer UNION ALL SELECT 'part', count(*) FROM part
+    UNION ALL SELECT 'orders', count(*) FROM orders UNION ALL SELECT 'lineitem', count(*) FROM lineitem
+    UNION ALL SELECT 'pgbench_accounts', count(*) FROM pgbench_accounts) rows"
+rows_before=$(sql sealed -c "$count_rows")
+say "   rows: $rows_before"
+
+step "Search the raw files for what was loaded"
+sql plain >"$dir/needles" <<'SQL'
+SELECT c_name FROM customer WHERE c_custkey IN (7, 42, 100);
+SELECT c_comment FROM customer WHERE length(c_comment) > 60 ORDER BY c_custkey LIMIT 2;
+SELECT p_name FROM part ORDER BY p_partkey LIMIT 2;
+SELECT o_comment FROM orders WHERE length(o_comment) > 60 ORDER BY o_orderkey LIMIT 2;
+SQL
+[ "$(sort -u "$dir/needles" | grep -c .)" = 9 ] || die "the strings to search for were not found in the tables"
+hits() { { grep -r -a -o -F -h -f "$dir/needles" "$dir/$1" || true; } | wc -l; }
+sed 's/^/      looking for: /' "$dir/needles"
+hits_sealed=$(hits sealed)
+hits_plain=$(hits plain)
+say "   grep -r in the plain twin : $hits_plain hits"
+say "   grep -r in the sealed one : $hits_sealed hits"
+[ "$hits_plain" -ge 9 ] || die "the search does not see plain data; it proves nothing"
+[ "$hits_sealed" = 0 ] || die "the sealed cluster shows what was loaded: this is a bug in pgseal"
+
+step "Change one byte of a table on disk"
+sql sealed -c 'CREATE TABLE scratch AS SELECT * FROM customer' -c 'CHECKPOINT'
+table=$dir/sealed/$(sql sealed -c "SELECT pg_relation_filepath('scratch')")
+stop_sealed
+size=$(stat -c %s "$table")
+at=$((size / 2))
+byte_at() { od -An -tu1 -j "$at" -N 1 "$table" | tr -d ' '; }
+put_byte() {
+    # shellcheck disable=SC2059 # the format is the byte itself
+    printf "\\$(printf %03o "$1")" | dd of="$table" bs=1 seek="$at" conv=notrunc status=none
+}
+byte=$(byte_at)
+put_byte $((byte ^ 1))
+say "   byte $at of ${table#"$dir/sealed/"}: $byte -> $(byte_at)"
+log_lines=$(wc -l <"$dir/sealed.log")
+start_sealed
+if answer=$(sql sealed -c 'SELECT count(c_comment) FROM scratch' 2>&1); then
+    die "the damage was not noticed: the query answered $answer"
+fi
+say "   PostgreSQL answers:"
+show <<<"$answer"
+say "   pgseal says in the server's log:"
+{ tail -n +$((log_lines + 1)) "$dir/sealed.log" | grep -m 1 'pgseal: ' || die "no line of pgseal in the log"; } | show
+say "   pgseal verify finds it too:"
+found=$("$pgseal" verify -q "$dir/sealed" 2>&1) && die "pgseal verify did not find the damage"
+head -n 3 <<<"$found" | show
+stop_sealed
+put_byte "$byte"
+start_sealed
+say "   the byte put back, the table reads again: $(sql sealed -c 'SELECT count(c_comment) FROM scratch') rows"
+sql sealed -c 'DROP TABLE scratch'
+
+step "kill -9 under load, then recovery"
+"$PG_BIN/pgbench" -n -c 4 -T 60 -h "$dir/s-sealed" -U postgres demo >"$dir/load.out" 2>&1 &
+load_pid=$!
+sleep 2
+children=$(sed 's/ $//' "/proc/$sealed_pid/task/$sealed_pid/children" 2>/dev/null || true)
+kill -9 "$sealed_pid"
+wait "$sealed_pid" 2>/dev/null || true
+wait "$load_pid" 2>/dev/null || true
+load_pid=
+# Its backends notice and end; a new server refuses to start beside them.
+for _ in $(seq 100); do
+    alive=no
+    for pid in $children; do
+        [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null)" = Z ] && continue
+        if kill -0 "$pid" 2>/dev/null; then alive=yes; fi
+    done
+    [ "$alive" = yes ] || break
+    sleep 0.1
+done
+acknowledged=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$dir/load.out")
+log_lines=$(wc -l <"$dir/sealed.log")
+start_sealed
+tail -n +$((log_lines + 1)) "$dir/sealed.log" | grep -E 'not properly shut down|redo (starts|done)' | cut -d ' ' -f 4- | show
+rows_after=$(sql sealed -c "$count_rows")
+[ "$rows_before" = "$rows_after" ] || die "rows differ after recovery: $rows_after"
+committed=$(sql sealed -c 'SELECT count(*) FROM pgbench_history')
+[ "$committed" -ge "${acknowledged:-0}" ] || die "$acknowledged transactions were acknowledged, $committed are there"
+balanced=$(sql sealed -c "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(delta) FROM pgbench_history)
+    AND (SELECT sum(bbalance) FROM pgbench_branches) = (SELECT sum(delta) FROM pgbench_history)")
+[ "$balanced" = t ] || die "the balances do not add up after recovery"
+say "   rows as before; acknowledged to clients: ${acknowledged:-unknown} transactions, found: $committed; balances add up"
+
+step "pgseal status, pgseal verify"
+"$pgseal" status "$dir/sealed" | sed '/^Plain by design/,$d' | show
+"$pgseal" verify "$dir/sealed" 2>/dev/null | show
+
+step "What it costs here, now: $rounds rounds, runs interleaved in random order"
+sql sealed -c CHECKPOINT
+sql plain -c CHECKPOINT
+"$PGSEAL_BENCH" cost --bindir "$PG_BIN" --plain "$dir/s-plain" --sealed "$dir/s-sealed" --rounds "$rounds" | show
+say "   (ratios of medians; the last column is the noise: plain against itself. 'make bench' measures with care)"
+
+step "What is left"
+stop_sealed
+kill -INT "$plain_pid"
+wait "$plain_pid" || die "the plain server did not stop cleanly"
+plain_pid=
+rm -rf "$dir/plain" "$dir/s-plain" "$dir"/plain.log "$dir"/work.log "$dir"/load.out "$dir"/needles
+finished=yes
+remove=$dir
+as=
+if [ -n "${PGSEAL_STAGE:-}" ]; then
+    remove=$PGSEAL_STAGE
+    as="runuser -u $user -- "
+fi
+cat <<TEXT
+   A sealed cluster, stopped, and its key, $key. No server is running. To use it:
+
+      D=$dir
+      B=$PG_BIN
+      pgseal="$as$pgseal"
+
+      \$pgseal run -- \$B/pg_ctl -D \$D/sealed -l \$D/sealed.log start
+      $as\$B/psql -h \$D/s-sealed -U postgres demo
+      \$pgseal status \$D/sealed
+      \$pgseal verify \$D/sealed
+      \$pgseal run -- \$B/pg_ctl -D \$D/sealed stop
+
+   To remove it, once it is stopped:
+
+      rm -rf $remove
+
+pgseal demo: all steps passed in $((SECONDS - began)) s
+TEXT
