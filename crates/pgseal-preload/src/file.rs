@@ -1,5 +1,6 @@
 //! An open sealed file as PostgreSQL sees it: plain offsets, a position, a size.
 
+use core::cell::RefCell;
 use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +15,8 @@ use crate::datadir;
 use crate::log::{self, Shown};
 use crate::random::KernelRandom;
 use crate::real;
-use crate::storage::FdStorage;
+use crate::storage::{FdStorage, WindowedStorage};
+use crate::window::TagWindow;
 
 /// How a file that is still empty will be sealed.
 #[derive(Clone, Copy)]
@@ -43,6 +45,9 @@ pub struct OpenFile {
     pos: u64,
     append: bool,
     writable: bool,
+    /// Opened with `O_WRONLY`; the kernel was asked for reading as well.
+    write_only: bool,
+    window: RefCell<TagWindow>,
 }
 
 /// An error number, already logged where it deserves a line.
@@ -68,14 +73,44 @@ impl Buffers {
 }
 
 impl OpenFile {
+    fn new(state: State, path: &[u8], append: bool, writable: bool) -> OpenFile {
+        let window = RefCell::default();
+        OpenFile { state, path: path.into(), pos: 0, append, writable, write_only: false, window }
+    }
+
     /// A file that was opened and has its header.
     pub fn sealed(file: Box<SealedFile>, path: &[u8], append: bool, writable: bool) -> OpenFile {
-        OpenFile { state: State::Sealed(file), path: path.into(), pos: 0, append, writable }
+        OpenFile::new(State::Sealed(file), path, append, writable)
     }
 
     /// A file that is still empty.
     pub fn unborn(want: Want, path: &[u8], append: bool, writable: bool) -> OpenFile {
-        OpenFile { state: State::Unborn(want), path: path.into(), pos: 0, append, writable }
+        OpenFile::new(State::Unborn(want), path, append, writable)
+    }
+
+    /// Takes over what the program asked for and the kernel was not told.
+    pub fn set_write_only(&mut self, write_only: bool) {
+        self.write_only = write_only;
+    }
+
+    /// `fcntl(F_SETFL)` with or without `O_APPEND`.
+    pub fn set_append(&mut self, append: bool) {
+        self.append = append;
+    }
+
+    /// Whether it was opened for writing.
+    pub fn writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The access mode and `O_APPEND` as the program gave them to `open(2)`.
+    pub fn flags(&self) -> c_int {
+        let mode = match (self.writable, self.write_only) {
+            (true, true) => libc::O_WRONLY,
+            (true, false) => libc::O_RDWR,
+            (false, _) => libc::O_RDONLY,
+        };
+        mode | if self.append { libc::O_APPEND } else { 0 }
     }
 
     /// The layout, if the file has its header.
@@ -117,12 +152,8 @@ impl OpenFile {
     /// once; the lock makes sure that there is one header.
     fn bear(&mut self, fd: c_int) -> Result<&mut SealedFile, Errno> {
         if let State::Unborn(want) = self.state {
-            // SAFETY: no pointers involved.
-            unsafe { libc::flock(fd, libc::LOCK_EX) };
-            let result = self.bear_locked(fd, want);
-            // SAFETY: no pointers involved.
-            unsafe { libc::flock(fd, libc::LOCK_UN) };
-            result?;
+            let _lock = RangeLock::new(fd)?;
+            self.bear_locked(fd, want)?;
         }
         match &mut self.state {
             State::Sealed(file) => Ok(file),
@@ -153,6 +184,9 @@ impl OpenFile {
 
     /// `pread`.
     pub fn read_at(&mut self, fd: c_int, buf: &mut [u8], off: u64) -> Result<usize, Errno> {
+        if self.write_only {
+            return Err(libc::EBADF);
+        }
         let mut buffers = Buffers::get();
         let Some(file) = self.born(fd)? else { return Ok(0) };
         // A page that fails is PostgreSQL's to judge; anything else is an error at once.
@@ -183,10 +217,18 @@ impl OpenFile {
             return Err(libc::EBADF);
         }
         let mut buffers = Buffers::get();
-        let file = self.bear(fd)?;
-        let done =
-            file.write_at(&FdStorage(fd), buffers.scratch(), buf, PlainOff(off), &KernelRandom);
-        done.map_err(|error| self.failed(&error))?;
+        // pg_stat_statements: several processes write texts of theirs into one block at once. None
+        // may seal it with what it held before the other came.
+        let shared = shares_blocks(self.bear(fd)?);
+        let _lock = if shared { Some(RangeLock::new(fd)?) } else { None };
+        let window = self.window.take();
+        let window = RefCell::new(window);
+        let storage = WindowedStorage { fd, window: &window };
+        let done = self.bear(fd).map(|file| {
+            file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom)
+        });
+        self.window = window;
+        done?.map_err(|error| self.failed(&error))?;
         Ok(buf.len())
     }
 
@@ -223,6 +265,7 @@ impl OpenFile {
         if len == 0 && self.born(fd)?.is_none() {
             return Ok(());
         }
+        self.window.get_mut().close();
         let file = self.bear(fd)?;
         let done = file.set_len(&FdStorage(fd), buffers.scratch(), PlainLen(len), &KernelRandom);
         done.map_err(|error| self.failed(&error))
@@ -251,6 +294,51 @@ impl OpenFile {
     /// The path, for messages.
     pub fn path(&self) -> &[u8] {
         &self.path
+    }
+}
+
+/// Whether several processes may write parts of one block, or its neighbours, at the same time.
+/// Pages of relations have PostgreSQL's own locks, an ephemeral file has one writer.
+fn shares_blocks(file: &SealedFile) -> bool {
+    let header = file.header();
+    header.layout == Layout::Stream && header.generation != Generation::EPHEMERAL
+}
+
+/// Keeps other processes out of a file as long as this lives.
+///
+/// A record lock of `fcntl(2)` belongs to the process: unlike one of `flock(2)` it also keeps
+/// parent and child apart that share a descriptor. It lies behind every possible byte, so that it
+/// meets no lock of the program's own. Within the process, the mutex of the buffers keeps order.
+struct RangeLock(c_int);
+
+impl RangeLock {
+    fn new(fd: c_int) -> Result<RangeLock, Errno> {
+        loop {
+            if Self::set(fd, libc::F_WRLCK) >= 0 {
+                return Ok(RangeLock(fd));
+            }
+            match real::errno() {
+                libc::EINTR => {}
+                errno => return Err(errno),
+            }
+        }
+    }
+
+    fn set(fd: c_int, kind: c_int) -> c_int {
+        // SAFETY: zeros are a valid value of this plain structure.
+        let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+        lock.l_type = kind as i16;
+        lock.l_whence = libc::SEEK_SET as i16;
+        lock.l_start = i64::MAX - 1;
+        lock.l_len = 1;
+        // SAFETY: `lock` is valid for the call.
+        unsafe { real::fcntl(fd, libc::F_SETLKW, (&raw mut lock).cast()) }
+    }
+}
+
+impl Drop for RangeLock {
+    fn drop(&mut self) {
+        Self::set(self.0, libc::F_UNLCK);
     }
 }
 

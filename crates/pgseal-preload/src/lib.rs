@@ -19,6 +19,7 @@ mod real;
 mod storage;
 pub mod symbols;
 mod sys;
+mod window;
 
 /// Runs when the library is loaded, before `main`.
 extern "C" fn start() {

@@ -1,5 +1,6 @@
 //! Sealed bytes behind a file descriptor.
 
+use core::cell::RefCell;
 use core::ffi::c_int;
 use core::time::Duration;
 use std::io;
@@ -10,10 +11,19 @@ use pgseal_core::{SealedLen, SealedOff};
 
 use crate::real;
 use crate::sys;
+use crate::window::TagWindow;
 
 /// A descriptor as storage. Does not own it.
 #[derive(Clone, Copy)]
 pub struct FdStorage(pub c_int);
+
+/// A descriptor as storage, with the window through which its tags are written.
+pub struct WindowedStorage<'a> {
+    /// The descriptor. Not owned.
+    pub fd: c_int,
+    /// The window of the file behind it.
+    pub window: &'a RefCell<TagWindow>,
+}
 
 fn offset(sealed_off: SealedOff) -> io::Result<off_t> {
     off_t::try_from(sealed_off.0).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))
@@ -89,5 +99,48 @@ impl Storage for FdStorage {
 
     fn pause(&self, attempt: u32) {
         std::thread::sleep(Duration::from_micros(50 << attempt.min(6)));
+    }
+}
+
+impl Storage for WindowedStorage<'_> {
+    fn read_at(&self, buf: &mut [u8], sealed_off: SealedOff) -> io::Result<usize> {
+        FdStorage(self.fd).read_at(buf, sealed_off)
+    }
+
+    fn read_two_at(
+        &self,
+        first: &mut [u8],
+        second: &mut [u8],
+        sealed_off: SealedOff,
+    ) -> io::Result<usize> {
+        FdStorage(self.fd).read_two_at(first, second, sealed_off)
+    }
+
+    fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()> {
+        FdStorage(self.fd).write_at(buf, sealed_off)
+    }
+
+    fn write_tags(&self, entries: &[u8], sealed_off: SealedOff) -> io::Result<()> {
+        if self.window.borrow_mut().write(self.fd, entries, sealed_off) {
+            return Ok(());
+        }
+        self.write_at(entries, sealed_off)
+    }
+
+    fn len(&self) -> io::Result<SealedLen> {
+        FdStorage(self.fd).len()
+    }
+
+    fn set_len(&self, sealed_len: SealedLen) -> io::Result<()> {
+        self.window.borrow_mut().close();
+        FdStorage(self.fd).set_len(sealed_len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        FdStorage(self.fd).sync()
+    }
+
+    fn pause(&self, attempt: u32) {
+        FdStorage(self.fd).pause(attempt);
     }
 }

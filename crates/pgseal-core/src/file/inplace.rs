@@ -119,7 +119,7 @@ pub(super) fn write<S: Storage + ?Sized>(
     if end > file.reached || !whole {
         had = file.plain_len(storage)?.0;
         if had < plain_off {
-            lengthen(file, storage, scratch, had, plain_off)?;
+            fill_sector(file, storage, scratch, had, plain_off)?;
             had = plain_off;
         }
     }
@@ -281,11 +281,22 @@ fn lengthen<S: Storage + ?Sized>(
     had: u64,
     new_len: u64,
 ) -> Result<(), SealError> {
-    if new_len == had {
-        return Ok(());
-    }
+    fill_sector(file, storage, scratch, had, new_len)?;
+    Ok(storage.set_len(sealed_len(Layout::InPlace, PlainLen(new_len)))?)
+}
+
+/// Before the file grows to `new_len`: cells of zeros up to the end of the sector in which it
+/// ends. A file that ends with a whole sector is not touched: two processes may write different
+/// pages behind the end of one SLRU segment, and a length set here would cut off the other's.
+fn fill_sector<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    had: u64,
+    new_len: u64,
+) -> Result<(), SealError> {
     let pad_end = had.next_multiple_of(CELL_LEN);
-    if new_len > pad_end {
+    if pad_end > had && new_len > pad_end {
         // The padding of an odd last cell is zeros already; its filler goes.
         storage.set_len(SealedLen(HEADER_LEN + pad_end))?;
     }
@@ -295,5 +306,5 @@ fn lengthen<S: Storage + ?Sized>(
         let len = (explicit_end - had) as usize;
         write_part(file, storage, scratch, had, &zeros[..len], had)?;
     }
-    Ok(storage.set_len(sealed_len(Layout::InPlace, PlainLen(new_len)))?)
+    Ok(())
 }

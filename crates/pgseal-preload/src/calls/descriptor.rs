@@ -88,6 +88,25 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     duplicated(old, made)
 }
 
+/// `F_GETFL` and `F_SETFL` of a sealed file: the flags that the program opened it with. The kernel
+/// must not learn of `O_APPEND`, with which it ignores the offset of `pwrite(2)`, nor of
+/// `O_DIRECT`.
+fn flags_of_sealed(file: &fds::SharedFile, fd: c_int, cmd: c_int, flags: c_int) -> c_int {
+    let mut open = fds::lock(file);
+    if cmd == libc::F_SETFL {
+        let inner = flags & !(libc::O_APPEND | libc::O_DIRECT);
+        // SAFETY: no pointers involved.
+        let done = unsafe { real::fcntl(fd, cmd, inner as usize as *mut c_void) };
+        if done >= 0 {
+            open.set_append(flags & libc::O_APPEND != 0);
+        }
+        return done;
+    }
+    // SAFETY: no pointers involved.
+    let inner = unsafe { real::fcntl(fd, cmd, core::ptr::null_mut()) };
+    if inner < 0 { inner } else { inner & !libc::O_ACCMODE | open.flags() }
+}
+
 macro_rules! fcntl_family {
     ($($name:ident),*) => { $(
         /// `fcntl(2)`: the copies that `F_DUPFD` makes are sealed files too.
@@ -95,6 +114,11 @@ macro_rules! fcntl_family {
         /// As for `fcntl(2)`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fd: c_int, cmd: c_int, arg: *mut c_void) -> c_int {
+            if (cmd == libc::F_GETFL || cmd == libc::F_SETFL)
+                && let Some(file) = fds::get(fd)
+            {
+                return flags_of_sealed(&file, fd, cmd, arg as usize as c_int);
+            }
             // SAFETY: the caller's arguments.
             let done = unsafe { real::fcntl(fd, cmd, arg) };
             if cmd == libc::F_DUPFD || cmd == libc::F_DUPFD_CLOEXEC {
@@ -114,13 +138,28 @@ fcntl_family!(fcntl, fcntl64);
 pub unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, arg: *mut c_void) -> c_int {
     const FICLONE: libc::c_ulong = 0x4004_9409;
     const FICLONERANGE: libc::c_ulong = 0x4020_940D;
-    if request == FICLONERANGE && fds::is_sealed(fd) {
+    if request == FICLONE
+        && let Some(file) = fds::get(fd)
+    {
+        // A clone of a whole sealed file has the same header, as a hard link has: a file that has
+        // none yet learns of it on the next call. Anything else would be plain blocks, or blocks
+        // of another header than the one that is remembered.
+        let unborn = fds::lock(&file).layout().is_none();
+        if !unborn || !fds::is_sealed(arg as usize as c_int) {
+            log::line(format_args!(
+                "ERROR: only a whole sealed file can be cloned, and into a new one; copy it instead"
+            ));
+            return fail(libc::EOPNOTSUPP);
+        }
+    }
+    let from_sealed = || {
+        // SAFETY: the argument of FICLONERANGE is a structure whose first member is the source.
+        let source = unsafe { arg.cast::<i64>().as_ref() };
+        source.and_then(|fd| c_int::try_from(*fd).ok()).is_some_and(fds::is_sealed)
+    };
+    if request == FICLONERANGE && (fds::is_sealed(fd) || from_sealed()) {
         log::line(format_args!("ERROR: part of a sealed file cannot be cloned; copy it instead"));
         return fail(libc::EOPNOTSUPP);
-    }
-    if request == FICLONE {
-        // A clone of the whole file is a sealed file with the same header, as a hard link is.
-        fds::remove(fd);
     }
     // SAFETY: the caller's arguments.
     unsafe { real::ioctl(fd, request, arg) }

@@ -207,6 +207,7 @@ fn open_sealed(
         core::mem::forget(fd);
         return Ok(number);
     };
+    open.set_write_only(flags & ACCESS == libc::O_WRONLY);
     if truncates {
         open.set_len(number, 0)?;
     }
@@ -293,7 +294,7 @@ fn examine(
 }
 
 /// The path behind a directory descriptor and a relative name.
-fn path_at(dir: c_int, path: &CStr) -> Option<std::ffi::CString> {
+pub fn path_at(dir: c_int, path: &CStr) -> Option<std::ffi::CString> {
     if path.to_bytes().starts_with(b"/") || dir == libc::AT_FDCWD {
         return None;
     }

@@ -5,6 +5,7 @@ use core::ffi::{CStr, c_char, c_int};
 use pgseal_core::header::{self, Kind};
 use pgseal_core::{SealedLen, geometry};
 
+use crate::calls::open;
 use crate::fds;
 use crate::program;
 use crate::real;
@@ -68,7 +69,9 @@ unsafe fn stat_at(dir: c_int, path: *const c_char, st: *mut libc::stat, flags: c
     }
     // SAFETY: the caller's arguments.
     let done = unsafe { real::fstatat(dir, path, st, flags) };
-    if done == 0 && (dir == libc::AT_FDCWD || name.to_bytes().starts_with(b"/")) {
+    if done == 0 && program::active() {
+        let full = open::path_at(dir, name);
+        let name = full.as_deref().unwrap_or(name);
         // SAFETY: the call succeeded.
         unsafe { correct_path(name, st, flags & libc::AT_SYMLINK_NOFOLLOW == 0) };
     }
@@ -214,6 +217,8 @@ pub unsafe extern "C" fn statx(
         }
     } else if sys::is_regular(st.stx_mode.into()) {
         let follow = flags & libc::AT_SYMLINK_NOFOLLOW == 0;
+        let full = open::path_at(dir, name);
+        let name = full.as_deref().unwrap_or(name);
         i64::try_from(st.stx_size).ok().and_then(|size| size_of_path(name, size, follow))
     } else {
         None

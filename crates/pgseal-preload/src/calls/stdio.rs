@@ -106,6 +106,11 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
     if fd < 0 {
         return core::ptr::null_mut();
     }
+    if flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == libc::O_WRONLY {
+        // As fopen does for "a" but not for "a+": ftell is right before the first write.
+        // SAFETY: no pointers involved.
+        unsafe { size::lseek(fd, 0, libc::SEEK_END) };
+    }
     if fds::get(fd).is_none() {
         // SAFETY: a plain descriptor of ours that the stream takes over.
         let stream = unsafe { real::fdopen(fd, mode) };

@@ -58,6 +58,9 @@ unsafe fn writev_sealed(
     off: Option<off_t>,
 ) -> ssize_t {
     let Ok(n) = usize::try_from(n) else { return fail(libc::EINVAL) };
+    if n == 0 {
+        return 0;
+    }
     // SAFETY: the caller's contract.
     let parts = unsafe { core::slice::from_raw_parts(iov, n) };
     if let [part] = parts {
@@ -152,6 +155,8 @@ macro_rules! pwrite_family {
                 match fds::get(fd) {
                     // SAFETY: the caller's arguments.
                     None => unsafe { real::pwritev2(fd, iov, n, off, flags) },
+                    // No flag has a meaning for blocks; who asks for one must know that it is not kept.
+                    Some(_) if flags != 0 => fail(libc::EOPNOTSUPP),
                     Some(file) => {
                         let off = (off != -1).then_some(off);
                         // SAFETY: the caller's buffers.

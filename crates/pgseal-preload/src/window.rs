@@ -1,0 +1,109 @@
+//! The tag block that a process writes to again and again, mapped into memory.
+//!
+//! A page and its tag are two writes, and the small one costs the file system almost as much as
+//! the large one. Checkpoints, bulk loads and VACUUM write many pages of one group in a row: from
+//! the fourth on their tags are stored through a map of that one tag block.
+//!
+//! A store into a map cannot report an error, it kills the process (SIGBUS). So the map is only
+//! made of a block that this process has just written the ordinary way (it is allocated and in
+//! memory), and only on file systems that then need no new room for it: not on those that copy on
+//! write.
+
+use core::ffi::c_int;
+use core::ptr::{self, NonNull};
+
+use pgseal_core::SealedOff;
+use pgseal_core::geometry::TAG_BLOCK_LEN;
+
+use crate::real;
+
+const LEN: usize = TAG_BLOCK_LEN as usize;
+/// Ordinary writes to a tag block before it is mapped.
+const WRITES_BEFORE_MAP: u32 = 3;
+
+/// The window of one open file.
+#[derive(Default)]
+pub struct TagWindow {
+    /// The sealed offset of the tag block.
+    block_off: u64,
+    writes: u32,
+    map: Option<NonNull<u8>>,
+    /// The file system was asked and cannot be trusted with a map.
+    unsuitable: bool,
+}
+
+// SAFETY: the map is memory of the process, not of a thread, and is used under the lock of the
+// open file that owns the window.
+unsafe impl Send for TagWindow {}
+
+impl TagWindow {
+    /// Stores tag entries of one tag block; `false` if the caller has to write them.
+    pub fn write(&mut self, fd: c_int, entries: &[u8], sealed_off: SealedOff) -> bool {
+        let block_off = sealed_off.0 & !(TAG_BLOCK_LEN - 1);
+        let within = (sealed_off.0 - block_off) as usize;
+        if self.unsuitable || within + entries.len() > LEN {
+            return false;
+        }
+        if block_off != self.block_off {
+            self.close();
+            self.block_off = block_off;
+        }
+        if self.map.is_none() {
+            self.writes += 1;
+            if self.writes <= WRITES_BEFORE_MAP {
+                return false;
+            }
+            self.open(fd);
+        }
+        let Some(map) = self.map else { return false };
+        // SAFETY: `within` and the length lie within the map, checked above.
+        let target = unsafe { map.as_ptr().add(within) };
+        // SAFETY: as above; `entries` cannot overlap a map that only we know.
+        unsafe { ptr::copy_nonoverlapping(entries.as_ptr(), target, entries.len()) };
+        true
+    }
+
+    fn open(&mut self, fd: c_int) {
+        if real::page_size() != LEN || !is_suitable(fd) {
+            self.unsuitable = true;
+            return;
+        }
+        let Ok(off) = libc::off_t::try_from(self.block_off) else { return };
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new map at an address of the kernel's choice.
+        let map = unsafe { real::mmap(ptr::null_mut(), LEN, prot, libc::MAP_SHARED, fd, off) };
+        if map == libc::MAP_FAILED {
+            self.unsuitable = true;
+        } else {
+            self.map = NonNull::new(map.cast());
+        }
+    }
+
+    /// Gives the map back; what was stored stays in the file.
+    pub fn close(&mut self) {
+        if let Some(map) = self.map.take() {
+            // SAFETY: our own map, not used after this.
+            unsafe { libc::munmap(map.as_ptr().cast(), LEN) };
+        }
+        self.block_off = 0;
+        self.writes = 0;
+    }
+}
+
+impl Drop for TagWindow {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Whether a block, once allocated, is overwritten where it lies.
+fn is_suitable(fd: c_int) -> bool {
+    let mut answer = core::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: room for the answer.
+    if unsafe { libc::fstatfs(fd, answer.as_mut_ptr()) } != 0 {
+        return false;
+    }
+    // SAFETY: the call succeeded and filled the structure.
+    let kind = unsafe { answer.assume_init() }.f_type;
+    kind == libc::EXT4_SUPER_MAGIC || kind == libc::TMPFS_MAGIC
+}
