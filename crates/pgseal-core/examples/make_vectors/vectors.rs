@@ -1,0 +1,259 @@
+//! The vectors: deterministic sealed files, one behaviour each, and their text form.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use pgseal_core::geometry::{block_sealed_off, tag_entry_off};
+use pgseal_core::random::{Random, RandomFailed};
+use pgseal_core::storage::mem::MemStorage;
+use pgseal_core::{
+    BlockNo, DataKey, Generation, KeySet, KeyringId, Layout, PlainLen, PlainOff, Scratch,
+    SealedFile, Suite,
+};
+
+/// The data key of all vectors.
+pub const DATA_KEY: [u8; 32] = [0xD5; 32];
+/// The keyring id of all vectors.
+pub const KEYRING_ID: [u8; 16] = *b"pgseal-vectors-1";
+
+/// One file and what a reader must make of it.
+pub struct Vector {
+    pub name: String,
+    pub expect: String,
+    pub suite: Suite,
+    pub layout: Layout,
+    /// SHA-256 of the plain contents, where all of them can be read.
+    pub plain_sha256: Option<String>,
+    pub comment: String,
+    pub bytes: Vec<u8>,
+}
+
+/// Random bytes that are always the same: SHA-256 of a counter.
+struct Fixed(Cell<u64>);
+
+impl Random for Fixed {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomFailed> {
+        for chunk in bytes.chunks_mut(32) {
+            self.0.set(self.0.get() + 1);
+            let block = digest(&SHA256, &self.0.get().to_le_bytes());
+            chunk.copy_from_slice(&block.as_ref()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+pub fn keys() -> KeySet {
+    let key = DataKey::init_with(|bytes| {
+        *bytes = DATA_KEY;
+        Ok::<(), ()>(())
+    });
+    let mut keys = KeySet::new(KeyringId(KEYRING_ID), Suite::Aes256Gcm, Generation(1));
+    keys.insert(Generation(1), key.unwrap());
+    keys
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(digest(&SHA256, bytes).as_ref())
+}
+
+impl Vector {
+    /// Fields, an empty line, then the bytes: `@OFFSET` lines, hexadecimal digits, 32 bytes a line;
+    /// what is not given is zeros up to `length`.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        let sha = self.plain_sha256.as_deref().unwrap_or("-");
+        let _ = write!(
+            text,
+            "name: {}\nexpect: {}\nsuite: {}\nlayout: {}\nkeyring-id: {}\ngeneration: 1\n\
+             data-key: {}\nplain-sha256: {sha}\ncomment: {}\nlength: {}\n\n",
+            self.name,
+            self.expect,
+            self.suite,
+            self.layout,
+            hex(&KEYRING_ID),
+            hex(&DATA_KEY),
+            self.comment,
+            self.bytes.len()
+        );
+        let mut next = usize::MAX;
+        for (index, line) in self.bytes.chunks(32).enumerate() {
+            if line.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            if next != index {
+                let _ = writeln!(text, "@{}", index * 32);
+            }
+            let _ = writeln!(text, "{}", hex(line));
+            next = index + 1;
+        }
+        text
+    }
+}
+
+/// The plain contents of the vectors: a text that no cipher makes by chance.
+fn plain(len: usize) -> Vec<u8> {
+    b"pgseal test vector. ".iter().copied().cycle().take(len).collect()
+}
+
+enum Step {
+    Write(usize, usize),
+    SetLen(u64),
+}
+
+/// Makes the sealed bytes of a file by steps, and its plain contents.
+fn build(suite: Suite, layout: Layout, seed: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
+    let (keys, storage, random) = (keys(), MemStorage::default(), Fixed(Cell::new(seed << 32)));
+    let mut scratch = Scratch::new();
+    let mut file =
+        SealedFile::create(&storage, suite, layout, &keys, Generation(1), &random).unwrap();
+    let mut model = Vec::new();
+    for step in steps {
+        match *step {
+            Step::Write(off, len) => {
+                let bytes = plain(len);
+                file.write_at(&storage, &mut scratch, &bytes, PlainOff(off as u64), &random)
+                    .unwrap();
+                model.resize(model.len().max(off + len), 0);
+                model[off..off + len].copy_from_slice(&bytes);
+            }
+            Step::SetLen(len) => {
+                file.set_len(&storage, &mut scratch, PlainLen(len), &random).unwrap();
+                model.resize(len as usize, 0);
+            }
+        }
+    }
+    let bytes = storage.bytes().clone();
+    (bytes, model)
+}
+
+struct Maker(Vec<Vector>);
+
+impl Maker {
+    fn good(&mut self, name: &str, suite: Suite, layout: Layout, steps: &[Step], comment: &str) {
+        let (bytes, model) = build(suite, layout, self.0.len() as u64 + 1, steps);
+        self.0.push(Vector {
+            name: name.to_owned(),
+            expect: "ok".to_owned(),
+            suite,
+            layout,
+            plain_sha256: Some(sha256(&model)),
+            comment: comment.to_owned(),
+            bytes,
+        });
+    }
+
+    /// A file of two short blocks' worth, then changed by `spoil`.
+    fn bad(
+        &mut self,
+        name: &str,
+        expect: &str,
+        (suite, layout): (Suite, Layout),
+        comment: &str,
+        spoil: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let steps = [Step::Write(0, 8192 + 100)];
+        let (mut bytes, _) = build(suite, layout, self.0.len() as u64 + 1, &steps);
+        spoil(&mut bytes);
+        self.0.push(Vector {
+            name: name.to_owned(),
+            expect: expect.to_owned(),
+            suite,
+            layout,
+            plain_sha256: None,
+            comment: comment.to_owned(),
+            bytes,
+        });
+    }
+}
+
+const PAGED: (Suite, Layout) = (Suite::Aes256Gcm, Layout::Paged);
+const STREAM: (Suite, Layout) = (Suite::Aes256Gcm, Layout::Stream);
+const INPLACE: (Suite, Layout) = (Suite::Aes256Xts, Layout::InPlace);
+const CTR: (Suite, Layout) = (Suite::Aes256Ctr, Layout::Paged);
+
+/// All vectors, good ones first.
+pub fn all() -> Vec<Vector> {
+    let mut maker = Maker(Vec::new());
+    good(&mut maker);
+    bad_headers(&mut maker);
+    bad_blocks(&mut maker);
+    maker.0
+}
+
+fn good(m: &mut Maker) {
+    use Step::{SetLen, Write};
+    for suite in Suite::ALL {
+        for layout in [Layout::Paged, Layout::Stream, Layout::InPlace] {
+            if layout.carries(suite) {
+                let name = format!("ok-{suite}-{layout}");
+                m.good(&name, suite, layout, &[Write(0, 600)], "600 bytes in one block");
+            }
+        }
+    }
+    let (s, l) = PAGED;
+    m.good("ok-paged-empty", s, l, &[], "a header and nothing else");
+    m.good("ok-paged-hole", s, l, &[SetLen(16_384), Write(8192, 8192)], "block 0 never written");
+    m.good("ok-paged-second-group", s, l, &[SetLen(1_048_576), Write(1_048_576, 16)], "two groups");
+    m.good("ok-paged-cut", s, l, &[Write(0, 8192), SetLen(100)], "cut into a page");
+    let (s, l) = STREAM;
+    m.good("ok-stream-two-blocks", s, l, &[Write(0, 8193)], "a last block of one byte");
+    m.good("ok-stream-hole", s, l, &[SetLen(8192 + 50)], "never written, reads as zeros");
+    let (s, l) = INPLACE;
+    m.good("ok-in-place-1-byte", s, l, &[Write(0, 1)], "a padded cell and a filler of one byte");
+    m.good("ok-in-place-15-bytes", s, l, &[Write(0, 15)], "a filler of 15 bytes");
+    m.good("ok-in-place-hole", s, l, &[Write(0, 20), SetLen(2000)], "a hole from byte 512 on");
+    m.good("ok-in-place-second-unit", s, l, &[SetLen(8192), Write(8192, 32)], "data unit 1");
+}
+
+fn bad_headers(m: &mut Maker) {
+    m.bad("bad-version", "unknown-version 2", PAGED, "format version 2", |b| b[8] = 2);
+    m.bad("bad-suite", "unknown-suite", PAGED, "suite 99", |b| b[10] = 99);
+    m.bad("bad-layout", "unknown-suite", PAGED, "layout 3 with a GCM suite", |b| b[12] = 3);
+    m.bad("bad-reserved", "reserved-not-zero", PAGED, "byte 4095 is 1", |b| b[4095] = 1);
+    m.bad("bad-keyring", "key-unknown", PAGED, "another keyring's id", |b| b[32] ^= 1);
+    m.bad("bad-generation", "key-unknown", PAGED, "generation 2", |b| b[48] = 2);
+    m.bad("bad-file-id", "header-not-authentic", PAGED, "file id changed", |b| b[16] ^= 1);
+    m.bad("bad-wrap", "header-not-authentic", PAGED, "wrapped key changed", |b| b[100] ^= 1);
+    m.bad("plain", "plain", PAGED, "no magic: a plain file", |b| b[0] = b'P');
+    m.bad("unborn-empty", "unborn", PAGED, "0 bytes", Vec::clear);
+    m.bad("unborn-short", "unborn", PAGED, "512 bytes of a header", |b| b.truncate(512));
+    m.bad("unborn-zeros", "unborn", PAGED, "zeros where the header should be", |b| {
+        b[..4096].fill(0);
+    });
+}
+
+fn bad_blocks(m: &mut Maker) {
+    let page = block_sealed_off(Layout::Paged, BlockNo(0)).0 as usize;
+    let entry = tag_entry_off(BlockNo(1)).0 as usize;
+    m.bad("bad-page-bit", "block-damaged 0", PAGED, "a bit of page 0", |b| b[page] ^= 1);
+    m.bad("bad-page-nonce", "block-damaged 1", PAGED, "nonce of page 1", |b| b[entry] ^= 1);
+    m.bad("bad-page-tag", "block-damaged 1", PAGED, "tag of page 1", |b| b[entry + 12] ^= 1);
+    m.bad("bad-page-mark", "block-damaged 1", PAGED, "written mark 3", |b| b[entry + 28] = 3);
+    m.bad("bad-page-no-entry", "block-damaged 1", PAGED, "entry wiped, page not", |b| {
+        b[entry..entry + 32].fill(0);
+    });
+    m.bad("bad-page-zeros", "block-damaged 0", PAGED, "page wiped, entry not", |b| {
+        b[page..page + 8192].fill(0);
+    });
+    m.bad("bad-ctr-page-zeros", "block-damaged 0", CTR, "page wiped, entry not", |b| {
+        b[page..page + 8192].fill(0);
+    });
+    m.bad("bad-page-cut", "block-damaged 1", PAGED, "page 1 cut by 50 bytes", |b| {
+        b.truncate(b.len() - 50);
+    });
+    m.bad("bad-stream-bit", "block-damaged 0", STREAM, "a bit of block 0", |b| b[4200] ^= 1);
+    m.bad("bad-stream-cut", "block-damaged 1", STREAM, "block 1 cut by a byte", |b| {
+        b.truncate(b.len() - 1);
+    });
+    m.bad("bad-stream-swap", "block-damaged 1", STREAM, "block 0's start as block 1", |b| {
+        b.copy_within(4096..4096 + 128, 4096 + 8220);
+    });
+}

@@ -1,0 +1,95 @@
+//! Reads every file of `vectors/v1`, and checks that the generator still makes the same ones.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[allow(dead_code, missing_docs)]
+#[path = "../examples/make_vectors/vectors.rs"]
+mod vectors;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pgseal_core::storage::mem::MemStorage;
+use pgseal_core::{HeaderFault, OnDamage, Opened, PlainOff, Scratch, SealError, SealedFile};
+
+const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/v1");
+
+/// The fields and bytes of a vector, from its text alone.
+fn parse(text: &str) -> (BTreeMap<&str, &str>, Vec<u8>) {
+    let (head, body) = text.split_once("\n\n").unwrap();
+    let fields: BTreeMap<&str, &str> =
+        head.lines().map(|line| line.split_once(": ").unwrap()).collect();
+    let mut bytes = vec![0; fields["length"].parse().unwrap()];
+    let mut at = 0;
+    for line in body.lines() {
+        if let Some(offset) = line.strip_prefix('@') {
+            at = offset.parse().unwrap();
+            continue;
+        }
+        for pair in line.as_bytes().chunks(2) {
+            bytes[at] = u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+            at += 1;
+        }
+    }
+    (fields, bytes)
+}
+
+/// What this reader makes of the bytes: the verdict, and the hash of the plain contents.
+fn read(bytes: Vec<u8>) -> (String, Option<String>) {
+    let storage = MemStorage::with(bytes);
+    let mut file = match SealedFile::open(&storage, &vectors::keys()) {
+        Ok(Opened::Sealed(file)) => file,
+        Ok(Opened::Unborn { .. }) => return ("unborn".to_owned(), None),
+        Ok(Opened::Plain) => return ("plain".to_owned(), None),
+        Err(SealError::Header(fault)) => {
+            let verdict = match fault {
+                HeaderFault::NotAuthentic => "header-not-authentic".to_owned(),
+                HeaderFault::ReservedNotZero => "reserved-not-zero".to_owned(),
+                HeaderFault::UnknownSuite { .. } => "unknown-suite".to_owned(),
+                HeaderFault::UnknownVersion(version) => format!("unknown-version {version}"),
+                other => panic!("{other}"),
+            };
+            return (verdict, None);
+        }
+        Err(SealError::KeyUnknown { .. }) => return ("key-unknown".to_owned(), None),
+        Err(error) => panic!("{error}"),
+    };
+    let mut plain = vec![0; file.plain_len(&storage).unwrap().0 as usize];
+    let mut scratch = Scratch::new();
+    match file.read_at(&storage, &mut scratch, &mut plain, PlainOff(0), OnDamage::Fail) {
+        Ok(outcome) => {
+            assert_eq!(outcome.len, plain.len());
+            ("ok".to_owned(), Some(vectors::sha256(&plain)))
+        }
+        Err(SealError::BlockDamaged(block)) => (format!("block-damaged {block}"), None),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn every_vector_reads_as_it_says() {
+    let mut seen = 0;
+    for entry in std::fs::read_dir(DIR).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let (fields, bytes) = parse(&text);
+        let (verdict, hash) = read(bytes);
+        assert_eq!(verdict, fields["expect"], "{}", fields["name"]);
+        assert_eq!(hash.as_deref().unwrap_or("-"), fields["plain-sha256"], "{}", fields["name"]);
+        seen += 1;
+    }
+    assert!(seen >= 35, "{seen}");
+}
+
+#[test]
+fn the_generator_makes_the_same_vectors() {
+    let mut names = BTreeSet::new();
+    for vector in vectors::all() {
+        let name = format!("{}.vec", vector.name);
+        let committed = std::fs::read_to_string(format!("{DIR}/{name}")).unwrap_or_default();
+        assert!(committed == vector.to_text(), "{name} differs from what the generator makes");
+        names.insert(name);
+    }
+    let files = std::fs::read_dir(DIR).unwrap();
+    let found: BTreeSet<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(found, names);
+}
