@@ -34,6 +34,7 @@ PG_MODULE_MAGIC;
 
 typedef uint32_t (*pgseal_abi_fn) (void);
 typedef int (*pgseal_needs_full_page_images_fn) (void);
+typedef const char *(*pgseal_io_method_refused_fn) (const char *io_method);
 typedef void (*pgseal_guard_hello_fn) (void);
 
 static GucBoolCheckHook previous_check_hook = NULL;
@@ -185,11 +186,21 @@ insist_on_full_page_images(void)
 static void
 refuse_hidden_io(void)
 {
-	if (setting_is("io_method", "io_uring"))
-		ereport(FATAL,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("pgseal cannot seal what is written with io_method = io_uring"),
-				 errhint("Set io_method = worker.")));
+	const char *io_method = GetConfigOption("io_method", true, false);
+
+	/* The library decides: it knows which calls it sees.  Since 18. */
+	if (io_method != NULL)
+	{
+		pgseal_io_method_refused_fn io_method_refused = (pgseal_io_method_refused_fn)
+			required_function("pgseal_io_method_refused");
+		const char *remedy = io_method_refused(io_method);
+
+		if (remedy != NULL)
+			ereport(FATAL,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("pgseal cannot seal what is written with io_method = %s", io_method),
+					 errhint("%s", remedy)));
+	}
 	if (setting_is("dynamic_shared_memory_type", "mmap"))
 		ereport(FATAL,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

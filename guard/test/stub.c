@@ -26,6 +26,14 @@ pgseal_needs_full_page_images(void)
 	return getenv("STUB_XTS") == NULL;
 }
 
+const char *pgseal_io_method_refused(const char *io_method);
+
+const char *
+pgseal_io_method_refused(const char *io_method)
+{
+	return io_method[0] == 'i' ? "Set io_method = worker." : NULL;
+}
+
 #ifndef WITHOUT_HELLO
 void		pgseal_guard_hello(void);
 
