@@ -75,7 +75,10 @@ finish() {
     fi
     if [ -d "$stage/tree/build/results" ]; then
         mkdir -p "$PGSEAL_ROOT/build/results"
-        cp -r --no-preserve=ownership "$stage/tree/build/results/." "$PGSEAL_ROOT/build/results/" || status=1
+        for results in "$stage/tree/build/results"/*; do
+            rm -rf "$PGSEAL_ROOT/build/results/${results##*/}"
+            cp -r --no-preserve=ownership "$results" "$PGSEAL_ROOT/build/results/" || status=1
+        done
     fi
     if [ "$keep" = yes ]; then
         say "as-user: the work directory stays: $stage"

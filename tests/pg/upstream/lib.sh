@@ -9,7 +9,7 @@ HERE=$PGSEAL_ROOT/tests/pg/upstream
 TEST_KEY=00112233445566778899aabbccddeeff102132435465768798a9bacbdcedfe0f
 
 # upstream_start SUITE [OPTION...]: reads the options, drops root, finds everything, makes the work
-# directory. Sets MODE, JOBS, LIMIT_S, REST (further arguments), WORK, RESULTS, MODE_ENV and what locate sets.
+# directory. Sets MODE, JOBS, LIMIT_S, REST (further arguments), WORK, MODE_ENV and what locate sets.
 upstream_start() {
     SUITE=$1
     shift
@@ -43,12 +43,16 @@ upstream_start() {
     mode_env
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/up.XXXXXX")
     [ ${#WORK} -le 60 ] || die "$WORK is too long for the path of a Unix socket; set TMPDIR to something shorter"
-    RESULTS=$PGSEAL_ROOT/build/results/$SUITE-$MODE
-    rm -rf "$RESULTS"
-    mkdir -p "$RESULTS"
     trap upstream_end EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
+}
+
+# results_in NAME: an empty build/results/NAME, as RESULTS.
+results_in() {
+    RESULTS=$PGSEAL_ROOT/build/results/$1
+    rm -rf "$RESULTS"
+    mkdir -p "$RESULTS"
     say "$SUITE, $MODE: PostgreSQL $VERSION ($WHICH binaries)"
 }
 

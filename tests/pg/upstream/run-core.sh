@@ -8,6 +8,7 @@ set -euo pipefail
 
 LIMIT_S=900
 upstream_start core "$@"
+results_in "$SUITE-$MODE"
 build_modules
 cp -r "$SRC/src/test/regress" "$WORK/in"
 mkdir -p "$WORK/out/testtablespace" "$WORK/out/sql" "$WORK/out/expected"

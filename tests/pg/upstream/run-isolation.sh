@@ -8,6 +8,7 @@ set -euo pipefail
 
 LIMIT_S=900
 upstream_start isolation "$@"
+results_in "$SUITE-$MODE"
 cp -r "$SRC/src/test/isolation" "$WORK/in"
 mkdir -p "$WORK/out"
 PORT=54152

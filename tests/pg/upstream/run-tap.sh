@@ -3,7 +3,8 @@
 #
 # A TAP suite of PostgreSQL (SUITE: a directory of src/test; default recovery; FILE: as t/001_stream_rep.pl),
 # plain or sealed. Every file must pass; in a sealed run those in skip.tsv must fail. The limit is for the
-# whole run; one file may take a third of it. Results: build/results/SUITE-MODE/.
+# whole run; one file may take a third of it. Results: build/results/SUITE-MODE/, those of single files in
+# build/results/SUITE-MODE-part/.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -13,8 +14,9 @@ SUITE=${REST[0]:-recovery}
 files=("${REST[@]:1}")
 [ -d "$SRC/src/test/$SUITE/t" ] || die "PostgreSQL $VERSION has no TAP suite src/test/$SUITE"
 perl -MIPC::Run -e 1 2>/dev/null || die "perl's IPC::Run is missing; run scripts/setup.sh upstream"
-RESULTS=$PGSEAL_ROOT/build/results/$SUITE-$MODE
-rm -rf "$RESULTS"
+part=
+[ ${#files[@]} = 0 ] || part=-part
+results_in "$SUITE-$MODE$part"
 mkdir -p "$RESULTS/files" "$WORK/bin"
 build_modules
 
@@ -59,7 +61,7 @@ environment+=("PATH=$WORK/bin:$BIN:$PATH" "REGRESS_SHLIB=$WORK/lib/regress.so" "
     "TESTDATADIR=$WORK/$SUITE/tmp_check" "TESTLOGDIR=$WORK/$SUITE/tmp_check/log" "top_builddir=$WORK"
     PGPORT=54160 "PG_REGRESS=$PGXS/src/test/regress/pg_regress" PG_TEST_EXTRA=
     "TAP_SUITE=$SUITE" "TAP_MODE=$MODE" "TAP_LIBRARY=$library" "TAP_OUT=$RESULTS/files"
-    "TAP_PROGRAMS=$HERE/programs.tsv" "TAP_PERL=$SRC/src/test/perl" "TAP_LIMIT_S=$((LIMIT_S / 3))")
+    "TAP_HERE=$HERE" "TAP_PERL=$SRC/src/test/perl" "TAP_LIMIT_S=$((LIMIT_S / 3))")
 status=0
 timeout --kill-after=30 "$LIMIT_S" "${environment[@]}" prove -j"$JOBS" --exec "$HERE/tap-file.sh" "${files[@]}" \
     >"$RESULTS/run.log" 2>&1 </dev/null || status=$?
@@ -110,9 +112,9 @@ done
 tail -n 2 "$RESULTS/run.log"
 if [ "$status" = 124 ] || [ "$status" = 137 ]; then die "stopped after the limit of $LIMIT_S seconds"; fi
 if [ ${#bad[@]} -gt 0 ]; then
-    die "$SUITE, $MODE: ${bad[*]}: neither passed nor (rightly) in skip.tsv; see build/results/$SUITE-$MODE"
+    die "$SUITE, $MODE: ${bad[*]}: neither passed nor (rightly) in skip.tsv; see ${RESULTS#"$PGSEAL_ROOT"/}"
 fi
-[ $((ok + known)) -gt 0 ] || die "$SUITE, $MODE: nothing ran; see build/results/$SUITE-$MODE/run.log"
+[ $((ok + known)) -gt 0 ] || die "$SUITE, $MODE: nothing ran; see ${RESULTS#"$PGSEAL_ROOT"/}/run.log"
 # prove's own verdict may only be bad because of files that skip.tsv names.
 [ "$status" = 0 ] || [ "$known" -gt 0 ] || die "$SUITE, $MODE: prove ended with $status"
 say "$SUITE, $MODE: $ok files ok, $known known failures, $skipped skipped by PostgreSQL itself (PostgreSQL $VERSION)"

@@ -5,14 +5,17 @@
 set -u
 file=$1
 name=$(basename "$file" .pl)
-programs=$(awk -F '\t' -v file="$TAP_SUITE/$(basename "$file")" '$1 == file { print $2 }' "$TAP_PROGRAMS")
-mode=("TAP_MODE=$TAP_MODE")
+view=$(awk -F '\t' -v file="$TAP_SUITE/$(basename "$file")" '$1 == file { print $2 }' "$TAP_HERE/plain-view.tsv")
+mode=("TAP_MODE=$TAP_MODE") modules=(-I "$TAP_PERL")
 if [ "$TAP_MODE" = sealed ]; then
     mode=("LD_PRELOAD=$TAP_LIBRARY")
-    [ -z "$programs" ] || mode+=("PGSEAL_PROGRAMS=$programs")
+    case "$view" in
+    preload) mode+=(PGSEAL_PROGRAMS=perl) ;;
+    cat) modules+=(-I "$TAP_HERE" -MPlainView) ;;
+    esac
 fi
 # In the foreground: the limit on the whole run then reaches this process group too.
-timeout --foreground --kill-after=20 "$TAP_LIMIT_S" env "${mode[@]}" perl -I "$TAP_PERL" "$file" |
+timeout --foreground --kill-after=20 "$TAP_LIMIT_S" env "${mode[@]}" perl "${modules[@]}" "$file" |
     tee "$TAP_OUT/$name.tap" | sed -u 's/^Bail out!/# bailed out:/'
 status=${PIPESTATUS[0]}
 echo "$status" >"$TAP_OUT/$name.status"
