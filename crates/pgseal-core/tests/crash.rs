@@ -51,7 +51,7 @@ struct Model {
 }
 
 impl Model {
-    fn block<'a>(bytes: &'a [u8], block: usize) -> &'a [u8] {
+    fn block(bytes: &[u8], block: usize) -> &[u8] {
         let start = (block * BLOCK).min(bytes.len());
         &bytes[start..(start + BLOCK).min(bytes.len())]
     }
