@@ -24,6 +24,8 @@ pub struct Family {
     pub treatment: Treatment,
     /// The reason, and the verdicts of a hooked call.
     pub why: &'static str,
+    /// The tests: programs in `tests/apps`, or test files of this crate.
+    pub tests: &'static [&'static str],
     /// The names, all spellings.
     pub symbols: &'static [&'static str],
 }
@@ -36,6 +38,17 @@ pub const FAMILIES: &[Family] = &[
         name: "open",
         treatment: Hooked,
         why: "The verdict on a file. Seal: classes that hold user data, and every sealed file met elsewhere; O_WRONLY becomes O_RDWR, O_APPEND and O_TRUNC are done here, O_DIRECT is dropped. Pass: plain classes, other programs. Refuse: a plain file in a sealed class (EIO), a missing key (EACCES), a mapped-memory segment, a server without the guard module.",
+        tests: &[
+            "open_write.c",
+            "open_append.c",
+            "open_trunc.c",
+            "open_direct.c",
+            "open_at.c",
+            "open_refused.c",
+            "fortified.c",
+            "unborn.c",
+            "birth_race.c",
+        ],
         symbols: &[
             "open",
             "open64",
@@ -53,6 +66,13 @@ pub const FAMILIES: &[Family] = &[
         name: "read",
         treatment: Hooked,
         why: "Seal: blocks are opened; a relation page that does not authenticate is handed on as an invalid page, any other block is EIO. Pass: descriptors that are no sealed files.",
+        tests: &[
+            "read_all.c",
+            "fortified.c",
+            "fortified_overflow.c",
+            "flags_refused.c",
+            "handler.c",
+        ],
         symbols: &[
             "read",
             "__read_chk",
@@ -71,6 +91,7 @@ pub const FAMILIES: &[Family] = &[
         name: "write",
         treatment: Hooked,
         why: "Seal: blocks are sealed with a fresh nonce before they are written. Pass: descriptors that are no sealed files.",
+        tests: &["write_all.c", "append_race.c", "fork_writes.c", "flags_refused.c", "handler.c"],
         symbols: &[
             "write",
             "writev",
@@ -86,6 +107,7 @@ pub const FAMILIES: &[Family] = &[
         name: "position and length",
         treatment: Hooked,
         why: "Seal: plain positions and lengths; truncation keeps the header and clears the tags behind the end. Refuse: fallocate modes that punch or shift (EOPNOTSUPP).",
+        tests: &["seek.c", "truncate.c", "truncate_empty.c", "allocate.c", "allocate_refused.c"],
         symbols: &[
             "lseek",
             "lseek64",
@@ -103,6 +125,7 @@ pub const FAMILIES: &[Family] = &[
         name: "stat",
         treatment: Hooked,
         why: "Seal: plain sizes, by descriptor and by path. Pass: everything that is not a sealed regular file.",
+        tests: &["stat_sizes.c", "open_at.c"],
         symbols: &[
             "stat",
             "stat64",
@@ -127,6 +150,7 @@ pub const FAMILIES: &[Family] = &[
         name: "streams",
         treatment: Hooked,
         why: "Seal: a stream on a sealed file has our functions behind it (fopencookie), and fileno gives its descriptor. Refuse: fdopen and freopen of a sealed file (EACCES).",
+        tests: &["fopen_modes.c", "fopen_long.c", "fopen_full.c", "stream_refused.c", "aborts.c"],
         symbols: &[
             "fopen",
             "fopen64",
@@ -141,6 +165,7 @@ pub const FAMILIES: &[Family] = &[
         name: "descriptors",
         treatment: Hooked,
         why: "Keeps the table of sealed descriptors; copies made with dup and fcntl are sealed files too. Refuse: cloning a range of a sealed file (EOPNOTSUPP).",
+        tests: &["dup_shares.c", "close_reuse.c", "open_append.c", "clone.c"],
         symbols: &[
             "close",
             "closefrom",
@@ -157,36 +182,42 @@ pub const FAMILIES: &[Family] = &[
         name: "directories",
         treatment: Hooked,
         why: "Hides pgseal/ from PostgreSQL's own walks; chdir tells which data directory relative paths mean; mkdir by pg_basebackup makes the keyring first.",
+        tests: &["listing.c"],
         symbols: &["opendir", "readdir", "readdir64", "closedir", "mkdir", "chdir", "fchdir"],
     },
     Family {
         name: "advice",
         treatment: Hooked,
         why: "Plain ranges become sealed ones.",
+        tests: &["advice.c"],
         symbols: &["posix_fadvise", "posix_fadvise64", "sync_file_range", "readahead"],
     },
     Family {
         name: "maps",
         treatment: Hooked,
         why: "Refuse: mapping a sealed file (EACCES). Pass: anonymous memory and other files.",
+        tests: &["mmap_refused.c"],
         symbols: &["mmap", "mmap64"],
     },
     Family {
         name: "copies inside the kernel",
         treatment: Hooked,
         why: "Refuse: sealed blocks must not move under another header (EXDEV or EINVAL, callers fall back to read and write). Pass: other files.",
+        tests: &["copies_refused.c"],
         symbols: &["sendfile", "sendfile64", "copy_file_range", "splice"],
     },
     Family {
         name: "sync",
         treatment: Passed,
         why: "The descriptor is the sealed file's own; what is synced is what was written.",
+        tests: &["write_all.c"],
         symbols: &["fsync", "fdatasync", "sync", "syncfs", "msync"],
     },
     Family {
         name: "names and attributes",
         treatment: Passed,
         why: "Identity is in the header: a sealed file may be renamed, linked and removed as any other.",
+        tests: &["names.c"],
         symbols: &[
             "rename",
             "renameat",
@@ -249,6 +280,7 @@ pub const FAMILIES: &[Family] = &[
         name: "bytes of an open stream",
         treatment: Passed,
         why: "They work on the stream's buffer; behind it are our functions if the stream is on a sealed file.",
+        tests: &["fopen_modes.c", "fopen_long.c"],
         symbols: &[
             "fread",
             "fread_unlocked",
@@ -297,12 +329,14 @@ pub const FAMILIES: &[Family] = &[
         name: "directory positions",
         treatment: Passed,
         why: "They move within a listing that was opened through the hooked opendir.",
+        tests: &["listing.c"],
         symbols: &["rewinddir", "seekdir", "telldir", "dirfd"],
     },
     Family {
         name: "other programs",
         treatment: Passed,
         why: "A child decides by its own executable what it sees; keys are in no variable and no descriptor that it inherits.",
+        tests: &["fork_writes.c", "copy_by_reading.c"],
         symbols: &[
             "popen",
             "pclose",
@@ -325,6 +359,7 @@ pub const FAMILIES: &[Family] = &[
         name: "sockets, pipes and events",
         treatment: Passed,
         why: "Never files of a data directory.",
+        tests: &["close_reuse.c"],
         symbols: &[
             "socket",
             "pipe",
@@ -350,6 +385,7 @@ pub const FAMILIES: &[Family] = &[
         name: "shared memory",
         treatment: Passed,
         why: "tmpfs, not the data directory; dynamic_shared_memory_type=mmap is refused.",
+        tests: &["mmap_refused.c"],
         symbols: &[
             "shm_open",
             "shm_unlink",
@@ -366,18 +402,21 @@ pub const FAMILIES: &[Family] = &[
         name: "code",
         treatment: Passed,
         why: "The dynamic linker's own files.",
+        tests: &["hooks_table.rs"],
         symbols: &["dlopen", "dlmopen"],
     },
     Family {
         name: "system databases",
         treatment: Passed,
         why: "Read by the C library itself, outside every data directory.",
+        tests: &["hooks_table.rs"],
         symbols: &["setpwent", "getpwent", "endpwent", "opensyslog", "catopen", "iconv_open"],
     },
     Family {
         name: "raw system calls",
         treatment: Passed,
         why: "io_uring is refused by the guard module (io_method); no PostgreSQL program makes another file call this way (make hooks-audit looks).",
+        tests: &["hooks_table.rs"],
         symbols: &[
             "syscall",
             "io_uring_queue_init",
@@ -396,11 +435,22 @@ pub const FAMILIES: &[Family] = &[
         name: "asynchronous I/O of POSIX and Linux",
         treatment: Refused,
         why: "The C library's threads would read and write past the seal.",
+        tests: &["unknown_import.c"],
         symbols: &[
             "aio_read",
             "aio_read64",
             "aio_write",
             "aio_write64",
+            "aio_fsync",
+            "aio_fsync64",
+            "aio_error",
+            "aio_error64",
+            "aio_return",
+            "aio_return64",
+            "aio_suspend",
+            "aio_suspend64",
+            "aio_cancel",
+            "aio_cancel64",
             "lio_listio",
             "lio_listio64",
             "io_submit",
@@ -412,6 +462,7 @@ pub const FAMILIES: &[Family] = &[
         name: "rare ways to open",
         treatment: Refused,
         why: "No program of PostgreSQL uses them; whoever does must be looked at first.",
+        tests: &["hooks_table.rs"],
         symbols: &[
             "open_by_handle_at",
             "openat2",
@@ -473,7 +524,7 @@ const STEMS: [&str; 25] = [
 /// insists on finding in the table.
 #[must_use]
 pub fn may_touch_files(symbol: &str) -> bool {
-    let foreign = ["pthread_", "__pthread", "strncasecmp", "getopt"];
+    let foreign = ["pthread_", "__pthread", "timer_create", "strncasecmp", "getopt"];
     // "dup" only with a number: strdup and duplocale touch no file.
     let dup = symbol.strip_prefix("dup");
     let dup = dup.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()));
@@ -496,7 +547,7 @@ mod tests {
 
     #[test]
     fn unknown_io_is_noticed() {
-        for name in ["preadv3", "__openat3", "copy_file_range2", "statx64", "aio_fsync"] {
+        for name in ["preadv3", "__openat3", "copy_file_range2", "statx64", "aio_init"] {
             assert!(may_touch_files(name) && treatment_of(name).is_none(), "{name}");
         }
         for name in ["pthread_spin_init", "strlen", "malloc", "pthread_create"] {

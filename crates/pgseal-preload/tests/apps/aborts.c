@@ -1,0 +1,15 @@
+/* Dies in the middle of everything: buffers of streams, a write under way in a child, no close. */
+#include "app.h"
+int main(int argc, char **argv)
+{
+    FILE *f = fopen(argv[1], "w");
+    fwrite(text(70000), 1, 70000, f);
+    int fd = open(argv[2], O_RDWR | O_CREAT, 0600);
+    if (!fork())
+        for (char *all = text(64 * PAGE);;)
+            if (pwrite(fd, all, 64 * PAGE, 0) < 0)
+                abort();
+    usleep(30000);
+    kill(0, 6);
+    abort();
+}

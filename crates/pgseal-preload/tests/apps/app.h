@@ -1,0 +1,75 @@
+/* What the test programs share. Each prints what it sees; the harness compares the transcripts of a run with
+   and without the library. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MARKER "PLAIN-MARKER-5d1c"
+#define PAGE 8192
+
+/* Evaluates a call once and prints it with its result, and the name of the error if it failed. */
+#define SAY(call)                                                                                        \
+    do {                                                                                                 \
+        errno = 0;                                                                                       \
+        long said = (long)(call);                                                                        \
+        printf("%s = %ld%s%s\n", #call, said, said < 0 ? " " : "", said < 0 ? strerrorname_np(errno) : ""); \
+    } while (0)
+
+/* The same for a call that returns a pointer. */
+#define SAY_PTR(call)                                                                                    \
+    do {                                                                                                 \
+        errno = 0;                                                                                       \
+        void *said = (void *)(call);                                                                     \
+        printf("%s %s%s\n", #call, said ? "works" : "fails ", said ? "" : strerrorname_np(errno));   \
+    } while (0)
+
+/* Opens a file and closes it again: 0, or -1 and errno. */
+static __attribute__((unused)) int opens(const char *path, int flags)
+{
+    int fd = open(path, flags, 0600);
+    return fd < 0 ? -1 : close(fd);
+}
+
+/* The marker over and over, each time with its offset: any byte out of place shows. */
+static __attribute__((unused)) char *text(size_t len)
+{
+    char *all = malloc(len + 32);
+    for (size_t at = 0; at < len; at += 24)
+        snprintf(all + at, 32, MARKER "%07zu", at);
+    return all;
+}
+
+/* FNV-1a, to print what was read in one word. */
+static __attribute__((unused)) long sum(const void *bytes, long len)
+{
+    unsigned hash = 2166136261u;
+    for (long at = 0; at < len; at++)
+        hash = (hash ^ ((const unsigned char *)bytes)[at]) * 16777619u;
+    return hash;
+}
+
+/* Prints the length and sum of a whole file as this program sees it. */
+static __attribute__((unused)) void show(const char *path)
+{
+    static char all[1 << 21];
+    int fd = open(path, O_RDONLY);
+    long got = fd < 0 ? -1 : pread(fd, all, sizeof all, 0);
+    printf("content: %ld bytes, sum %lx\n", got, got < 0 ? errno : sum(all, got));
+    if (fd >= 0)
+        close(fd);
+}

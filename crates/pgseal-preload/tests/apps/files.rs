@@ -1,0 +1,114 @@
+//! Opening, reading, writing, lengths and sizes.
+
+use crate::support::{Arena, SEALED, refused, same_everywhere, same_on};
+
+#[test]
+fn open_for_writing_and_writing_parts() {
+    same_everywhere("open_write");
+}
+
+#[test]
+fn open_for_appending() {
+    same_everywhere("open_append");
+}
+
+#[test]
+fn open_that_truncates() {
+    same_everywhere("open_trunc");
+}
+
+#[test]
+fn open_around_the_cache() {
+    same_everywhere("open_direct");
+}
+
+#[test]
+fn open_relative_to_a_directory() {
+    same_everywhere("open_at");
+}
+
+#[test]
+fn fortified_spellings() {
+    same_everywhere("fortified");
+}
+
+#[test]
+fn fortified_read_that_would_overflow_ends_the_program() {
+    let arena = Arena::new();
+    let program = arena.compile("fortified_overflow", "fortified_overflow", &[]);
+    let seen = arena.run_sealed(&program, &[SEALED[0]]);
+    assert!(!seen.status.success(), "{}", seen.stdout);
+    assert!(seen.stderr.contains("buffer overflow"), "{}", seen.stderr);
+    assert!(!seen.stdout.contains("read"), "{}", seen.stdout);
+    arena.assert_sealed(SEALED[0]);
+}
+
+#[test]
+fn reading() {
+    same_everywhere("read_all");
+}
+
+#[test]
+fn writing() {
+    same_everywhere("write_all");
+}
+
+#[test]
+fn flags_of_vectored_calls_are_refused() {
+    let transcript = [
+        "pwritev2(fd, &one, 1, 0, RWF_APPEND) = -1 EOPNOTSUPP",
+        "preadv2(fd, &one, 1, 0, RWF_NOWAIT) = -1 EOPNOTSUPP",
+    ];
+    refused("flags_refused", &[SEALED[0]], &transcript, "");
+}
+
+#[test]
+fn positions() {
+    same_everywhere("seek");
+}
+
+#[test]
+fn truncation() {
+    same_everywhere("truncate");
+}
+
+#[test]
+fn truncation_of_an_empty_file() {
+    same_everywhere("truncate_empty");
+}
+
+#[test]
+fn allocation() {
+    same_everywhere("allocate");
+}
+
+#[test]
+fn allocation_that_punches_or_shifts_is_refused() {
+    let transcript = [
+        "fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE) = -1 EOPNOTSUPP",
+        "fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, PAGE) = -1 EOPNOTSUPP",
+        "fallocate(fd, FALLOC_FL_COLLAPSE_RANGE, 0, PAGE) = -1 EOPNOTSUPP",
+        "fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 9 * PAGE) = -1 EOPNOTSUPP",
+    ];
+    refused("allocate_refused", &[SEALED[0]], &transcript, "does not exist for sealed files");
+}
+
+#[test]
+fn sizes() {
+    same_on("stat_sizes", &SEALED);
+}
+
+#[test]
+fn advice() {
+    same_everywhere("advice");
+}
+
+#[test]
+fn signals_during_calls() {
+    let arena = Arena::new();
+    let program = arena.compile("handler", "handler", &[]);
+    let expected = arena.run_plain(&program, &[SEALED[0]]);
+    let seen = arena.run_sealed(&program, &[SEALED[0]]);
+    assert_eq!(seen.stdout, expected.stdout, "{}", seen.stderr);
+    arena.assert_no_plaintext();
+}

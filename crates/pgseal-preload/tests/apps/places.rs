@@ -1,0 +1,182 @@
+//! Where a file lies, who looks at it, and what was there before.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::support::{
+    Arena, MAGIC, MARKER, PLAIN, SEALED, contains, data_directory, finish, new_keyring,
+};
+
+/// Writes a relation file through the library, and gives the program that did it.
+fn write_one(arena: &Arena, path: &str) -> std::path::PathBuf {
+    let program = arena.compile("open_trunc", "open_trunc", &[]);
+    let seen = arena.run_sealed(&program, &[path]);
+    assert!(seen.status.success(), "{}", seen.stderr);
+    program
+}
+
+#[test]
+fn renamed_and_linked_files_stay_readable() {
+    crate::support::same_everywhere("names");
+}
+
+#[test]
+fn a_plain_file_in_a_sealed_class_is_refused_and_untouched() {
+    for path in SEALED {
+        let arena = Arena::new();
+        let program = arena.compile("open_refused", "open_refused", &[]);
+        let planted = [MARKER, b" planted"].concat().repeat(400);
+        fs::write(arena.sealed().join(path), &planted).unwrap();
+        let seen = arena.run_sealed(&program, &[path]);
+        assert_eq!(seen.stdout.matches("EIO").count(), 6, "{path}: {}", seen.stdout);
+        assert!(seen.stderr.contains("is a plain file where only sealed ones may be"));
+        assert_eq!(arena.raw(path), planted);
+    }
+}
+
+/// An administrator may put plain files where the class says so; they are read, never written.
+#[test]
+fn a_plain_file_that_may_be_there_is_only_read() {
+    let arena = Arena::new();
+    let program = arena.compile("open_refused", "open_refused", &[]);
+    let planted = MARKER.repeat(20);
+    fs::write(arena.sealed().join("base/notes"), &planted).unwrap();
+    let seen = arena.run_sealed(&program, &["base/notes"]);
+    assert!(seen.stdout.contains("opens(argv[i], O_RDONLY) = 0"), "{}", seen.stdout);
+    assert!(seen.stdout.contains("content: 340 bytes"), "{}", seen.stdout);
+    assert_eq!(arena.raw("base/notes"), planted);
+}
+
+#[test]
+fn a_bystander_sees_sealed_bytes_and_its_copy_is_sealed() {
+    let arena = Arena::new();
+    write_one(&arena, SEALED[0]);
+    let cp = arena.compile("copy_by_reading", "cp", &[]);
+    let out = arena.tmp.path().join("archived");
+    let seen = arena.run_bystander(&cp, &[SEALED[0], out.to_str().unwrap()]);
+    assert!(seen.status.success(), "{}", seen.stderr);
+    assert_eq!(fs::read(&out).unwrap(), arena.raw(SEALED[0]));
+
+    // One that is listed sees the content.
+    let seen = arena.run_sealed(&cp, &[SEALED[0], out.to_str().unwrap()]);
+    assert!(seen.status.success(), "{}", seen.stderr);
+    assert!(contains(&fs::read(&out).unwrap(), MARKER));
+}
+
+/// Only the program's own name counts, never a listing of another.
+#[test]
+fn a_copy_under_another_name_is_a_bystander() {
+    let arena = Arena::new();
+    write_one(&arena, SEALED[0]);
+    let other = arena.compile("copy_by_reading", "other", &[]);
+    let mut command = arena.preloaded(&other, &[SEALED[0], "other.conf"]);
+    assert!(finish(command.env("PGSEAL_PROGRAMS", "othe:otherr:cp")).status.success());
+    assert_eq!(arena.raw("other.conf"), arena.raw(SEALED[0]));
+}
+
+#[test]
+fn walks_do_not_meet_pgseal() {
+    let arena = Arena::new();
+    // A program that walks data directories.
+    let program = arena.compile("listing", "pg_verifybackup", &[]);
+    let expected = arena.run_plain(&program, &[]);
+    let seen = finish(arena.preloaded(&program, &[]).env_remove("PGSEAL_PROGRAMS"));
+    assert_eq!(seen.stdout, expected.stdout, "{}", seen.stderr);
+    assert!(!seen.stdout.contains("pgseal"), "{}", seen.stdout);
+    arena.assert_sealed("base/7/77");
+
+    fs::remove_dir_all(arena.sealed().join("base/7")).unwrap();
+    let program = arena.compile("listing", "listing", &[]);
+    assert!(arena.run_bystander(&program, &[]).stdout.contains("\npgseal\n"));
+}
+
+#[test]
+fn absolute_paths_and_symbolic_links_lead_to_the_same_seal() {
+    let arena = Arena::new();
+    let program = arena.compile("open_write", "open_write", &[]);
+    let expected = arena.run_plain(&program, &[SEALED[0]]).stdout;
+    let tmp = arena.tmp.path();
+    symlink(arena.sealed(), tmp.join("link")).unwrap();
+    // pg_wal elsewhere, as initdb --waldir does it.
+    fs::remove_dir(arena.sealed().join("pg_wal")).unwrap();
+    fs::create_dir(tmp.join("wal")).unwrap();
+    symlink(tmp.join("wal"), arena.sealed().join("pg_wal")).unwrap();
+    // A tablespace.
+    let space = tmp.join("space/PG_15_202209061/1");
+    fs::create_dir_all(&space).unwrap();
+    symlink(tmp.join("space"), arena.sealed().join("pg_tblspc/16400")).unwrap();
+
+    let wal = "000000010000000000000001";
+    let paths = [
+        (arena.sealed().join("base/1/20001"), arena.sealed().join("base/1/20001")),
+        (tmp.join("link/base/1/20002"), arena.sealed().join("base/1/20002")),
+        ("base/../base/1/./20003".into(), arena.sealed().join("base/1/20003")),
+        ("pg_wal/000000010000000000000001".into(), tmp.join("wal").join(wal)),
+        ("pg_tblspc/16400/PG_15_202209061/1/20004".into(), space.join("20004")),
+        (space.join("20005"), space.join("20005")),
+    ];
+    for (path, lies) in paths {
+        let seen = arena.run_sealed(&program, &[path.to_str().unwrap()]);
+        assert_eq!(seen.stdout, expected, "{}: {}", path.display(), seen.stderr);
+        let raw = fs::read(lies).unwrap();
+        assert!(raw.starts_with(MAGIC) && !contains(&raw, MARKER), "{}", path.display());
+    }
+    // From another directory, by absolute path alone.
+    let path = arena.sealed().join("base/1/20006");
+    let mut command = arena.preloaded(&program, &[path.to_str().unwrap()]);
+    assert_eq!(finish(command.current_dir("/")).stdout, expected);
+    arena.assert_sealed("base/1/20006");
+}
+
+/// A file of another cluster opens if `PGSEAL_DATA` names that cluster, else it says what to do.
+#[test]
+fn a_file_of_another_keyring() {
+    let arena = Arena::new();
+    let program = write_one(&arena, SEALED[0]);
+    let expected = arena.run_plain(&program, &[SEALED[0]]);
+    let shows = arena.compile("open_refused", "open_refused", &[]);
+    let other = arena.tmp.path().join("other");
+    data_directory(&other, Some(&new_keyring()));
+    fs::copy(arena.sealed().join(SEALED[0]), other.join(SEALED[0])).unwrap();
+    let before = fs::read(other.join(SEALED[0])).unwrap();
+
+    let mut command = arena.preloaded(&shows, &[SEALED[0]]);
+    let seen = finish(command.current_dir(&other));
+    assert!(seen.stdout.contains("opens(argv[i], O_RDONLY) = -1 EACCES"), "{}", seen.stdout);
+    assert!(seen.stderr.contains("PGSEAL_DATA"), "{}", seen.stderr);
+    assert_eq!(fs::read(other.join(SEALED[0])).unwrap(), before);
+
+    let mut command = arena.preloaded(&shows, &[SEALED[0]]);
+    let seen = finish(command.current_dir(&other).env("PGSEAL_DATA", arena.sealed()));
+    assert!(seen.stdout.contains("opens(argv[i], O_RDONLY) = 0"), "{}", seen.stderr);
+    assert!(expected.status.success());
+}
+
+/// Without the key nothing opens and nothing is written.
+#[test]
+fn without_the_key_nothing_is_written() {
+    let arena = Arena::new();
+    let program = arena.compile("open_trunc", "open_trunc", &[]);
+    let mut command = arena.preloaded(&program, &[SEALED[0]]);
+    let seen = finish(command.env_remove("PGSEAL_KEY"));
+    assert!(seen.stdout.contains("-1 EBADF"), "{}", seen.stdout);
+    assert!(seen.stderr.contains("PGSEAL_KEY"), "{}", seen.stderr);
+    assert!(!arena.sealed().join(SEALED[0]).exists());
+    // The plain class needs no key.
+    let mut command = arena.preloaded(&program, &[PLAIN]);
+    let seen = finish(command.env_remove("PGSEAL_KEY"));
+    assert!(seen.status.success() && seen.stderr.is_empty(), "{}", seen.stderr);
+}
+
+/// A program with an import that would go past the seal does not start; a bystander may have it.
+#[test]
+fn a_program_with_a_refused_import_does_not_start() {
+    let arena = Arena::new();
+    let program = arena.compile("unknown_import", "unknown_import", &[]);
+    let seen = arena.run_sealed(&program, &[SEALED[0]]);
+    assert_eq!(seen.status.code(), Some(127), "{}", seen.stdout);
+    assert!(seen.stderr.contains("\"unknown_import\" uses aio_"), "{}", seen.stderr);
+    assert!(seen.stderr.contains("aio_write"), "{}", seen.stderr);
+    assert!(!arena.sealed().join(SEALED[0]).exists());
+    assert!(arena.run_bystander(&program, &[PLAIN]).status.success());
+}

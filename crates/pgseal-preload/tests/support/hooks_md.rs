@@ -1,0 +1,44 @@
+//! The text of `spec/hooks.md`.
+
+use std::fmt::Write as _;
+
+use pgseal::symbols::{FAMILIES, Treatment};
+
+const HEAD: &str = "\
+# The calls of the C library that touch files
+
+Generated from `crates/pgseal-preload/src/symbols.rs` by `make spec`; do not edit.
+
+Every function of the C library that touches files belongs to one family below. A *hooked* one is exported by
+`libpgseal.so`, and each call ends in a verdict: seal, pass or refuse. A *passed* one is left alone, for the reason
+given. A program of PostgreSQL that imports a *refused* one, or one whose name says that it touches files and that no
+family names, does not start (exit status 127, and a line that names the function). `make hooks-audit` holds the same
+table against the imports of all programs and modules of the installed PostgreSQL versions.
+
+A test is a program in `crates/pgseal-preload/tests/apps` (`.c`), run with and without the library in a plain and in a
+sealed data directory, or a test file of the same crate (`.rs`).
+";
+
+/// The document, with one line end at its end.
+pub fn text() -> String {
+    let mut text = HEAD.to_owned();
+    for treatment in [Treatment::Hooked, Treatment::Passed, Treatment::Refused] {
+        let title = match treatment {
+            Treatment::Hooked => "Hooked",
+            Treatment::Passed => "Passed",
+            Treatment::Refused => "Refused",
+        };
+        let _ = write!(
+            text,
+            "\n## {title}\n\n| family | functions | verdicts and reason | tests |\n|---|---|---|---|\n"
+        );
+        for family in FAMILIES.iter().filter(|family| family.treatment == treatment) {
+            let code = |names: &[&str]| {
+                names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" ")
+            };
+            let (symbols, tests) = (code(family.symbols), code(family.tests));
+            let _ = writeln!(text, "| {} | {symbols} | {} | {tests} |", family.name, family.why);
+        }
+    }
+    text
+}
