@@ -51,8 +51,10 @@ pub(super) fn drop_unfinished<S: Storage + ?Sized>(storage: &S, start: u64, len:
         let _ = storage.set_len(room);
         return;
     }
+    // No page behind the end: a second call, after the cut, must not append one.
+    let end = (start + len).min(plain) / BLOCK_LEN;
     let mut entry = [0; ENTRY];
-    for block in (start / BLOCK_LEN..(start + len) / BLOCK_LEN).map(BlockNo) {
+    for block in (start / BLOCK_LEN..end).map(BlockNo) {
         if storage.read_at(&mut entry, tag_entry_off(block)).is_ok() && all_zero(&entry) {
             let _ = storage.write_at(&[0; BLOCK], block_sealed_off(Layout::Paged, block));
         }
@@ -110,4 +112,24 @@ pub(super) fn lengthen_last_page<S: Storage + ?Sized>(
     let end = (new_len - block.0 * BLOCK_LEN).min(BLOCK_LEN) as usize;
     let zeros = [0; BLOCK];
     write_part(file, storage, scratch, block, in_block, &zeros[in_block..end], random)
+}
+
+/// Clears the tags of pages that were just appended as holes, if a crash left any there; what is
+/// remembered of the group is enough to know, as nothing but a crash does. `blank` is their length
+/// in zeros.
+pub(super) fn clear_tags_of<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    first: BlockNo,
+    blank: &[u8],
+) -> Result<(), SealError> {
+    let (group, at) = (first.0 / GROUP_PAGES, (first.0 % GROUP_PAGES) as usize * ENTRY);
+    if file.tags.group != group {
+        file.tags.load(storage, group)?;
+    }
+    if !all_zero(&file.tags.bytes[at..at + blank.len()]) {
+        file.tags.group = NO_GROUP;
+        storage.write_at(blank, tag_entry_off(first))?;
+    }
+    Ok(())
 }
