@@ -94,17 +94,17 @@ impl fmt::Debug for SealedFile {
 impl SealedFile {
     /// Looks at a file and opens it if it is sealed.
     pub fn open<S: Storage + ?Sized>(storage: &S, keys: &KeySet) -> Result<Opened, SealError> {
-        let mut start = vec![0; HEADER_LEN as usize];
+        let mut start = [0; HEADER_LEN as usize];
         let got = storage.read_at(&mut start, SealedOff(0))?;
-        start.truncate(got);
-        match header::classify(&start)? {
+        let start = &start[..got];
+        match header::classify(start)? {
             Kind::Plain => Ok(Opened::Plain),
             Kind::Unborn => {
                 let bytes_behind = storage.len()?.0.saturating_sub(HEADER_LEN);
                 Ok(Opened::Unborn { bytes_behind })
             }
             Kind::Sealed(header) => {
-                Ok(Opened::Sealed(Box::new(SealedFile::from_header(&start, header, keys)?)))
+                Ok(Opened::Sealed(Box::new(SealedFile::from_header(start, header, keys)?)))
             }
         }
     }
@@ -136,7 +136,7 @@ impl SealedFile {
 
     fn with_key(header: Header, file_key: &header::FileKey) -> Result<SealedFile, SealError> {
         let cipher = Cipher::new(&header, file_key)?;
-        Ok(SealedFile { header, cipher, tags: paged::TagCache::new(header.layout), reached: 0 })
+        Ok(SealedFile { header, cipher, tags: paged::TagCache::new(), reached: 0 })
     }
 
     /// What the header says.

@@ -3,12 +3,12 @@
 //! All fields lie in the first 512 bytes, so that a sector-atomic disk holds either the whole
 //! header or none of it.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{Aad, Nonce};
 use zeroize::Zeroizing;
 
 use crate::error::{HeaderFault, SealError};
 use crate::geometry::HEADER_LEN;
-use crate::keyset::{DataKey, Generation, KeySet, KeyringId};
+use crate::keyset::{Generation, KeySet, KeyringId};
 use crate::random::Random;
 use crate::suite::{Layout, Suite};
 
@@ -104,7 +104,8 @@ pub(crate) fn create(
     random: &dyn Random,
 ) -> Result<(Header, FileKey, Box<[u8; LEN]>), SealError> {
     let keyring_id = keys.keyring_id;
-    let data_key = keys.get(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
+    let wrapping_key =
+        keys.wrapping_key(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
     let mut file_id = [0; 16];
     random.fill(&mut file_id)?;
     let mut file_key = Zeroizing::new([0; FILE_KEY_LEN]);
@@ -125,7 +126,7 @@ pub(crate) fn create(
     let (aad, rest) = bytes.split_at_mut(AAD_LEN);
     let body = &mut rest[WRAPPED_AT - AAD_LEN..TAG_AT - AAD_LEN];
     body.copy_from_slice(file_key.as_ref());
-    let tag = wrapping_key(data_key)?
+    let tag = wrapping_key
         .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), body)
         .map_err(|_| SealError::Cipher("file key not wrapped"))?;
     bytes[TAG_AT..END].copy_from_slice(tag.as_ref());
@@ -143,13 +144,13 @@ pub(crate) fn unwrap_key(
     if keys.keyring_id != header.keyring_id {
         return Err(unknown);
     }
-    let Some(data_key) = keys.get(header.generation) else { return Err(unknown) };
+    let Some(wrapping_key) = keys.wrapping_key(header.generation) else { return Err(unknown) };
     let damaged = || SealError::Header(HeaderFault::NotAuthentic);
     if start.len() < END {
         return Err(damaged());
     }
     let mut file_key = Zeroizing::new([0; FILE_KEY_LEN]);
-    wrapping_key(data_key)?
+    wrapping_key
         .open_separate_gather(
             Nonce::assume_unique_for_key(array_at(start, NONCE_AT)),
             Aad::from(&start[..AAD_LEN]),
@@ -159,12 +160,6 @@ pub(crate) fn unwrap_key(
         )
         .map_err(|_| damaged())?;
     Ok(file_key)
-}
-
-fn wrapping_key(data_key: &DataKey) -> Result<LessSafeKey, SealError> {
-    UnboundKey::new(&AES_256_GCM, data_key.bytes())
-        .map(LessSafeKey::new)
-        .map_err(|_| SealError::Cipher("data key rejected"))
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

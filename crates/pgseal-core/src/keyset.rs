@@ -4,6 +4,8 @@
 //! (`spec/key-hierarchy.md`, section 2).
 
 use core::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::suite::Suite;
@@ -79,7 +81,6 @@ impl fmt::Debug for DataKey {
 }
 
 /// The data keys of one keyring, unlocked.
-#[derive(Debug)]
 pub struct KeySet {
     /// Which keyring they are from.
     pub keyring_id: KeyringId,
@@ -87,7 +88,25 @@ pub struct KeySet {
     pub suite: Suite,
     /// The generation that new files get.
     pub active: Generation,
-    keys: Vec<(Generation, DataKey)>,
+    keys: Vec<Entry>,
+}
+
+/// A data key with its key schedule, which every opening of a file needs.
+struct Entry {
+    generation: Generation,
+    key: DataKey,
+    wrapping: Option<LessSafeKey>,
+}
+
+impl fmt::Debug for KeySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeySet")
+            .field("keyring_id", &self.keyring_id)
+            .field("suite", &self.suite)
+            .field("active", &self.active)
+            .field("generations", &self.generations().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
 }
 
 impl KeySet {
@@ -99,19 +118,29 @@ impl KeySet {
 
     /// Adds the key of a generation; a second one of the same generation replaces the first.
     pub fn insert(&mut self, generation: Generation, key: DataKey) {
-        self.keys.retain(|(known, _)| *known != generation);
-        self.keys.push((generation, key));
+        self.keys.retain(|known| known.generation != generation);
+        let wrapping = UnboundKey::new(&AES_256_GCM, key.bytes()).map(LessSafeKey::new).ok();
+        self.keys.push(Entry { generation, key, wrapping });
     }
 
     /// The key of a generation.
     #[must_use]
     pub fn get(&self, generation: Generation) -> Option<&DataKey> {
-        self.keys.iter().find(|(known, _)| *known == generation).map(|(_, key)| key)
+        self.entry(generation).map(|entry| &entry.key)
+    }
+
+    /// The AES-256-GCM key that wraps file keys under a generation.
+    pub(crate) fn wrapping_key(&self, generation: Generation) -> Option<&LessSafeKey> {
+        self.entry(generation)?.wrapping.as_ref()
+    }
+
+    fn entry(&self, generation: Generation) -> Option<&Entry> {
+        self.keys.iter().find(|entry| entry.generation == generation)
     }
 
     /// The generations in the set.
     pub fn generations(&self) -> impl Iterator<Item = Generation> + '_ {
-        self.keys.iter().map(|(generation, _)| *generation)
+        self.keys.iter().map(|entry| entry.generation)
     }
 }
 

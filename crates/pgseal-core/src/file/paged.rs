@@ -36,13 +36,16 @@ pub(super) struct TagCache {
 }
 
 impl TagCache {
-    pub(super) fn new(layout: Layout) -> TagCache {
-        let len = if layout == Layout::Paged { TAG_BLOCK } else { 0 };
-        TagCache { group: NO_GROUP, bytes: vec![0; len].into_boxed_slice() }
+    /// An empty cache; it gets its memory with the first tag block.
+    pub(super) fn new() -> TagCache {
+        TagCache { group: NO_GROUP, bytes: Box::default() }
     }
 
     fn load<S: Storage + ?Sized>(&mut self, storage: &S, group: u64) -> Result<(), SealError> {
         self.group = NO_GROUP;
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; TAG_BLOCK].into_boxed_slice();
+        }
         let got = storage.read_at(&mut self.bytes, tag_block_off(group))?;
         self.bytes[got..].fill(0);
         self.group = group;
@@ -52,7 +55,10 @@ impl TagCache {
     fn entry(&self, block: BlockNo) -> [u8; ENTRY] {
         let at = (block.0 % GROUP_PAGES) as usize * ENTRY;
         let mut entry = [0; ENTRY];
-        entry.copy_from_slice(&self.bytes[at..at + ENTRY]);
+        // Nothing is remembered before the first tag block is read.
+        if let Some(known) = self.bytes.get(at..at + ENTRY) {
+            entry.copy_from_slice(known);
+        }
         entry
     }
 
@@ -286,8 +292,11 @@ fn append_zeros<S: Storage + ?Sized>(
         drop_unfinished(storage, first.0 * BLOCK_LEN, zeros.len() as u64);
         return Err(error.into());
     }
-    let blank = [0; BATCH * ENTRY];
-    file.tags.store(first, &blank[..zeros.len().div_ceil(BLOCK) * ENTRY]);
+    let blank = &[0; BATCH * ENTRY][..zeros.len().div_ceil(BLOCK) * ENTRY];
+    if !new_group {
+        mend::clear_tags_of(file, storage, first, blank)?;
+    }
+    file.tags.store(first, blank);
     Ok(())
 }
 

@@ -233,20 +233,20 @@ fn examine(
     reads_plain: bool,
     root: Option<&'static Root>,
 ) -> Result<Option<OpenFile>, Errno> {
-    let st = sys::fstat(fd).ok_or_else(real::errno)?;
-    if !sys::is_regular(st.st_mode) {
-        return Ok(None);
-    }
     let append = flags & libc::O_APPEND != 0;
     let unborn =
         |want: Option<Want>| Ok(want.map(|want| OpenFile::unborn(want, path, append, writes)));
-    if st.st_size == 0 {
-        return unborn(want);
+    let mut start = [0; geometry::HEADER_LEN as usize];
+    let start = match sys::pread_full(fd, &mut start, 0) {
+        Ok(got) => &start[..got],
+        // A directory, a pipe, a device: not a file with contents of ours.
+        Err(libc::EISDIR | libc::ESPIPE | libc::ENXIO | libc::EINVAL) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    if start.is_empty() {
+        return unborn(want.filter(|_| is_regular(fd)));
     }
-    let mut start = vec![0; geometry::HEADER_LEN as usize];
-    let got = sys::pread_full(fd, &mut start, 0)?;
-    start.truncate(got);
-    match header::classify(&start).map_err(|error| file::describe(&error, path))? {
+    match header::classify(start).map_err(|error| file::describe(&error, path))? {
         Kind::Sealed(header) => {
             let keys = match want.map(|want| want.keys) {
                 Some(keys) if keys.keyring_id == header.keyring_id => keys,
@@ -256,12 +256,13 @@ fn examine(
                     file::describe(&unknown, path)
                 })?,
             };
-            let file = SealedFile::from_header(&start, header, keys)
+            let file = SealedFile::from_header(start, header, keys)
                 .map_err(|error| file::describe(&error, path))?;
             Ok(Some(OpenFile::sealed(Box::new(file), path, append, writes)))
         }
         Kind::Unborn => {
-            let behind = u64::try_from(st.st_size).unwrap_or(0) > geometry::HEADER_LEN;
+            let len = FdStorage(fd).len().map_err(|error| file::errno_of(&error))?;
+            let behind = len.0 > geometry::HEADER_LEN;
             if behind && !root.is_some_and(datadir::in_recovery) {
                 log::line(format_args!(
                     "ERROR: \"{}\" has blocks but its header is all zeros: the file is damaged; restore it from a backup",
@@ -291,6 +292,10 @@ fn examine(
             Err(libc::EIO)
         }
     }
+}
+
+fn is_regular(fd: c_int) -> bool {
+    sys::fstat(fd).is_some_and(|st| sys::is_regular(st.st_mode))
 }
 
 /// The path behind a directory descriptor and a relative name.
