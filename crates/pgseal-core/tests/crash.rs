@@ -14,6 +14,7 @@ use common::{Handle, combinations, pattern};
 use pgseal_core::geometry::{BLOCK_LEN, CELL_LEN, SECTOR_LEN};
 use pgseal_core::storage::Storage as _;
 use pgseal_core::storage::crash::CrashStorage;
+use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
 use pgseal_core::{Layout, Opened, SealError, SealedFile, Suite};
 use proptest::prelude::*;
@@ -223,11 +224,21 @@ fn stale_tags_behind_the_end_do_not_spoil_growth() {
         // The cut reached the disk, what cleared the tags did not.
         let disk =
             storage.crash(|part| matches!(part, pgseal_core::storage::crash::Part::SetLen { .. }));
-        let mut after = Handle::open(&disk, &keys);
-        assert_eq!(after.len(&disk), 2 * BLOCK_LEN);
-        after.set_len(&disk, 3 * BLOCK_LEN).unwrap();
-        after.write(&disk, &pattern(10, 2), 4 * BLOCK_LEN).unwrap();
-        let all = after.all(&disk).unwrap_or_else(|error| panic!("{suite} {layout}: {error}"));
-        assert!(all[2 * BLOCK..4 * BLOCK].iter().all(|byte| *byte == 0), "{suite} {layout}");
+        assert_eq!(Handle::open(&disk, &keys).len(&disk), 2 * BLOCK_LEN);
+        // By a length, by appending zeros as PostgreSQL does, and by a gap.
+        for by in ["length", "zeros", "gap"] {
+            let disk = MemStorage::with(disk.bytes().clone());
+            let mut after = Handle::open(&disk, &keys);
+            match by {
+                "length" => after.set_len(&disk, 4 * BLOCK_LEN).unwrap(),
+                "zeros" => after.write(&disk, &[0; 2 * BLOCK], 2 * BLOCK_LEN).unwrap(),
+                _ => after.write(&disk, &pattern(10, 2), 4 * BLOCK_LEN).unwrap(),
+            }
+            for mut handle in [after, Handle::open(&disk, &keys)] {
+                let all =
+                    handle.all(&disk).unwrap_or_else(|e| panic!("{suite} {layout} {by}: {e}"));
+                assert!(all[2 * BLOCK..4 * BLOCK].iter().all(|byte| *byte == 0), "{suite} {by}");
+            }
+        }
     }
 }
