@@ -35,8 +35,9 @@ need_built() {
 # as_ordinary_user keep|remove SCRIPT ARGUMENT...: as root only; runs SCRIPT through as-user.sh with everything
 # it makes below one new directory, PGSEAL_STAGE to SCRIPT. 'keep': the directory stays if SCRIPT succeeds.
 as_ordinary_user() {
-    local keep=$1 home child status=0
+    local keep=$1 flags=() home child status=0
     shift
+    if [ "$keep" = keep ]; then flags=(--keep); fi
     # Short, because the paths of Unix sockets are at most 107 bytes long.
     home=$(mktemp -d /tmp/pgseal.XXXXXX) || die "cannot make a directory in /tmp"
     chmod 0755 "$home"
@@ -44,7 +45,7 @@ as_ordinary_user() {
     # In a process group of its own, see as-user.sh; a signal to this script is handed on.
     set -m
     TMPDIR=$home PGSEAL_STAGE=$home PGSEAL_BENCH=$home/bin/pgseal-bench \
-        "$PGSEAL_ROOT/scripts/as-user.sh" --keep -- "$@" &
+        "$PGSEAL_ROOT/scripts/as-user.sh" "${flags[@]}" -- "$@" &
     child=$!
     set +m
     trap 'status=143; kill -TERM "$child" 2>/dev/null || true' INT TERM HUP
