@@ -5,6 +5,7 @@
 use core::ffi::{CStr, c_int, c_void};
 
 use crate::log::{self, Shown};
+use crate::module;
 use crate::program;
 use crate::symbols::{self, Treatment};
 
@@ -32,14 +33,8 @@ struct DynamicEntry {
 /// Ends the process if the program imports an I/O function that the table does not know or that
 /// cannot be made safe.
 pub fn check_program() {
-    let mut bad = Vec::new();
-    for name in imports() {
-        let verdict = symbols::treatment_of(&name);
-        let unknown = verdict.is_none() && symbols::may_touch_files(&name) && is_libc(&name);
-        if unknown || verdict == Some(Treatment::Refused) {
-            bad.push(name);
-        }
-    }
+    let mut bad = imports();
+    bad.retain(|name| goes_past_the_seal(name));
     if bad.is_empty() {
         return;
     }
@@ -50,6 +45,26 @@ pub fn check_program() {
     ));
     // SAFETY: ends the process before it has done anything.
     unsafe { libc::_exit(127) };
+}
+
+/// The functions that a module imports and that go past the seal. Cheap: a backend loads modules.
+pub fn bad_imports(module: &CStr) -> Vec<String> {
+    let mut bad = Vec::new();
+    module::for_each_import(module, &mut |name| {
+        if goes_past_the_seal(name) {
+            bad.push(name.to_owned());
+        }
+    });
+    bad.sort_unstable();
+    bad.dedup();
+    bad
+}
+
+fn goes_past_the_seal(name: &str) -> bool {
+    match symbols::treatment_of(name) {
+        Some(treatment) => treatment == Treatment::Refused,
+        None => symbols::may_touch_files(name) && is_libc(name),
+    }
 }
 
 /// Whether the function is the C library's own, and not one of another library whose name only

@@ -1,5 +1,6 @@
 //! The hooked calls, one file per family.
 
+pub mod code;
 pub mod copy;
 pub mod descriptor;
 pub mod directory;

@@ -13,6 +13,7 @@ mod file;
 pub mod guard;
 mod keys;
 mod log;
+mod module;
 mod program;
 mod random;
 mod real;

@@ -89,9 +89,16 @@ real! {
     fn opendir = c"opendir" (path: *const c_char) -> *mut DIR;
     fn readdir = c"readdir" (dir: *mut DIR) -> *mut dirent;
     fn closedir = c"closedir" (dir: *mut DIR) -> c_int;
+    fn dlopen = c"dlopen" (file: *const c_char, flags: c_int) -> *mut c_void;
     fn mkdir = c"mkdir" (path: *const c_char, mode: mode_t) -> c_int;
     fn chdir = c"chdir" (path: *const c_char) -> c_int;
     fn fchdir = c"fchdir" (fd: c_int) -> c_int;
+}
+
+/// The address of the C library's `dlopen`, for the one who must not call it but jump there.
+pub fn dlopen_address() -> usize {
+    static CELL: AtomicUsize = AtomicUsize::new(0);
+    resolve(&CELL, c"dlopen")
 }
 
 /// The value of `errno`.

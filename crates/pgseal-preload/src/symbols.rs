@@ -400,10 +400,17 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "code",
+        treatment: Hooked,
+        why: "Pass: modules whose imports this table knows. Refuse: a module, named with a slash, that imports a refused or unknown function, before any code of it runs.",
+        tests: &["load.c"],
+        symbols: &["dlopen"],
+    },
+    Family {
+        name: "code in another name space",
         treatment: Passed,
-        why: "The dynamic linker's own files.",
+        why: "Such a module has a C library of its own and none of our hooks; no program of PostgreSQL makes one.",
         tests: &["hooks_table.rs"],
-        symbols: &["dlopen", "dlmopen"],
+        symbols: &["dlmopen"],
     },
     Family {
         name: "system databases",

@@ -19,6 +19,8 @@ int main(int argc, char **argv)
     struct iovec iov[2] = {{page, PAGE}, {page + PAGE, PAGE}};
     int fd = open(argv[1], O_RDWR | O_CREAT, 0600), rounds = atoi(argv[3]);
     char what = argv[2][0];
+    /* Pages of zeros are holes, a matter of their own. */
+    memset(page, 'x', sizeof page);
     for (int at = 0; at < 300; at++)
         if (pwrite(fd, page, PAGE, (long)at * PAGE) != PAGE)
             return 1;
