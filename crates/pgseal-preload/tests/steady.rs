@@ -64,7 +64,7 @@ fn no_heap_allocation_in_the_steady_state() {
     for path in SEALED {
         let arena = Arena::new();
         let program = arena.compile("steady", "steady", &["-fno-builtin"]);
-        for what in ["r", "w", "R", "W", "l", "v"] {
+        for what in ["r", "w", "R", "W", "l", "v", "V"] {
             let run = arena.run_sealed(&program, &[path, what, "500"]);
             assert!(run.status.success(), "{path} {what}: {}", run.stderr);
             assert!(run.stderr.contains("allocations: 0\n"), "{path} {what}: {}", run.stderr);

@@ -23,6 +23,8 @@ unsafe fn read_sealed(
     if buf.is_null() {
         return fail(libc::EFAULT);
     }
+    // As the kernel: no call moves more (MAX_RW_COUNT).
+    let len = len.min(0x7FFF_F000);
     // SAFETY: the caller's contract; bytes have no invalid values.
     let buf = unsafe { core::slice::from_raw_parts_mut(buf.cast::<u8>(), len) };
     file::returned(read_slice(file, fd, buf, off).map(count))

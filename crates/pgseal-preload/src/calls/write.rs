@@ -1,6 +1,7 @@
 //! `write`, `pwrite` and their vectored spellings.
 
 use core::ffi::{c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{iovec, off_t, size_t, ssize_t};
 
@@ -26,6 +27,8 @@ unsafe fn write_sealed(
     if buf.is_null() {
         return fail(libc::EFAULT);
     }
+    // As the kernel: no call moves more (MAX_RW_COUNT).
+    let len = len.min(0x7FFF_F000);
     // SAFETY: the caller's contract.
     let buf = unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), len) };
     file::returned(write_slice(file, fd, buf, off).map(count))
@@ -67,8 +70,31 @@ unsafe fn writev_sealed(
         // SAFETY: the part describes a valid buffer.
         return unsafe { write_sealed(file, fd, part.iov_base, part.iov_len, off) };
     }
+    // Taken out, not locked: whoever comes in between, from a handler or thread, has one of his own.
+    let mut gathered = core::mem::take(&mut *gather_buffer());
+    // SAFETY: the caller's contract.
+    let total = unsafe { write_gathered(file, fd, parts, off, &mut gathered) };
+    gathered.clear();
+    *gather_buffer() = gathered;
+    total
+}
+
+/// The buffer that writes of several parts use one after the other.
+fn gather_buffer() -> MutexGuard<'static, Vec<u8>> {
+    static BUFFER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// # Safety
+/// Each part describes a buffer that is valid for reads.
+unsafe fn write_gathered(
+    file: &SharedFile,
+    fd: c_int,
+    parts: &[iovec],
+    off: Option<off_t>,
+    gathered: &mut Vec<u8>,
+) -> ssize_t {
     let mut total: ssize_t = 0;
-    let mut gathered: Vec<u8> = Vec::new();
     for (index, part) in parts.iter().enumerate() {
         if part.iov_len > 0 {
             // SAFETY: the part describes a valid buffer.
@@ -80,7 +106,7 @@ unsafe fn writev_sealed(
             continue;
         }
         let at = off.map(|off| off + total as off_t);
-        match write_slice(file, fd, &gathered, at) {
+        match write_slice(file, fd, gathered, at) {
             Ok(put) => total += count(put),
             Err(_) if total > 0 => break,
             Err(errno) => return fail(errno),
