@@ -253,7 +253,7 @@ fn plant_the_rest(planted: &mut Planted) {
         "create table p (v text);;
          begin; insert into p values ('x'); prepare transaction '{}';;
          create extension pg_stat_statements;;
-         select 1 as \"{}\";;
+         select count(*) from pg_am as \"{}\";;
          create table w (v text);;
          insert into w values ('{}')",
         marker("prepared"),

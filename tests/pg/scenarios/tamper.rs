@@ -1,1 +1,519 @@
-//! stub
+//! What happens when somebody changes the files of a server: one change at a time, then the server
+//! is started and the data is read, and `pgseal verify` has its say.
+//!
+//! The verdicts are compared with the table in `spec/threat-model.md`, which this test writes:
+//! `UPDATE_EXPECT=1 cargo test -p pgseal-scenarios --test tamper`. Whatever the table says, no
+//! change of a relation's page may lead to wrong rows where the table claims detection: a
+//! verdict is what happened, never what should have happened.
+
+use std::fs;
+use std::path::PathBuf;
+
+use pgseal_scenarios::files::{
+    HEADER, PAGE, TAG_ENTRY, copy_tree, flip_bit, len, page_off, read, replace, restore_tree,
+    tag_off, truncate, write, zero,
+};
+use pgseal_scenarios::{Node, Session};
+
+#[path = "tamper/table.rs"]
+mod table;
+use table::{ByVerify, Row, Verdict};
+
+/// The stopped cluster that all changes are made to, and copies of it to start over from.
+struct Lab {
+    node: Node,
+    /// As it is.
+    now: PathBuf,
+    /// As it was before the last update.
+    older: PathBuf,
+    /// `victim` holds the rows that are read; `other` is a table of the same size.
+    victim: String,
+    other: String,
+    /// What reading gives when nothing was changed.
+    truth: Vec<String>,
+    /// Whether `verify` lists zero blocks when nothing was changed.
+    has_zeros: bool,
+    rows: Vec<Row>,
+}
+
+/// What is read after each change: all rows of the table, and rows whose transactions no hint bit
+/// remembers, so that `pg_xact` is asked.
+const READS: [&str; 2] = [
+    "select count(*), md5(string_agg(id || v, ',' order by id)) from victim",
+    "select count(*), sum(id) from fresh",
+];
+
+impl Lab {
+    fn new() -> Lab {
+        let mut node =
+            Node::sealed(&[("max_prepared_transactions", "2"), ("synchronous_commit", "on")]);
+        node.start();
+        // 2000 rows of about 40 a page, with room on each page for new versions of the rows.
+        node.sql(
+            "create extension amcheck;;
+             create table victim (id int, v text) with (fillfactor = 45);;
+             create table other (id int, v text) with (fillfactor = 45);;
+             insert into victim select g, 'victim ' || md5(g::text) from generate_series(1, 2000) g;;
+             insert into other select g, 'other  ' || md5(g::text) from generate_series(1, 2000) g;;
+             vacuum (freeze) victim, other;;
+             checkpoint",
+        );
+        // Every change starts from a copy of the directory: without the templates it is a third.
+        node.sql(
+            "update pg_database set datistemplate = false, datallowconn = true;;
+             drop database template1;; drop database template0",
+        );
+        let (victim, other) = (node.relation("victim"), node.relation("other"));
+        node.stop();
+        let older = node.home().join("older");
+        copy_tree(node.data(), &older);
+
+        node.start();
+        node.sql("update victim set v = 'update ' || md5(v);; vacuum victim");
+        // No WAL of before a crash, no hint bits: nobody has read these rows yet.
+        node.sql("create table fresh (id int)");
+        for id in 1..=64 {
+            node.sql(&format!("insert into fresh values ({id})"));
+        }
+        node.sql("begin; insert into other values (0, 'x'); prepare transaction 'later'");
+        node.sql("checkpoint");
+        node.stop();
+        let now = node.home().join("now");
+        copy_tree(node.data(), &now);
+
+        node.start();
+        let truth = READS.map(|sql| node.sql(sql)).to_vec();
+        node.stop();
+        restore_tree(&now, node.data());
+        let has_zeros = node.verify().text.contains(" never written");
+        Lab { node, now, older, victim, other, truth, has_zeros, rows: Vec::new() }
+    }
+
+    /// The victim's file in one of the copies, or where the server works.
+    fn file(&self, name: &str) -> PathBuf {
+        self.node.file(name)
+    }
+
+    /// Makes one change to a fresh copy, starts the server, reads, and notes the verdict.
+    fn try_change(&mut self, class: &'static str, change: &'static str, make: impl Fn(&Lab)) {
+        restore_tree(&self.now, self.node.data());
+        make(self);
+        let verify = self.node.verify();
+        let outcome = match self.node.try_start() {
+            Err(log) => Outcome::NoStart(table::reason_of(&log)),
+            Ok(()) => {
+                let outcome = self.read();
+                self.node.stop_at_once();
+                outcome
+            }
+        };
+        let zeros = verify.text.contains(" never written") && !self.has_zeros;
+        let by_verify = match verify.code {
+            0 if zeros => ByVerify::Zeros,
+            0 => ByVerify::Nothing,
+            _ => ByVerify::Finds,
+        };
+        self.note(class, change, outcome, by_verify);
+    }
+
+    fn read(&self) -> Outcome {
+        let mut outcome = Outcome::Right;
+        for (sql, truth) in READS.iter().zip(&self.truth) {
+            match self.node.try_sql(sql) {
+                Err(error) => return Outcome::Error(error),
+                Ok(rows) if rows != *truth => outcome = Outcome::Wrong,
+                Ok(_) => {}
+            }
+        }
+        outcome
+    }
+
+    fn note(&mut self, class: &'static str, change: &'static str, what: Outcome, found: ByVerify) {
+        let (verdict, text) = match what {
+            Outcome::NoStart(text) => (Verdict::Prevented, format!("no start: {text}")),
+            Outcome::Error(text) => (Verdict::AtRead, table::error_of(&text)),
+            Outcome::Wrong if found == ByVerify::Finds => (Verdict::ByVerify, WRONG.to_owned()),
+            Outcome::Right if found == ByVerify::Finds => (Verdict::ByVerify, RIGHT.to_owned()),
+            Outcome::Wrong => (Verdict::Not, WRONG.to_owned()),
+            Outcome::Right => (Verdict::NoEffect, RIGHT.to_owned()),
+        };
+        self.rows.push(Row { class, change, verdict, text: table::plain(&text), found });
+    }
+}
+
+const WRONG: &str = "wrong rows, no error";
+const RIGHT: &str = "right rows";
+
+enum Outcome {
+    /// The server did not start.
+    NoStart(String),
+    /// A query failed with this.
+    Error(String),
+    /// Another result than the truth, and no error.
+    Wrong,
+    /// The truth.
+    Right,
+}
+
+/// The page that most changes are made to.
+const BLOCK: u64 = 3;
+
+fn relation(lab: &mut Lab) {
+    let page = |lab: &Lab, name: &str, block| read(&lab.file(name), page_off(block), PAGE);
+    let tag = |lab: &Lab, name: &str, block| read(&lab.file(name), tag_off(block), TAG_ENTRY);
+
+    lab.try_change("relation", "one bit of a page", |lab| {
+        flip_bit(&lab.file(&lab.victim), page_off(BLOCK) + 4000);
+    });
+    lab.try_change("relation", "one bit of a nonce", |lab| {
+        flip_bit(&lab.file(&lab.victim), tag_off(BLOCK) + 2);
+    });
+    lab.try_change("relation", "one bit of a tag", |lab| {
+        flip_bit(&lab.file(&lab.victim), tag_off(BLOCK) + 20);
+    });
+    lab.try_change("relation", "one bit of the rest of a tag entry", |lab| {
+        flip_bit(&lab.file(&lab.victim), tag_off(BLOCK) + 31);
+    });
+    lab.try_change("relation", "one bit of the header's clear part", |lab| {
+        flip_bit(&lab.file(&lab.victim), 20);
+    });
+    lab.try_change("relation", "one bit of the wrapped key", |lab| {
+        flip_bit(&lab.file(&lab.victim), 100);
+    });
+    lab.try_change("relation", "one bit of the header's empty rest", |lab| {
+        flip_bit(&lab.file(&lab.victim), HEADER - 1);
+    });
+    lab.try_change("relation", "header zeroed", |lab| zero(&lab.file(&lab.victim), 0, HEADER));
+    lab.try_change("relation", "header of another file", |lab| {
+        write(&lab.file(&lab.victim), 0, &read(&lab.file(&lab.other), 0, HEADER));
+    });
+    lab.try_change("relation", "two pages swapped", |lab| {
+        let (a, b) = (page(lab, &lab.victim, 3), page(lab, &lab.victim, 4));
+        write(&lab.file(&lab.victim), page_off(4), &a);
+        write(&lab.file(&lab.victim), page_off(3), &b);
+    });
+    lab.try_change("relation", "two pages swapped, with their tags", |lab| {
+        let (a, b) = (page(lab, &lab.victim, 3), page(lab, &lab.victim, 4));
+        let (ta, tb) = (tag(lab, &lab.victim, 3), tag(lab, &lab.victim, 4));
+        write(&lab.file(&lab.victim), page_off(4), &a);
+        write(&lab.file(&lab.victim), page_off(3), &b);
+        write(&lab.file(&lab.victim), tag_off(4), &ta);
+        write(&lab.file(&lab.victim), tag_off(3), &tb);
+    });
+    lab.try_change("relation", "a page of another table", |lab| {
+        write(&lab.file(&lab.victim), page_off(BLOCK), &page(lab, &lab.other, BLOCK));
+    });
+    lab.try_change("relation", "a page of another table, with its tag", |lab| {
+        write(&lab.file(&lab.victim), page_off(BLOCK), &page(lab, &lab.other, BLOCK));
+        write(&lab.file(&lab.victim), tag_off(BLOCK), &tag(lab, &lab.other, BLOCK));
+    });
+    lab.try_change("relation", "a page zeroed", |lab| {
+        zero(&lab.file(&lab.victim), page_off(BLOCK), PAGE);
+    });
+    lab.try_change("relation", "a page and its tag zeroed", |lab| {
+        zero(&lab.file(&lab.victim), page_off(BLOCK), PAGE);
+        zero(&lab.file(&lab.victim), tag_off(BLOCK), TAG_ENTRY);
+    });
+    lab.try_change("relation", "a tag zeroed", |lab| {
+        zero(&lab.file(&lab.victim), tag_off(BLOCK), TAG_ENTRY);
+    });
+    lab.try_change("relation", "file cut in the middle of a page", |lab| {
+        truncate(&lab.file(&lab.victim), page_off(10) + 3000);
+    });
+    lab.try_change("relation", "file cut to half, at a page", |lab| {
+        let path = lab.file(&lab.victim);
+        let pages = (len(&path) - page_off(0)) / PAGE;
+        truncate(&path, page_off(pages / 2));
+    });
+    lab.try_change("relation", "file emptied", |lab| truncate(&lab.file(&lab.victim), 0));
+    lab.try_change("relation", "file removed", |lab| {
+        fs::remove_file(lab.file(&lab.victim)).expect("it is there");
+    });
+    lab.try_change("relation", "an older copy of a page", |lab| {
+        let old = read(&lab.older.join(&lab.victim), page_off(BLOCK), PAGE);
+        write(&lab.file(&lab.victim), page_off(BLOCK), &old);
+    });
+    lab.try_change("relation", "an older copy of a page, with its tag", |lab| {
+        let older = lab.older.join(&lab.victim);
+        write(&lab.file(&lab.victim), page_off(BLOCK), &read(&older, page_off(BLOCK), PAGE));
+        write(&lab.file(&lab.victim), tag_off(BLOCK), &read(&older, tag_off(BLOCK), TAG_ENTRY));
+    });
+    lab.try_change("relation", "an older copy of the file", |lab| {
+        replace(&lab.file(&lab.victim), &lab.older.join(&lab.victim));
+    });
+    lab.try_change("relation", "the file of another table", |lab| {
+        replace(&lab.file(&lab.victim), &lab.file(&lab.other));
+    });
+    lab.try_change("relation", "a plain file", |lab| {
+        fs::write(lab.file(&lab.victim), vec![0x41; 8192 * 4]).expect("it can be written");
+    });
+    lab.try_change("free space map", "one bit of a page", |lab| {
+        flip_bit(&lab.file(&format!("{}_fsm", lab.victim)), page_off(0) + 100);
+    });
+}
+
+/// Files in XTS: WAL, transaction status, the relation map.
+fn in_place(lab: &mut Lab) {
+    const XACT: &str = "pg_xact/0000";
+    const MAP: &str = "global/pg_filenode.map";
+    // 64 rows of transactions of their own: about 16 bytes with two bits each.
+    let xids = |lab: &Lab| {
+        let control = lab.node.succeed(lab.node.bare("pg_controldata").arg(&lab.now));
+        let next = control.lines().find_map(|line| line.split("NextXID:").nth(1));
+        let next = next.and_then(|text| text.trim().rsplit(':').next()?.parse::<u64>().ok());
+        HEADER + (next.expect("pg_controldata tells NextXID") - 32) / 4
+    };
+    lab.try_change("pg_xact", "one bit of a page", |lab| flip_bit(&lab.file(XACT), xids(lab)));
+    lab.try_change("pg_xact", "a sector zeroed", |lab| {
+        zero(&lab.file(XACT), xids(lab) / 512 * 512, 512);
+    });
+    lab.try_change("pg_xact", "one bit of the header", |lab| flip_bit(&lab.file(XACT), 100));
+    lab.try_change("pg_xact", "header of another file", |lab| {
+        write(&lab.file(XACT), 0, &read(&lab.file(MAP), 0, HEADER));
+    });
+    lab.try_change("pg_xact", "header zeroed", |lab| zero(&lab.file(XACT), 0, HEADER));
+    lab.try_change("pg_xact", "file cut to its header", |lab| truncate(&lab.file(XACT), HEADER));
+    lab.try_change("pg_xact", "an older copy of the file", |lab| {
+        replace(&lab.file(XACT), &lab.older.join(XACT));
+    });
+    lab.try_change("relation map", "one bit", |lab| flip_bit(&lab.file(MAP), HEADER + 40));
+    lab.try_change("relation map", "one bit of the header", |lab| flip_bit(&lab.file(MAP), 100));
+}
+
+/// Files written once, in authenticated blocks.
+fn stream(lab: &mut Lab) {
+    let two_phase = |lab: &Lab| {
+        let dir = lab.file("pg_twophase");
+        let mut listing = fs::read_dir(dir).expect("pg_twophase is there").flatten();
+        listing.next().expect("a prepared transaction").path()
+    };
+    lab.try_change("two-phase state", "one bit", |lab| flip_bit(&two_phase(lab), HEADER + 50));
+    lab.try_change("two-phase state", "file cut", |lab| truncate(&two_phase(lab), HEADER + 60));
+    lab.try_change("statistics", "one bit", |lab| {
+        flip_bit(&lab.file("pg_stat/pgstat.stat"), HEADER + 50);
+    });
+}
+
+fn keyring(lab: &mut Lab) {
+    const KEYRING: &str = "pgseal/keyring";
+    // The first digit of the value behind the last place of this text becomes another digit.
+    let change_digit = |lab: &Lab, before: &str| {
+        let path = lab.file(KEYRING);
+        let mut text = fs::read(&path).expect("a keyring");
+        let found = text.windows(before.len()).rposition(|window| window == before.as_bytes());
+        let at = found.unwrap_or_else(|| panic!("no {before}")) + before.len();
+        text[at] = if text[at] == b'7' { b'8' } else { b'7' };
+        fs::write(&path, text).expect("it can be written");
+    };
+    for (change, before) in [
+        ("a digit of its identity", "\"keyring_id\": \""),
+        ("a digit of the key check value", "\"key_check\": \""),
+        ("a digit of a wrapped data key", "\"wrapped\": \""),
+        ("a digit of its MAC", "mac: "),
+    ] {
+        lab.try_change("keyring", change, |lab| change_digit(lab, before));
+    }
+    lab.try_change("keyring", "its provider", |lab| {
+        let text = fs::read_to_string(lab.file(KEYRING)).expect("a keyring");
+        fs::write(lab.file(KEYRING), text.replace("/key\"", "/kez\"")).expect("can be written");
+    });
+    lab.try_change("keyring", "cut to half", |lab| {
+        truncate(&lab.file(KEYRING), len(&lab.file(KEYRING)) / 2);
+    });
+    lab.try_change("keyring", "emptied", |lab| truncate(&lab.file(KEYRING), 0));
+    lab.try_change("keyring", "removed", |lab| {
+        fs::remove_file(lab.file(KEYRING)).expect("it is there");
+    });
+}
+
+/// WAL among committed records: a server that was killed has to replay it.
+fn wal(lab: &mut Lab) {
+    restore_tree(&lab.now, lab.node.data());
+    lab.node.start();
+    lab.node.sql("checkpoint");
+    let first = lab.node.sql("select pg_walfile_name(pg_current_wal_insert_lsn())");
+    let before = lab.node.sql("select pg_current_wal_insert_lsn() - '0/0'");
+    for id in 65..=128 {
+        lab.node.sql(&format!("insert into fresh values ({id})"));
+    }
+    let last = lab.node.sql("select pg_walfile_name(pg_current_wal_insert_lsn())");
+    assert_eq!(first, last, "all in one segment");
+    lab.node.kill9();
+    let crashed = lab.node.home().join("crashed");
+    copy_tree(lab.node.data(), &crashed);
+
+    let segment = format!("pg_wal/{last}");
+    // The first of the new records, in a segment of 1 MB.
+    let at = HEADER + before.parse::<u64>().expect("a number") % (1 << 20) + 3000;
+    let (kept_now, kept_truth) = (lab.now.clone(), lab.truth.clone());
+    lab.now.clone_from(&crashed);
+    lab.truth[1] = format!("128|{}", (1..=128).sum::<u64>());
+    lab.try_change("WAL, then recovery", "nothing, for comparison", |_| ());
+    lab.try_change("WAL, then recovery", "one bit among committed records", |lab| {
+        flip_bit(&lab.file(&segment), at);
+    });
+    lab.try_change("WAL, then recovery", "8 KiB zeroed", |lab| {
+        zero(&lab.file(&segment), at / 512 * 512, PAGE);
+    });
+    lab.try_change("WAL, then recovery", "one bit of the header", |lab| {
+        flip_bit(&lab.file(&segment), 100);
+    });
+    lab.try_change("WAL, then recovery", "header zeroed", |lab| {
+        zero(&lab.file(&segment), 0, HEADER);
+    });
+    lab.try_change("WAL, then recovery", "header of another file", |lab| {
+        write(&lab.file(&segment), 0, &read(&lab.file("pg_xact/0000"), 0, HEADER));
+    });
+    lab.try_change("WAL, then recovery", "segment cut to half", |lab| {
+        truncate(&lab.file(&segment), HEADER + (1 << 19));
+    });
+    lab.try_change("WAL, then recovery", "segment removed", |lab| {
+        fs::remove_file(lab.file(&segment)).expect("it is there");
+    });
+    (lab.now, lab.truth) = (kept_now, kept_truth);
+}
+
+/// A spill of a sort that is being read, changed under the running server.
+fn temp_file(lab: &mut Lab) {
+    restore_tree(&lab.now, lab.node.data());
+    lab.node.start();
+    let changes: [(&'static str, fn(&PathBuf)); 4] = [
+        ("one bit", |path| flip_bit(path, len(path) / 2)),
+        ("two blocks swapped", |path| {
+            let stride = 12 + PAGE + 16;
+            let (a, b) = (
+                read(path, HEADER + 20 * stride, stride),
+                read(path, HEADER + 21 * stride, stride),
+            );
+            write(path, HEADER + 20 * stride, &b);
+            write(path, HEADER + 21 * stride, &a);
+        }),
+        ("a block zeroed", |path| {
+            let stride = 12 + PAGE + 16;
+            zero(path, HEADER + 20 * stride, stride);
+        }),
+        ("file cut to half", |path| truncate(path, len(path) / 2)),
+    ];
+    for (change, make) in changes {
+        let mut session = lab.node.session();
+        spill(&mut session);
+        make(&newest_spill(lab));
+        let said = session.run("fetch all from c").unwrap_or_else(|| "connection lost".to_owned());
+        let outcome = if said.contains("ERROR:") {
+            Outcome::Error(said)
+        } else if said.lines().count() == 49_999 {
+            Outcome::Right
+        } else {
+            Outcome::Wrong
+        };
+        drop(session);
+        lab.note("temp file, while it is used", change, outcome, ByVerify::NotAsked);
+        wait_until_empty(lab);
+    }
+    lab.node.stop();
+}
+
+fn spill(session: &mut Session) {
+    session.sql("set work_mem = '64kB'; set max_parallel_workers_per_gather = 0");
+    session.sql(
+        "begin; declare c cursor for \
+         select md5(g::text) from generate_series(1, 50000) g order by 1",
+    );
+    session.sql("fetch 1 from c");
+}
+
+/// The file of the sort: its input, which the function wrote before, has a lower number.
+fn newest_spill(lab: &Lab) -> PathBuf {
+    let listing = fs::read_dir(lab.file("base/pgsql_tmp")).expect("pgsql_tmp").flatten();
+    let number = |path: &PathBuf| -> u32 {
+        path.extension().and_then(|text| text.to_str()?.parse().ok()).unwrap_or(0)
+    };
+    listing.map(|item| item.path()).max_by_key(number).expect("a spill")
+}
+
+/// The next case must not meet the spill of this one.
+fn wait_until_empty(lab: &Lab) {
+    for _ in 0..200 {
+        if fs::read_dir(lab.file("base/pgsql_tmp")).is_ok_and(|mut dir| dir.next().is_none()) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("a spill stays after its session has ended");
+}
+
+#[test]
+fn every_change_has_the_verdict_of_the_table() {
+    let mut lab = Lab::new();
+    lab.try_change("nothing", "for comparison", |_| ());
+    assert_eq!(lab.rows.pop().map(|row| row.verdict), Some(Verdict::NoEffect));
+    relation(&mut lab);
+    in_place(&mut lab);
+    stream(&mut lab);
+    keyring(&mut lab);
+    wal(&mut lab);
+    temp_file(&mut lab);
+    // Whatever the table says: an authenticated page is never changed in silence.
+    for row in &lab.rows {
+        let is_silent = row.class == "relation" && row.verdict == Verdict::Not;
+        assert!(!is_silent || SILENT.contains(&row.change), "nobody notices: {}", row.change);
+    }
+    table::compare(&lab.rows);
+}
+
+/// What nothing binds: which pages a file has, how old a page is, which file it is.
+const SILENT: [&str; 6] = [
+    "a page and its tag zeroed",
+    "file cut to half, at a page",
+    "file emptied",
+    "an older copy of a page, with its tag",
+    "an older copy of the file",
+    "the file of another table",
+];
+
+/// A page that does not authenticate is to PostgreSQL a page that fails its own verification, and
+/// the log says which block of which file.
+#[test]
+fn a_damaged_page_is_treated_as_people_know_it() {
+    let mut node = Node::sealed(&[]);
+    node.start();
+    node.sql(
+        "create table t as select g as id, repeat('x', 100) as v from generate_series(1, 1000) g;;
+         checkpoint",
+    );
+    let path = node.relation("t");
+    node.stop();
+    flip_bit(&node.file(&path), page_off(2) + 77);
+
+    // pg_checksums counts it.
+    let output = node.command("pg_checksums").arg("--check").arg("-D").arg(node.data()).output();
+    let output = output.expect("pg_checksums runs");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("Bad checksums:  1"), "{said}");
+
+    // verify names it.
+    let verify = node.verify();
+    assert_eq!(verify.code, 1, "{}", verify.text);
+    assert!(verify.text.contains(&format!("{path}: block 2 ")), "{}", verify.text);
+
+    // A read fails with PostgreSQL's own error, and the statistics count it.
+    node.start();
+    let error = node.try_sql("select count(*) from t").expect_err("a damaged page is read");
+    assert!(error.contains("invalid page in block 2 of relation"), "{error}");
+    let log = node.log();
+    let line = log.lines().find(|line| line.contains("pgseal: ") && line.contains(&path));
+    assert!(line.is_some_and(|line| line.contains("block 2")), "{log}");
+    node.sql("select pg_stat_force_next_flush()");
+    let failures =
+        node.sql("select checksum_failures from pg_stat_database where datname = 'postgres'");
+    assert_ne!(failures, "0");
+
+    // Other pages can be read, and zero_damaged_pages gives up the rows of this one only.
+    let rest = node.sql("select count(*) from t where ctid < '(2,0)'::tid");
+    assert_ne!(rest, "0");
+    let kept = node.sql("set zero_damaged_pages = on;; select count(*) from t");
+    let kept: u32 = kept.parse().expect("a number");
+    assert!(kept < 1000 && kept > 900, "{kept} of 1000 rows");
+    node.stop();
+}

@@ -1,1 +1,242 @@
-//! stub
+//! PostgreSQL's own tools on a sealed cluster. Each test ends with `pgseal verify` and a search of
+//! what the tool has written for what it must not show.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pgseal_scenarios::{Node, Outcome};
+use pgseal_testkit::{Cluster, Sealing, canary};
+
+const MARKER: &str = "canary-tools-Zq7x";
+
+/// A sealed cluster with a table that holds the marker; not running.
+fn node(settings: &[(&str, &str)]) -> Node {
+    let mut node = Node::sealed(settings);
+    node.start();
+    node.sql(&format!(
+        "create table t (id int primary key, v text);;
+         insert into t select g, '{MARKER}' || g from generate_series(1, 1000) g;;
+         checkpoint"
+    ));
+    node.stop();
+    node
+}
+
+fn assert_sound(node: &Node, dir: &Path) {
+    let verify = node.verify_dir(dir);
+    assert_eq!(verify.code, 0, "{}", verify.text);
+    assert_shows_nothing(dir);
+}
+
+fn assert_shows_nothing(dir: &Path) {
+    let hits = canary::scan(&[dir], &[MARKER]).expect("the files can be read");
+    assert!(hits.is_empty(), "{hits:?}");
+}
+
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[test]
+fn pg_controldata_and_pg_resetwal() {
+    let node = node(&[]);
+    // pg_control is plain: with and without the library it is the same.
+    let sealed = node.succeed(node.command("pg_controldata").arg(node.data()));
+    let bare = node.succeed(node.bare("pg_controldata").arg(node.data()));
+    assert!(sealed.contains("Database cluster state:               shut down"), "{sealed}");
+    assert!(sealed.contains("Data page checksum version:           1"), "{sealed}");
+    assert_eq!(sealed, bare);
+
+    let output = node.succeed(node.command("pg_resetwal").arg("-n").arg("-D").arg(node.data()));
+    assert!(output.contains("Current pg_control values"), "{output}");
+    assert_sound(&node, node.data());
+}
+
+#[test]
+fn pg_checksums() {
+    let mut node = node(&[]);
+    let check =
+        node.succeed(node.command("pg_checksums").arg("--check").arg("-D").arg(node.data()));
+    assert!(check.contains("Bad checksums:  0"), "{check}");
+    // Switching off works as the tool promises; a server then refuses to start (refusals.rs).
+    // Switching on again writes every page, sealed.
+    node.succeed(node.command("pg_checksums").arg("--disable").arg("-D").arg(node.data()));
+    node.succeed(node.command("pg_checksums").arg("--enable").arg("-D").arg(node.data()));
+    let check =
+        node.succeed(node.command("pg_checksums").arg("--check").arg("-D").arg(node.data()));
+    assert!(check.contains("Bad checksums:  0"), "{check}");
+    assert_sound(&node, node.data());
+    node.start();
+    assert_eq!(node.sql("select count(*) from t"), "1000");
+    node.stop();
+
+    // Without the library it sees sealed bytes: no page of them is right, and none is changed.
+    let bare = node.bare("pg_checksums").arg("--check").arg("-D").arg(node.data()).output();
+    assert_ne!(Outcome::from(bare.expect("it runs")).code, 0);
+    assert_sound(&node, node.data());
+}
+
+#[test]
+fn pg_waldump() {
+    let mut node = node(&[]);
+    node.start();
+    let segment = node.sql("select pg_walfile_name(pg_current_wal_lsn())");
+    let start = node.sql("select pg_current_wal_lsn()");
+    node.sql("insert into t values (5000, 'one more')");
+    let path = node.file("pg_wal").join(&segment);
+    let mut waldump = node.command("pg_waldump");
+    waldump.args(["--start", &start, "--limit", "20"]).arg(&path);
+    // The end of the WAL in the middle of a segment is an error to pg_waldump; the records count.
+    let outcome = Outcome::from(waldump.output().expect("it runs"));
+    assert!(outcome.text.contains("INSERT"), "{}", outcome.text);
+    assert!(outcome.text.contains("COMMIT"), "{}", outcome.text);
+    let bare = Outcome::from(node.bare("pg_waldump").arg(&path).output().expect("it runs"));
+    assert_ne!(bare.code, 0, "{}", bare.text);
+    node.stop();
+    assert_sound(&node, node.data());
+}
+
+#[test]
+fn pg_amcheck_pg_dump_and_pg_restore() {
+    let mut node = node(&[]);
+    node.start();
+    node.sql("create extension amcheck");
+    let mut amcheck = node.command("pg_amcheck");
+    node.connected(&mut amcheck);
+    node.succeed(amcheck.args(["--heapallindexed", "-d", "postgres"]));
+
+    // A dump is the client's, and plain: it is what was asked for. Encrypt it where it goes.
+    let dump = node.home().join("dump");
+    node.succeed(node.bare("pg_dump").args(["-Fc", "-Z0", "-f"]).arg(&dump));
+    let hits = canary::scan(&[&dump], &[MARKER]).expect("the dump can be read");
+    assert!(!hits.is_empty(), "a dump is plain");
+    node.sql("create database copy");
+    node.succeed(node.bare("pg_restore").args(["-d", "copy"]).arg(&dump));
+    let mut count = node.bare("psql");
+    count.args(["-XAt", "-d", "copy", "-c", "select count(*) from t"]);
+    assert_eq!(node.succeed(&mut count).trim(), "1000");
+    node.stop();
+    assert_sound(&node, node.data());
+}
+
+/// A base backup with the keyring of its server: a copy that starts with the same key.
+fn base_backup(node: &Node, name: &str, options: &[&str]) -> PathBuf {
+    let target = node.home().join(name);
+    let mut backup = node.command("pg_basebackup");
+    node.connected(&mut backup);
+    backup.env("PGSEAL_KEYRING_FROM", node.file("pgseal/keyring"));
+    backup.args(["-X", "stream", "--no-sync", "-c", "fast", "-D"]).arg(&target).args(options);
+    node.succeed(&mut backup);
+    target
+}
+
+#[test]
+fn pg_basebackup_and_pg_verifybackup() {
+    let mut node = node(&[]);
+    node.start();
+
+    // Under the library, but without a word about keys: it would write a plain copy.
+    let target = node.home().join("unsealed");
+    let mut backup = node.command("pg_basebackup");
+    node.connected(&mut backup);
+    let refused = backup.args(["-c", "fast", "-D"]).arg(&target).output().expect("it runs");
+    let refused = Outcome::from(refused);
+    assert_ne!(refused.code, 0, "{}", refused.text);
+    assert!(refused.text.contains("would write an unsealed copy"), "{}", refused.text);
+    assert_shows_nothing(node.home());
+
+    let backup = base_backup(&node, "backup", &[]);
+    assert_sound(&node, &backup);
+    let said = node.succeed(node.command("pg_verifybackup").arg(&backup));
+    assert!(said.contains("backup successfully verified"), "{said}");
+
+    // A sealed copy with a key and keyring of its own.
+    let own = node.home().join("own");
+    let mut command = node.command("pg_basebackup");
+    node.connected(&mut command);
+    command.env("PGSEAL_PROVIDER", format!("file:{}", text(&node.home().join("key"))));
+    node.succeed(command.args(["-X", "stream", "-c", "fast", "--no-sync", "-D"]).arg(&own));
+    assert_sound(&node, &own);
+    let keyring = |dir: &Path| fs::read(dir.join("pgseal/keyring")).expect("a keyring");
+    assert_eq!(keyring(&backup), keyring(node.data()));
+    assert_ne!(keyring(&own), keyring(node.data()));
+    node.stop();
+
+    // Both start and show the rows.
+    for dir in [backup, own] {
+        node.set_data(&dir);
+        node.start();
+        assert_eq!(node.sql(&format!("select count(*) from t where v like '{MARKER}%'")), "1000");
+        node.stop();
+        assert_sound(&node, &dir);
+    }
+}
+
+#[test]
+fn a_standby_is_promoted() {
+    let mut primary = node(&[("max_wal_senders", "4"), ("wal_keep_size", "32MB")]);
+    primary.start();
+    let target = base_backup(&primary, "standby", &["-R"]);
+    let mut standby = Node::at(&primary, &target);
+    standby.configure("hot_standby = on");
+    standby.start();
+
+    primary.sql(&format!(
+        "insert into t values (2000, '{MARKER} replicated');; create table later (x int)"
+    ));
+    let lsn = primary.sql("select pg_current_wal_flush_lsn()");
+    let arrived = format!("select pg_last_wal_replay_lsn() >= '{lsn}'");
+    standby.wait_until(&arrived);
+    assert_eq!(standby.sql("select count(*) from t"), "1001");
+    assert!(standby.try_sql("insert into t values (1, 'no')").is_err(), "a standby is read-only");
+
+    primary.kill9();
+    standby.sql("select pg_promote()");
+    standby.wait_until("select not pg_is_in_recovery()");
+    standby.sql(&format!("insert into t values (3000, '{MARKER} after');; checkpoint"));
+    assert_eq!(standby.sql("select count(*) from t"), "1002");
+    standby.stop();
+    // The new timeline survives a start.
+    standby.start();
+    assert_eq!(standby.sql("select count(*) from t"), "1002");
+    standby.stop();
+    assert_sound(&standby, &target);
+    assert_sound(&primary, primary.data());
+}
+
+/// The way back: what is sealed can be had plain again, by one who has the key.
+#[test]
+fn an_unsealed_copy_is_written_only_when_asked_for() {
+    let mut node = node(&[]);
+    node.start();
+    let target = node.home().join("plain");
+    let mut backup = node.command("pg_basebackup");
+    node.connected(&mut backup);
+    backup.env("PGSEAL_UNSEALED_COPY", "yes");
+    node.succeed(backup.args(["-X", "stream", "-c", "fast", "--no-sync", "-D"]).arg(&target));
+    node.stop();
+    let hits = canary::scan(&[&target], &[MARKER]).expect("the copy can be read");
+    assert!(!hits.is_empty(), "it was asked for a plain copy");
+    assert!(!target.join("pgseal").exists());
+    assert_sound(&node, node.data());
+}
+
+/// XTS and CTR clusters go through the same life.
+#[test]
+fn other_suites_live_and_crash_too() {
+    for suite in ["aes-128-gcm", "aes-256-xts", "aes-256-ctr"] {
+        let sealing = Sealing { suite: suite.to_owned(), ..Sealing::default() };
+        let builder = Cluster::builder().sealed(sealing).programs(pgseal_scenarios::programs());
+        let mut node = Node::create(builder, &[]);
+        node.start();
+        node.sql(&format!(
+            "create table t as select g, '{MARKER}' || g as v from generate_series(1, 5000) g;;
+             create index on t (v);; checkpoint;; update t set v = v || 'x'"
+        ));
+        node.kill9();
+        node.start();
+        assert_eq!(node.sql("select count(*) from t where v like '%x'"), "5000", "{suite}");
+        node.stop();
+        assert_sound(&node, node.data());
+    }
+}

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// A data directory and, once started, the server on it, which is our direct child.
 #[derive(Debug)]
 pub struct Node {
-    cluster: Cluster,
+    cluster: Arc<Cluster>,
+    /// The data directory; another than the cluster's own for a copy.
+    data: PathBuf,
+    port: u16,
+    log: PathBuf,
     server: Option<Child>,
     /// Bytes of the log before the last start.
     log_start: usize,
@@ -76,13 +81,46 @@ impl Node {
         let all = common.iter().chain(settings);
         let builder = all.fold(builder, |builder, (name, value)| builder.setting(name, value));
         let cluster = builder.create().unwrap_or_else(|error| panic!("initdb: {error}"));
-        Node { cluster, server: None, log_start: 0, env: Vec::new(), file_limit_kib: None }
+        let (data, port, log) =
+            (cluster.data().to_owned(), cluster.port(), cluster.home().join("log"));
+        Node {
+            cluster: Arc::new(cluster),
+            data,
+            port,
+            log,
+            server: None,
+            log_start: 0,
+            env: Vec::new(),
+            file_limit_kib: None,
+        }
+    }
+
+    /// A second server, on a copy of this one's data directory.
+    #[must_use]
+    pub fn at(other: &Node, data: &Path) -> Node {
+        let node = Node {
+            cluster: Arc::clone(&other.cluster),
+            data: data.to_owned(),
+            port: other.port + 1,
+            log: data.with_extension("log"),
+            server: None,
+            log_start: 0,
+            env: other.env.clone(),
+            file_limit_kib: None,
+        };
+        node.configure(&format!("port = {}", node.port));
+        node
+    }
+
+    /// From now on the server works on this copy of its data directory.
+    pub fn set_data(&mut self, data: &Path) {
+        self.data = data.to_owned();
     }
 
     /// The data directory.
     #[must_use]
     pub fn data(&self) -> &Path {
-        self.cluster.data()
+        &self.data
     }
 
     /// A directory of the server's user, beside the data directory.
@@ -184,7 +222,7 @@ impl Node {
 
     /// Tells a client program where the server is.
     pub fn connected(&self, command: &mut Command) {
-        command.env("PGHOST", self.home()).env("PGPORT", self.cluster.port().to_string());
+        command.env("PGHOST", self.home()).env("PGPORT", self.port.to_string());
         command.env("PGUSER", "postgres").env("PGDATABASE", "postgres");
     }
 
@@ -297,6 +335,16 @@ impl Node {
         assert!(status.success(), "shutdown: {status}\n{}", self.log());
     }
 
+    /// Stops the server in immediate mode: without a checkpoint.
+    ///
+    /// # Panics
+    /// When it stays.
+    pub fn stop_at_once(&mut self) {
+        let mut child = self.server.take().expect("a server is running");
+        send(child.id(), Signal::QUIT);
+        assert!(wait(&mut child).is_some(), "no shutdown:\n{}", self.log());
+    }
+
     /// Kills the postmaster with signal 9 and waits until its children have noticed.
     ///
     /// # Panics
@@ -364,6 +412,19 @@ impl Node {
         self.try_sql(sql).unwrap_or_else(|error| panic!("{sql}\n{error}\n{}", self.log()))
     }
 
+    /// Asks every tenth of a second until the answer is yes.
+    ///
+    /// # Panics
+    /// After a minute.
+    #[track_caller]
+    pub fn wait_until(&self, sql: &str) {
+        let end = Instant::now() + PATIENCE;
+        while self.try_sql(sql).as_deref() != Ok("t") {
+            assert!(Instant::now() < end, "waited in vain: {sql}\n{}", self.log());
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     /// A connection that stays open.
     #[must_use]
     pub fn session(&self) -> Session {
@@ -389,8 +450,8 @@ impl Node {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn log_path(&self) -> PathBuf {
-        self.home().join("log")
+    fn log_path(&self) -> &Path {
+        &self.log
     }
 
     /// Runs a command to its end and asserts that it succeeded.
