@@ -83,7 +83,9 @@ fn the_library_exports_exactly_the_hooked_functions() {
 /// What the table refuses or does not know is what `make hooks-audit` would report.
 #[test]
 fn rare_calls_are_refused_by_name() {
-    for name in ["fopencookie", "openat2", "fts_open", "aio_read", "io_submit", "scandir"] {
+    for name in
+        ["fopencookie", "mkstemp", "openat2", "fts_open", "aio_read", "io_submit", "scandir"]
+    {
         assert_eq!(treatment_of(name), Some(Treatment::Refused), "{name}");
     }
     for name in ["preadv3", "openat3", "copy_file_range2"] {
