@@ -186,19 +186,13 @@ step "kill -9 under load, then recovery"
 "$PG_BIN/pgbench" -n -c 4 -T 60 -h "$dir/s-sealed" -U postgres demo >"$dir/load.out" 2>&1 &
 load_pid=$!
 sleep 2
-children=$(sed 's/ $//' "/proc/$sealed_pid/task/$sealed_pid/children" 2>/dev/null || true)
 kill -9 "$sealed_pid"
 wait "$sealed_pid" 2>/dev/null || true
 wait "$load_pid" 2>/dev/null || true
 load_pid=
 # Its backends notice and end; a new server refuses to start beside them.
 for _ in $(seq 100); do
-    alive=no
-    for pid in $children; do
-        [ "$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$pid/status" 2>/dev/null)" = Z ] && continue
-        if kill -0 "$pid" 2>/dev/null; then alive=yes; fi
-    done
-    [ "$alive" = yes ] || break
+    [ -n "$(servers_below "$(realpath "$dir/sealed")")" ] || break
     sleep 0.1
 done
 acknowledged=$(sed -n 's/^number of transactions actually processed: \([0-9]*\).*/\1/p' "$dir/load.out")

@@ -22,6 +22,7 @@ need_built() {
     # The newest of those whose guard module was built.
     PG_BIN=
     for config in $(pg_configs); do
+        [ -x "$config" ] || die "$config is not a program (PG_CONFIG)"
         [ -e "$PGSEAL_ROOT/target/guard/$(pg_major "$config")/pgseal_guard.so" ] || continue
         PG_BIN=$("$config" --bindir)
     done
@@ -56,6 +57,7 @@ as_ordinary_user() {
     if [ "$keep" != keep ] || [ "$status" != 0 ]; then
         stop_servers_below "$home"
         rm -rf "$home"
+        [ "$status" = 0 ] || warn "removed $home"
     fi
     return "$status"
 }
