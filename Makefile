@@ -67,13 +67,16 @@ demo: ## build, then see a sealed cluster at work
 
 # ---- tests ----
 
+# $(call stage,NAME,COMMAND): runs it and says how long it took.
+stage = @start=$$SECONDS; $(2); echo "-- $(1): $$((SECONDS - start)) s"
+
 .PHONY: test
 test: ## everything that every change must pass
 	@scripts/setup.sh test
-	@$(MAKE) build
-	@scripts/cargo-test.sh --workspace
-	@$(MAKE) test-guard
-	@$(MAKE) test-core
+	$(call stage,build,$(MAKE) build)
+	$(call stage,crates and scenarios,scripts/cargo-test.sh --workspace)
+	$(call stage,guard module,$(MAKE) test-guard)
+	$(call stage,core regression,$(MAKE) test-core)
 	@echo "make test: all passed"
 
 .PHONY: test-unit
