@@ -7,13 +7,11 @@
 //! Not searched: the server log. It lies outside the data directory here, and pgseal leaves it
 //! plain wherever it lies (spec/threat-model.md).
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::thread;
-use std::time::Duration;
 
-use pgseal_scenarios::{Node, Session, files};
+use pgseal_scenarios::files::{self, names_in, wait_for};
+use pgseal_scenarios::{Node, Session};
 use pgseal_testkit::canary::{self, Hit};
 
 /// A marker and the part of the path of a file in which the plain server shows it.
@@ -345,21 +343,6 @@ impl Drop for Planted {
     fn drop(&mut self) {
         self.end_receiver();
     }
-}
-
-fn names_in(dir: &Path) -> Vec<String> {
-    let Ok(listing) = fs::read_dir(dir) else { return Vec::new() };
-    listing.flatten().map(|item| item.file_name().to_string_lossy().into_owned()).collect()
-}
-
-fn wait_for(what: &str, is_there: impl Fn() -> bool) {
-    for _ in 0..300 {
-        if is_there() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("waited in vain for {what}");
 }
 
 #[test]

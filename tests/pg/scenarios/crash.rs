@@ -93,7 +93,7 @@ fn single_backends_are_killed_under_a_write_load() {
         assert!(ledger.committed() > before, "round {round}: nothing was written");
 
         // The postmaster ends all other backends, recovers and goes on by itself.
-        wait_until_open(&node);
+        node.wait_until("select true");
         assert!(node.is_running());
         assert!(node.log().contains("was terminated by signal 9"), "{}", node.log());
         ledger.check(&node);
@@ -123,14 +123,4 @@ fn the_server_is_killed_again_while_it_recovers() {
 fn kill9(pid: &str) {
     let pid = pid.parse().ok().and_then(rustix::process::Pid::from_raw).expect("a process number");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it is there");
-}
-
-fn wait_until_open(node: &Node) {
-    for _ in 0..600 {
-        if node.try_sql("select 1").is_ok() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("no connection after a minute:\n{}", node.log());
 }

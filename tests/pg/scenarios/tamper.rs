@@ -7,153 +7,21 @@
 //! verdict is what happened, never what should have happened.
 
 use std::fs;
-use std::path::PathBuf;
 
+use pgseal_scenarios::Node;
 use pgseal_scenarios::files::{
-    HEADER, PAGE, TAG_ENTRY, copy_tree, flip_bit, len, page_off, read, replace, restore_tree,
-    tag_off, truncate, write, zero,
+    HEADER, PAGE, TAG_ENTRY, flip_bit, len, page_off, read, replace, tag_off, truncate, write, zero,
 };
-use pgseal_scenarios::{Node, Session};
 
+#[path = "tamper/lab.rs"]
+mod lab;
+#[path = "tamper/live.rs"]
+mod live;
 #[path = "tamper/table.rs"]
 mod table;
-use table::{ByVerify, Row, Verdict};
 
-/// The stopped cluster that all changes are made to, and copies of it to start over from.
-struct Lab {
-    node: Node,
-    /// As it is.
-    now: PathBuf,
-    /// As it was before the last update.
-    older: PathBuf,
-    /// `victim` holds the rows that are read; `other` is a table of the same size.
-    victim: String,
-    other: String,
-    /// What reading gives when nothing was changed.
-    truth: Vec<String>,
-    /// Whether `verify` lists zero blocks when nothing was changed.
-    has_zeros: bool,
-    rows: Vec<Row>,
-}
-
-/// What is read after each change: all rows of the table, and rows whose transactions no hint bit
-/// remembers, so that `pg_xact` is asked.
-const READS: [&str; 2] = [
-    "select count(*), md5(string_agg(id || v, ',' order by id)) from victim",
-    "select count(*), sum(id) from fresh",
-];
-
-impl Lab {
-    fn new() -> Lab {
-        let mut node =
-            Node::sealed(&[("max_prepared_transactions", "2"), ("synchronous_commit", "on")]);
-        node.start();
-        // 2000 rows of about 40 a page, with room on each page for new versions of the rows.
-        node.sql(
-            "create extension amcheck;;
-             create table victim (id int, v text) with (fillfactor = 45);;
-             create table other (id int, v text) with (fillfactor = 45);;
-             insert into victim select g, 'victim ' || md5(g::text) from generate_series(1, 2000) g;;
-             insert into other select g, 'other  ' || md5(g::text) from generate_series(1, 2000) g;;
-             vacuum (freeze) victim, other;;
-             checkpoint",
-        );
-        // Every change starts from a copy of the directory: without the templates it is a third.
-        node.sql(
-            "update pg_database set datistemplate = false, datallowconn = true;;
-             drop database template1;; drop database template0",
-        );
-        let (victim, other) = (node.relation("victim"), node.relation("other"));
-        node.stop();
-        let older = node.home().join("older");
-        copy_tree(node.data(), &older);
-
-        node.start();
-        node.sql("update victim set v = 'update ' || md5(v);; vacuum victim");
-        // No WAL of before a crash, no hint bits: nobody has read these rows yet.
-        node.sql("create table fresh (id int)");
-        for id in 1..=64 {
-            node.sql(&format!("insert into fresh values ({id})"));
-        }
-        node.sql("begin; insert into other values (0, 'x'); prepare transaction 'later'");
-        node.sql("checkpoint");
-        node.stop();
-        let now = node.home().join("now");
-        copy_tree(node.data(), &now);
-
-        node.start();
-        let truth = READS.map(|sql| node.sql(sql)).to_vec();
-        node.stop();
-        restore_tree(&now, node.data());
-        let has_zeros = node.verify().text.contains(" never written");
-        Lab { node, now, older, victim, other, truth, has_zeros, rows: Vec::new() }
-    }
-
-    /// The victim's file in one of the copies, or where the server works.
-    fn file(&self, name: &str) -> PathBuf {
-        self.node.file(name)
-    }
-
-    /// Makes one change to a fresh copy, starts the server, reads, and notes the verdict.
-    fn try_change(&mut self, class: &'static str, change: &'static str, make: impl Fn(&Lab)) {
-        restore_tree(&self.now, self.node.data());
-        make(self);
-        let verify = self.node.verify();
-        let outcome = match self.node.try_start() {
-            Err(log) => Outcome::NoStart(table::reason_of(&log)),
-            Ok(()) => {
-                let outcome = self.read();
-                self.node.stop_at_once();
-                outcome
-            }
-        };
-        let zeros = verify.text.contains(" never written") && !self.has_zeros;
-        let by_verify = match verify.code {
-            0 if zeros => ByVerify::Zeros,
-            0 => ByVerify::Nothing,
-            _ => ByVerify::Finds,
-        };
-        self.note(class, change, outcome, by_verify);
-    }
-
-    fn read(&self) -> Outcome {
-        let mut outcome = Outcome::Right;
-        for (sql, truth) in READS.iter().zip(&self.truth) {
-            match self.node.try_sql(sql) {
-                Err(error) => return Outcome::Error(error),
-                Ok(rows) if rows != *truth => outcome = Outcome::Wrong,
-                Ok(_) => {}
-            }
-        }
-        outcome
-    }
-
-    fn note(&mut self, class: &'static str, change: &'static str, what: Outcome, found: ByVerify) {
-        let (verdict, text) = match what {
-            Outcome::NoStart(text) => (Verdict::Prevented, format!("no start: {text}")),
-            Outcome::Error(text) => (Verdict::AtRead, table::error_of(&text)),
-            Outcome::Wrong if found == ByVerify::Finds => (Verdict::ByVerify, WRONG.to_owned()),
-            Outcome::Right if found == ByVerify::Finds => (Verdict::ByVerify, RIGHT.to_owned()),
-            Outcome::Wrong => (Verdict::Not, WRONG.to_owned()),
-            Outcome::Right => (Verdict::NoEffect, RIGHT.to_owned()),
-        };
-        self.rows.push(Row { class, change, verdict, text: table::plain(&text), found });
-    }
-}
-
-const WRONG: &str = "wrong rows, no error";
-const RIGHT: &str = "right rows";
-
-enum Outcome {
-    /// The server did not start.
-    NoStart(String),
-    /// A query failed with this.
-    Error(String),
-    /// Another result than the truth, and no error.
-    Wrong,
-    /// The truth.
-    Right,
-}
+use lab::Lab;
+use table::Verdict;
 
 /// The page that most changes are made to.
 const BLOCK: u64 = 3;
@@ -301,7 +169,7 @@ fn keyring(lab: &mut Lab) {
         let path = lab.file(KEYRING);
         let mut text = fs::read(&path).expect("a keyring");
         let found = text.windows(before.len()).rposition(|window| window == before.as_bytes());
-        let at = found.unwrap_or_else(|| panic!("no {before}")) + before.len();
+        let at = found.expect("the member is there") + before.len();
         text[at] = if text[at] == b'7' { b'8' } else { b'7' };
         fs::write(&path, text).expect("it can be written");
     };
@@ -326,122 +194,6 @@ fn keyring(lab: &mut Lab) {
     });
 }
 
-/// WAL among committed records: a server that was killed has to replay it.
-fn wal(lab: &mut Lab) {
-    restore_tree(&lab.now, lab.node.data());
-    lab.node.start();
-    lab.node.sql("checkpoint");
-    let first = lab.node.sql("select pg_walfile_name(pg_current_wal_insert_lsn())");
-    let before = lab.node.sql("select pg_current_wal_insert_lsn() - '0/0'");
-    for id in 65..=128 {
-        lab.node.sql(&format!("insert into fresh values ({id})"));
-    }
-    let last = lab.node.sql("select pg_walfile_name(pg_current_wal_insert_lsn())");
-    assert_eq!(first, last, "all in one segment");
-    lab.node.kill9();
-    let crashed = lab.node.home().join("crashed");
-    copy_tree(lab.node.data(), &crashed);
-
-    let segment = format!("pg_wal/{last}");
-    // The first of the new records, in a segment of 1 MB.
-    let at = HEADER + before.parse::<u64>().expect("a number") % (1 << 20) + 3000;
-    let (kept_now, kept_truth) = (lab.now.clone(), lab.truth.clone());
-    lab.now.clone_from(&crashed);
-    lab.truth[1] = format!("128|{}", (1..=128).sum::<u64>());
-    lab.try_change("WAL, then recovery", "nothing, for comparison", |_| ());
-    lab.try_change("WAL, then recovery", "one bit among committed records", |lab| {
-        flip_bit(&lab.file(&segment), at);
-    });
-    lab.try_change("WAL, then recovery", "8 KiB zeroed", |lab| {
-        zero(&lab.file(&segment), at / 512 * 512, PAGE);
-    });
-    lab.try_change("WAL, then recovery", "one bit of the header", |lab| {
-        flip_bit(&lab.file(&segment), 100);
-    });
-    lab.try_change("WAL, then recovery", "header zeroed", |lab| {
-        zero(&lab.file(&segment), 0, HEADER);
-    });
-    lab.try_change("WAL, then recovery", "header of another file", |lab| {
-        write(&lab.file(&segment), 0, &read(&lab.file("pg_xact/0000"), 0, HEADER));
-    });
-    lab.try_change("WAL, then recovery", "segment cut to half", |lab| {
-        truncate(&lab.file(&segment), HEADER + (1 << 19));
-    });
-    lab.try_change("WAL, then recovery", "segment removed", |lab| {
-        fs::remove_file(lab.file(&segment)).expect("it is there");
-    });
-    (lab.now, lab.truth) = (kept_now, kept_truth);
-}
-
-/// A spill of a sort that is being read, changed under the running server.
-fn temp_file(lab: &mut Lab) {
-    restore_tree(&lab.now, lab.node.data());
-    lab.node.start();
-    let changes: [(&'static str, fn(&PathBuf)); 4] = [
-        ("one bit", |path| flip_bit(path, len(path) / 2)),
-        ("two blocks swapped", |path| {
-            let stride = 12 + PAGE + 16;
-            let (a, b) = (
-                read(path, HEADER + 20 * stride, stride),
-                read(path, HEADER + 21 * stride, stride),
-            );
-            write(path, HEADER + 20 * stride, &b);
-            write(path, HEADER + 21 * stride, &a);
-        }),
-        ("a block zeroed", |path| {
-            let stride = 12 + PAGE + 16;
-            zero(path, HEADER + 20 * stride, stride);
-        }),
-        ("file cut to half", |path| truncate(path, len(path) / 2)),
-    ];
-    for (change, make) in changes {
-        let mut session = lab.node.session();
-        spill(&mut session);
-        make(&newest_spill(lab));
-        let said = session.run("fetch all from c").unwrap_or_else(|| "connection lost".to_owned());
-        let outcome = if said.contains("ERROR:") {
-            Outcome::Error(said)
-        } else if said.lines().count() == 49_999 {
-            Outcome::Right
-        } else {
-            Outcome::Wrong
-        };
-        drop(session);
-        lab.note("temp file, while it is used", change, outcome, ByVerify::NotAsked);
-        wait_until_empty(lab);
-    }
-    lab.node.stop();
-}
-
-fn spill(session: &mut Session) {
-    session.sql("set work_mem = '64kB'; set max_parallel_workers_per_gather = 0");
-    session.sql(
-        "begin; declare c cursor for \
-         select md5(g::text) from generate_series(1, 50000) g order by 1",
-    );
-    session.sql("fetch 1 from c");
-}
-
-/// The file of the sort: its input, which the function wrote before, has a lower number.
-fn newest_spill(lab: &Lab) -> PathBuf {
-    let listing = fs::read_dir(lab.file("base/pgsql_tmp")).expect("pgsql_tmp").flatten();
-    let number = |path: &PathBuf| -> u32 {
-        path.extension().and_then(|text| text.to_str()?.parse().ok()).unwrap_or(0)
-    };
-    listing.map(|item| item.path()).max_by_key(number).expect("a spill")
-}
-
-/// The next case must not meet the spill of this one.
-fn wait_until_empty(lab: &Lab) {
-    for _ in 0..200 {
-        if fs::read_dir(lab.file("base/pgsql_tmp")).is_ok_and(|mut dir| dir.next().is_none()) {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("a spill stays after its session has ended");
-}
-
 #[test]
 fn every_change_has_the_verdict_of_the_table() {
     let mut lab = Lab::new();
@@ -451,8 +203,8 @@ fn every_change_has_the_verdict_of_the_table() {
     in_place(&mut lab);
     stream(&mut lab);
     keyring(&mut lab);
-    wal(&mut lab);
-    temp_file(&mut lab);
+    live::wal(&mut lab);
+    live::temp_file(&mut lab);
     // Whatever the table says: an authenticated page is never changed in silence.
     for row in &lab.rows {
         let is_silent = row.class == "relation" && row.verdict == Verdict::Not;

@@ -6,6 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 /// Bytes of the header of a sealed file.
 pub const HEADER: u64 = 4096;
@@ -152,4 +154,25 @@ pub fn changes(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) ->
     changed.sort();
     changed.dedup();
     changed
+}
+
+/// The names in a directory; none if it is not there.
+#[must_use]
+pub fn names_in(dir: &Path) -> Vec<String> {
+    let Ok(listing) = fs::read_dir(dir) else { return Vec::new() };
+    listing.flatten().map(|item| item.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Asks every tenth of a second, for half a minute, whether something is there.
+///
+/// # Panics
+/// When it never is.
+pub fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    for _ in 0..300 {
+        if is_there() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("waited in vain for {what}");
 }

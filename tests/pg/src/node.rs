@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pgseal_testkit::{Cluster, ClusterBuilder, Sealing, bindir};
+use pgseal_testkit::{Cluster, ClusterBuilder, Sealing};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::programs::{as_server_user, programs};
-use crate::session::Session;
+
+mod commands;
+mod sql;
 
 /// How long a server may take to start or stop.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -188,79 +190,6 @@ impl Node {
         self.configure(&format!("shared_preload_libraries = '{both}'"));
     }
 
-    /// A program of PostgreSQL, under the library if the cluster is sealed.
-    #[must_use]
-    pub fn command(&self, program: &str) -> Command {
-        let program = bindir().expect("PostgreSQL is installed").join(program);
-        self.command_at(&program)
-    }
-
-    /// Any program, under the library if the cluster is sealed.
-    #[must_use]
-    pub fn command_at(&self, program: &Path) -> Command {
-        let mut command = if self.pgseal_program().is_file() {
-            let mut command = as_server_user(&self.pgseal_program());
-            command.args(["run", "--"]).arg(program);
-            command
-        } else {
-            as_server_user(program)
-        };
-        command.envs(self.env.iter().cloned());
-        command.current_dir(self.home());
-        command
-    }
-
-    /// A program of PostgreSQL, never under the library; it can connect to the server.
-    #[must_use]
-    pub fn bare(&self, program: &str) -> Command {
-        let program = bindir().expect("PostgreSQL is installed").join(program);
-        let mut command = as_server_user(&program);
-        self.connected(&mut command);
-        command.current_dir(self.home());
-        command
-    }
-
-    /// Tells a client program where the server is.
-    pub fn connected(&self, command: &mut Command) {
-        command.env("PGHOST", self.home()).env("PGPORT", self.port.to_string());
-        command.env("PGUSER", "postgres").env("PGDATABASE", "postgres");
-    }
-
-    /// `pgseal ARGUMENTS`, to its end.
-    ///
-    /// # Panics
-    /// When the cluster is plain.
-    #[must_use]
-    pub fn pgseal(&self, arguments: &[&str]) -> Outcome {
-        let mut command = as_server_user(&self.pgseal_program());
-        command.envs(self.env.iter().cloned()).current_dir(self.home()).args(arguments);
-        command.output().expect("pgseal runs").into()
-    }
-
-    /// `pgseal verify` of a directory.
-    #[must_use]
-    pub fn verify_dir(&self, dir: &Path) -> Outcome {
-        self.pgseal(&["verify", &dir.display().to_string()])
-    }
-
-    /// `pgseal verify` of the data directory.
-    #[must_use]
-    pub fn verify(&self) -> Outcome {
-        self.verify_dir(self.data())
-    }
-
-    /// The copy of the program that the server's user can run.
-    #[must_use]
-    pub fn pgseal_program(&self) -> PathBuf {
-        self.cluster.root().join("bin/pgseal")
-    }
-
-    /// The copy of the library beside it.
-    #[must_use]
-    pub fn library(&self) -> PathBuf {
-        self.cluster.root().join("bin/libpgseal.so")
-    }
-
     /// Starts the server.
     ///
     /// # Panics
@@ -387,58 +316,6 @@ impl Node {
         self.server.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Runs SQL; rows unaligned, without headings.
-    ///
-    /// # Errors
-    /// What psql and the server said.
-    pub fn try_sql(&self, sql: &str) -> Result<String, String> {
-        let mut command = self.bare("psql");
-        command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);
-        for statement in sql.split(";;") {
-            command.args(["-c", statement]);
-        }
-        let output = command.output().expect("psql runs");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let rows = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
-        if output.status.success() { Ok(rows) } else { Err(said) }
-    }
-
-    /// Runs SQL that must succeed. `;;` separates statements that need transactions of their own.
-    ///
-    /// # Panics
-    /// With what psql said.
-    #[track_caller]
-    pub fn sql(&self, sql: &str) -> String {
-        self.try_sql(sql).unwrap_or_else(|error| panic!("{sql}\n{error}\n{}", self.log()))
-    }
-
-    /// Asks every tenth of a second until the answer is yes.
-    ///
-    /// # Panics
-    /// After a minute.
-    #[track_caller]
-    pub fn wait_until(&self, sql: &str) {
-        let end = Instant::now() + PATIENCE;
-        while self.try_sql(sql).as_deref() != Ok("t") {
-            assert!(Instant::now() < end, "waited in vain: {sql}\n{}", self.log());
-            thread::sleep(Duration::from_millis(100));
-        }
-    }
-
-    /// A connection that stays open.
-    #[must_use]
-    pub fn session(&self) -> Session {
-        let mut command = self.bare("psql");
-        command.args(["-X", "-A", "-t", "-q"]);
-        Session::open(command)
-    }
-
-    /// The path of a relation's first segment, in the data directory.
-    #[must_use]
-    pub fn relation(&self, name: &str) -> String {
-        self.sql(&format!("select pg_relation_filepath('{name}')"))
-    }
-
     /// What the server has logged since its last start.
     #[must_use]
     pub fn log(&self) -> String {
@@ -452,17 +329,6 @@ impl Node {
 
     fn log_path(&self) -> &Path {
         &self.log
-    }
-
-    /// Runs a command to its end and asserts that it succeeded.
-    ///
-    /// # Panics
-    /// With what it said.
-    #[track_caller]
-    pub fn succeed(&self, command: &mut Command) -> String {
-        let outcome = Outcome::from(command.output().expect("the program runs"));
-        assert_eq!(outcome.code, 0, "{command:?}\n{}", outcome.text);
-        outcome.text
     }
 
     /// An empty file of the server's user, for output of programs in the background.

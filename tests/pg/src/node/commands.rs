@@ -1,0 +1,95 @@
+//! Programs on a node's data directory, with and without the library.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pgseal_testkit::bindir;
+
+use super::{Node, Outcome};
+use crate::programs::as_server_user;
+
+impl Node {
+    /// A program of PostgreSQL, under the library if the cluster is sealed.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let program = bindir().expect("PostgreSQL is installed").join(program);
+        self.command_at(&program)
+    }
+
+    /// Any program, under the library if the cluster is sealed.
+    #[must_use]
+    pub fn command_at(&self, program: &Path) -> Command {
+        let mut command = if self.pgseal_program().is_file() {
+            let mut command = as_server_user(&self.pgseal_program());
+            command.args(["run", "--"]).arg(program);
+            command
+        } else {
+            as_server_user(program)
+        };
+        command.envs(self.env.iter().cloned());
+        command.current_dir(self.home());
+        command
+    }
+
+    /// A program of PostgreSQL, never under the library; it can connect to the server.
+    #[must_use]
+    pub fn bare(&self, program: &str) -> Command {
+        let program = bindir().expect("PostgreSQL is installed").join(program);
+        let mut command = as_server_user(&program);
+        self.connected(&mut command);
+        command.current_dir(self.home());
+        command
+    }
+
+    /// Tells a client program where the server is.
+    pub fn connected(&self, command: &mut Command) {
+        command.env("PGHOST", self.home()).env("PGPORT", self.port.to_string());
+        command.env("PGUSER", "postgres").env("PGDATABASE", "postgres");
+    }
+
+    /// `pgseal ARGUMENTS`, to its end.
+    ///
+    /// # Panics
+    /// When the cluster is plain.
+    #[must_use]
+    pub fn pgseal(&self, arguments: &[&str]) -> Outcome {
+        let mut command = as_server_user(&self.pgseal_program());
+        command.envs(self.env.iter().cloned()).current_dir(self.home()).args(arguments);
+        command.output().expect("pgseal runs").into()
+    }
+
+    /// `pgseal verify` of a directory.
+    #[must_use]
+    pub fn verify_dir(&self, dir: &Path) -> Outcome {
+        self.pgseal(&["verify", &dir.display().to_string()])
+    }
+
+    /// `pgseal verify` of the data directory.
+    #[must_use]
+    pub fn verify(&self) -> Outcome {
+        self.verify_dir(self.data())
+    }
+
+    /// The copy of the program that the server's user can run.
+    #[must_use]
+    pub fn pgseal_program(&self) -> PathBuf {
+        self.cluster.root().join("bin/pgseal")
+    }
+
+    /// The copy of the library beside it.
+    #[must_use]
+    pub fn library(&self) -> PathBuf {
+        self.cluster.root().join("bin/libpgseal.so")
+    }
+
+    /// Runs a command to its end and asserts that it succeeded.
+    ///
+    /// # Panics
+    /// With what it said.
+    #[track_caller]
+    pub fn succeed(&self, command: &mut Command) -> String {
+        let outcome = Outcome::from(command.output().expect("the program runs"));
+        assert_eq!(outcome.code, 0, "{command:?}\n{}", outcome.text);
+        outcome.text
+    }
+}

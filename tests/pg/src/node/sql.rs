@@ -1,0 +1,61 @@
+//! SQL on a node, through psql.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Node, PATIENCE};
+use crate::session::Session;
+
+impl Node {
+    /// Runs SQL; rows unaligned, without headings.
+    ///
+    /// # Errors
+    /// What psql and the server said.
+    pub fn try_sql(&self, sql: &str) -> Result<String, String> {
+        let mut command = self.bare("psql");
+        command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);
+        for statement in sql.split(";;") {
+            command.args(["-c", statement]);
+        }
+        let output = command.output().expect("psql runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let rows = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+        if output.status.success() { Ok(rows) } else { Err(said) }
+    }
+
+    /// Runs SQL that must succeed. `;;` separates statements that need transactions of their own.
+    ///
+    /// # Panics
+    /// With what psql said.
+    #[track_caller]
+    pub fn sql(&self, sql: &str) -> String {
+        self.try_sql(sql).unwrap_or_else(|error| panic!("{sql}\n{error}\n{}", self.log()))
+    }
+
+    /// Asks every tenth of a second until the answer is yes.
+    ///
+    /// # Panics
+    /// After a minute.
+    #[track_caller]
+    pub fn wait_until(&self, sql: &str) {
+        let end = Instant::now() + PATIENCE;
+        while self.try_sql(sql).as_deref() != Ok("t") {
+            assert!(Instant::now() < end, "waited in vain: {sql}\n{}", self.log());
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// A connection that stays open.
+    #[must_use]
+    pub fn session(&self) -> Session {
+        let mut command = self.bare("psql");
+        command.args(["-X", "-A", "-t", "-q"]);
+        Session::open(command)
+    }
+
+    /// The path of a relation's first segment, in the data directory.
+    #[must_use]
+    pub fn relation(&self, name: &str) -> String {
+        self.sql(&format!("select pg_relation_filepath('{name}')"))
+    }
+}
