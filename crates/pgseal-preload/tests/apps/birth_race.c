@@ -1,4 +1,4 @@
-/* Eight processes open one empty file and write into it at the same moment: exactly one header. */
+/* Eight processes open one empty file, extend it and write into it at the same moment: exactly one header. */
 #include "app.h"
 int main(int argc, char **argv)
 {
@@ -11,7 +11,8 @@ int main(int argc, char **argv)
             continue;
         int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
         close(gate[1]);
-        if (read(gate[0], &c, 1) != 0 || pwrite(fd, all + i * PAGE, PAGE, (i + 1) * PAGE) != PAGE)
+        if (read(gate[0], &c, 1) != 0 || ftruncate(fd, 9 * PAGE) ||
+            pwrite(fd, all + i * PAGE, PAGE, (i + 1) * PAGE) != PAGE)
             printf("process %d: errno %d\n", i, errno), fflush(stdout);
         _exit(0);
     }

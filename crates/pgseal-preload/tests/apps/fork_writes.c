@@ -1,5 +1,5 @@
-/* fork: parent and child both write through the descriptor that they share, at its birth or after it. The
-   first page of a group is PostgreSQL's to extend under a lock, so none is written here at the same time. */
+/* fork: parent and child both write through the descriptor that they share, at its birth or after it. Each
+   extends the file first: PostgreSQL extends under a lock, nobody writes behind an end that moves. */
 #include "app.h"
 int main(int argc, char **argv)
 {
@@ -9,6 +9,8 @@ int main(int argc, char **argv)
         SAY(pwrite(fd, all, PAGE, 0));
     fflush(stdout);
     pid_t child = fork();
+    if (ftruncate(fd, 64 * PAGE))
+        printf("extend: errno %d\n", errno);
     for (int i = child ? 2 : 3; i < 64; i += 2)
         if (pwrite(fd, all + i * PAGE, PAGE, i * PAGE) != PAGE)
             printf("page %d: errno %d\n", i, errno);
