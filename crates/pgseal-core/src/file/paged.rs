@@ -25,7 +25,9 @@ const ENTRY: usize = TAG_ENTRY_LEN as usize;
 const WRITTEN: [u8; 4] = 1_u32.to_le_bytes();
 const NO_GROUP: u64 = u64::MAX;
 
-/// The tag block that was read last.
+/// The tag block that was read last, and the entry that was read last on its own: the first page
+/// of a group that is read may be the only one (an index look-up), the second one makes it worth
+/// to have the whole block (a scan).
 ///
 /// Another process may have written pages of the group since. That is safe for a suite that
 /// authenticates: an old entry opens no new page, and a page that does not open has its tag block
@@ -33,12 +35,35 @@ const NO_GROUP: u64 = u64::MAX;
 pub(super) struct TagCache {
     group: u64,
     bytes: Box<[u8]>,
+    single: (BlockNo, [u8; ENTRY]),
 }
 
 impl TagCache {
     /// An empty cache; it gets its memory with the first tag block.
     pub(super) fn new() -> TagCache {
-        TagCache { group: NO_GROUP, bytes: Box::default() }
+        TagCache { group: NO_GROUP, bytes: Box::default(), single: (BlockNo(u64::MAX), [0; ENTRY]) }
+    }
+
+    /// Has the entry of a page at hand, as far as this process knows it.
+    fn prepare<S: Storage + ?Sized>(
+        &mut self,
+        storage: &S,
+        block: BlockNo,
+        fresh: bool,
+    ) -> Result<(), SealError> {
+        let group = block.0 / GROUP_PAGES;
+        if self.group == group && !fresh {
+            return Ok(());
+        }
+        if self.single.0.0 / GROUP_PAGES == group && !fresh {
+            return self.load(storage, group);
+        }
+        self.group = NO_GROUP;
+        self.single.0 = BlockNo(u64::MAX);
+        let got = storage.read_at(&mut self.single.1, tag_entry_off(block))?;
+        self.single.1[got..].fill(0);
+        self.single.0 = block;
+        Ok(())
     }
 
     fn load<S: Storage + ?Sized>(&mut self, storage: &S, group: u64) -> Result<(), SealError> {
@@ -52,14 +77,22 @@ impl TagCache {
         Ok(())
     }
 
+    /// The entry of a page that [`TagCache::prepare`] or [`TagCache::load`] has at hand; for any
+    /// other page one that opens nothing.
     fn entry(&self, block: BlockNo) -> [u8; ENTRY] {
+        if self.group != block.0 / GROUP_PAGES {
+            return if self.single.0 == block { self.single.1 } else { [0xFF; ENTRY] };
+        }
         let at = (block.0 % GROUP_PAGES) as usize * ENTRY;
         let mut entry = [0; ENTRY];
-        // Nothing is remembered before the first tag block is read.
-        if let Some(known) = self.bytes.get(at..at + ENTRY) {
-            entry.copy_from_slice(known);
-        }
+        entry.copy_from_slice(&self.bytes[at..at + ENTRY]);
         entry
+    }
+
+    /// Forgets everything.
+    fn clear(&mut self) {
+        self.group = NO_GROUP;
+        self.single.0 = BlockNo(u64::MAX);
     }
 
     /// Remembers entries that this process has just written.
@@ -68,6 +101,7 @@ impl TagCache {
             let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
             self.bytes[at..at + entries.len()].copy_from_slice(entries);
         }
+        self.single.0 = BlockNo(u64::MAX);
     }
 }
 
@@ -133,9 +167,7 @@ fn open_page<S: Storage + ?Sized>(
     outcome: &mut ReadOutcome,
 ) -> Result<(), SealError> {
     let group = block.0 / GROUP_PAGES;
-    if file.tags.group != group || !file.header.suite.authenticates() {
-        file.tags.load(storage, group)?;
-    }
+    file.tags.prepare(storage, block, !file.header.suite.authenticates())?;
     for attempt in 1..=RETRIES {
         match try_open(file, block, page) {
             Page::Data => return Ok(()),
@@ -160,7 +192,9 @@ fn try_open(file: &mut SealedFile, block: BlockNo, page: &mut [u8]) -> Page {
     if all_zero(&entry) {
         return if all_zero(page) { Page::Zero } else { Page::Damaged };
     }
-    if entry[28..] != WRITTEN || (!file.header.suite.authenticates() && all_zero(page)) {
+    // CTR has no tag that would tell a wiped page; a few bytes may be zeros by chance.
+    let wiped = !file.header.suite.authenticates() && page.len() >= 16 && all_zero(page);
+    if entry[28..] != WRITTEN || wiped {
         return Page::Damaged;
     }
     let mut nonce: NonceBytes = [0; 12];
@@ -263,7 +297,7 @@ fn write_pages<S: Storage + ?Sized>(
             .and_then(|()| storage.write_tags(entries, tag_entry_off(first)))
     };
     if let Err(error) = written {
-        file.tags.group = NO_GROUP;
+        file.tags.clear();
         return Err(error.into());
     }
     file.tags.store(first, &out[at..at + pages * ENTRY]);
@@ -379,7 +413,7 @@ pub(super) fn set_len<S: Storage + ?Sized>(
     }
     let (block, in_block) = (BlockNo(new_len / BLOCK_LEN), (new_len % BLOCK_LEN) as usize);
     if in_block == 0 || new_len == plain {
-        file.tags.group = NO_GROUP;
+        file.tags.clear();
         storage.set_len(target)?;
     } else {
         let mut page = core::mem::take(&mut scratch.page);
@@ -387,7 +421,7 @@ pub(super) fn set_len<S: Storage + ?Sized>(
             let whole = grow(&mut page, BLOCK);
             let had = read_page(file, storage, &mut scratch.old, block, whole)?;
             let entry = file.tags.entry(block);
-            file.tags.group = NO_GROUP;
+            file.tags.clear();
             storage.set_len(target)?;
             let keep = &whole[..in_block.min(had)];
             write_pages(file, storage, scratch, block, keep, random).inspect_err(|_| {

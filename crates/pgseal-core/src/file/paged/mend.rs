@@ -1,7 +1,7 @@
 //! Tags without pages and pages without tags: what truncation, crashes and failed writes leave,
 //! and how it is put right.
 
-use super::{BLOCK, ENTRY, NO_GROUP, TAG_BLOCK, all_zero, write_part};
+use super::{BLOCK, ENTRY, TAG_BLOCK, all_zero, write_part};
 use crate::error::SealError;
 use crate::file::{Scratch, SealedFile};
 use crate::geometry::{self, BLOCK_LEN, GROUP_PAGES, block_sealed_off, sealed_len, tag_entry_off};
@@ -77,7 +77,7 @@ pub(super) fn clear_stale_tags<S: Storage + ?Sized>(
     if all_zero(&file.tags.bytes[index * ENTRY..]) {
         return Ok(());
     }
-    file.tags.group = NO_GROUP;
+    file.tags.clear();
     clear_tags(storage, first)
 }
 
@@ -128,7 +128,7 @@ pub(super) fn clear_tags_of<S: Storage + ?Sized>(
         file.tags.load(storage, group)?;
     }
     if !all_zero(&file.tags.bytes[at..at + blank.len()]) {
-        file.tags.group = NO_GROUP;
+        file.tags.clear();
         storage.write_at(blank, tag_entry_off(first))?;
     }
     Ok(())
