@@ -383,6 +383,9 @@ fn a_sealed_server_shows_none() {
     let archive = planted.archive.display().to_string();
     let verify = planted.node.pgseal(&["verify", "--keyring", &keyring, &archive]);
     assert_eq!(verify.code, 0, "the archive: {}", verify.text);
+    let copy = planted.node.home().join("copy");
+    let verify = planted.node.verify_dir(&copy);
+    assert_eq!(verify.code, 0, "the raw copy: {}", verify.text);
     planted.node.start();
     assert_eq!(planted.node.sql("select v from w"), marker("wal"));
     assert_eq!(planted.node.sql("select v from in_ts"), marker("tablespace"));

@@ -135,6 +135,13 @@ fn in_place(lab: &mut Lab) {
     lab.try_change("pg_xact", "a sector zeroed", |lab| {
         zero(&lab.file(XACT), xids(lab) / 512 * 512, 512);
     });
+    lab.try_change("pg_xact", "two sectors swapped", |lab| {
+        let path = lab.file(XACT);
+        let start = xids(lab) / 512 * 512;
+        let (a, b) = (read(&path, start, 512), read(&path, start + 512, 512));
+        write(&path, start, &b);
+        write(&path, start + 512, &a);
+    });
     lab.try_change("pg_xact", "one bit of the header", |lab| flip_bit(&lab.file(XACT), 100));
     lab.try_change("pg_xact", "header of another file", |lab| {
         write(&lab.file(XACT), 0, &read(&lab.file(MAP), 0, HEADER));

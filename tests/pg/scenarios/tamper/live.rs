@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use pgseal_scenarios::Session;
 use pgseal_scenarios::files::{
-    HEADER, PAGE, copy_tree, flip_bit, len, read, restore_tree, truncate, write, zero,
+    HEADER, PAGE, copy_tree, flip_bit, len, read, replace, restore_tree, truncate, write, zero,
 };
 
 use crate::lab::{Lab, Outcome};
@@ -19,6 +19,8 @@ pub fn wal(lab: &mut Lab) {
     lab.node.sql("checkpoint");
     let first = lab.node.sql("select pg_walfile_name(pg_current_wal_insert_lsn())");
     let before = lab.node.sql("select pg_current_wal_insert_lsn() - '0/0'");
+    let before_crash = lab.node.home().join("segment");
+    fs::copy(lab.file("pg_wal").join(&first), &before_crash).expect("a copy of the segment");
     for id in 65..=128 {
         lab.node.sql(&format!("insert into fresh values ({id})"));
     }
@@ -40,6 +42,16 @@ pub fn wal(lab: &mut Lab) {
     });
     lab.try_change("WAL, then recovery", "8 KiB zeroed", |lab| {
         zero(&lab.file(&segment), at / 512 * 512, PAGE);
+    });
+    lab.try_change("WAL, then recovery", "two blocks of 8 KiB swapped", |lab| {
+        let path = lab.file(&segment);
+        let start = (at - HEADER) / PAGE * PAGE + HEADER;
+        let (a, b) = (read(&path, start, PAGE), read(&path, start + PAGE, PAGE));
+        write(&path, start, &b);
+        write(&path, start + PAGE, &a);
+    });
+    lab.try_change("WAL, then recovery", "an older copy of the segment", |lab| {
+        replace(&lab.file(&segment), &before_crash);
     });
     lab.try_change("WAL, then recovery", "one bit of the header", |lab| {
         flip_bit(&lab.file(&segment), 100);
