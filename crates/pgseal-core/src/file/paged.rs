@@ -16,6 +16,9 @@ use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen};
 
 mod mend;
+mod tags;
+
+pub(super) use tags::TagCache;
 
 use mend::{Before, clear_stale_tags, clear_tags, drop_unfinished, lengthen_last_page};
 
@@ -23,87 +26,6 @@ const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
 const ENTRY: usize = TAG_ENTRY_LEN as usize;
 /// The last four bytes of the entry of a page that was written.
 const WRITTEN: [u8; 4] = 1_u32.to_le_bytes();
-const NO_GROUP: u64 = u64::MAX;
-
-/// The tag block that was read last, and the entry that was read last on its own: the first page
-/// of a group that is read may be the only one (an index look-up), the second one makes it worth
-/// to have the whole block (a scan).
-///
-/// Another process may have written pages of the group since. That is safe for a suite that
-/// authenticates: an old entry opens no new page, and a page that does not open has its tag block
-/// read again. For CTR, which would return garbage, the cache is not used.
-pub(super) struct TagCache {
-    group: u64,
-    bytes: Box<[u8]>,
-    single: (BlockNo, [u8; ENTRY]),
-}
-
-impl TagCache {
-    /// An empty cache; it gets its memory with the first tag block.
-    pub(super) fn new() -> TagCache {
-        TagCache { group: NO_GROUP, bytes: Box::default(), single: (BlockNo(u64::MAX), [0; ENTRY]) }
-    }
-
-    /// Has the entry of a page at hand, as far as this process knows it.
-    fn prepare<S: Storage + ?Sized>(
-        &mut self,
-        storage: &S,
-        block: BlockNo,
-        fresh: bool,
-    ) -> Result<(), SealError> {
-        let group = block.0 / GROUP_PAGES;
-        if self.group == group && !fresh {
-            return Ok(());
-        }
-        if self.single.0.0 / GROUP_PAGES == group && !fresh {
-            return self.load(storage, group);
-        }
-        self.group = NO_GROUP;
-        self.single.0 = BlockNo(u64::MAX);
-        let got = storage.read_at(&mut self.single.1, tag_entry_off(block))?;
-        self.single.1[got..].fill(0);
-        self.single.0 = block;
-        Ok(())
-    }
-
-    fn load<S: Storage + ?Sized>(&mut self, storage: &S, group: u64) -> Result<(), SealError> {
-        self.group = NO_GROUP;
-        if self.bytes.is_empty() {
-            self.bytes = vec![0; TAG_BLOCK].into_boxed_slice();
-        }
-        let got = storage.read_at(&mut self.bytes, tag_block_off(group))?;
-        self.bytes[got..].fill(0);
-        self.group = group;
-        Ok(())
-    }
-
-    /// The entry of a page that [`TagCache::prepare`] or [`TagCache::load`] has at hand; for any
-    /// other page one that opens nothing.
-    fn entry(&self, block: BlockNo) -> [u8; ENTRY] {
-        if self.group != block.0 / GROUP_PAGES {
-            return if self.single.0 == block { self.single.1 } else { [0xFF; ENTRY] };
-        }
-        let at = (block.0 % GROUP_PAGES) as usize * ENTRY;
-        let mut entry = [0; ENTRY];
-        entry.copy_from_slice(&self.bytes[at..at + ENTRY]);
-        entry
-    }
-
-    /// Forgets everything.
-    fn clear(&mut self) {
-        self.group = NO_GROUP;
-        self.single.0 = BlockNo(u64::MAX);
-    }
-
-    /// Remembers entries that this process has just written.
-    fn store(&mut self, first: BlockNo, entries: &[u8]) {
-        if self.group == first.0 / GROUP_PAGES {
-            let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
-            self.bytes[at..at + entries.len()].copy_from_slice(entries);
-        }
-        self.single.0 = BlockNo(u64::MAX);
-    }
-}
 
 /// What a page turned out to be.
 enum Page {
@@ -130,6 +52,15 @@ pub(super) fn read<S: Storage + ?Sized>(
             let pages = (rest.len() / BLOCK).min((GROUP_PAGES - block.0 % GROUP_PAGES) as usize);
             let target = &mut rest[..pages * BLOCK];
             let got = storage.read_at(target, block_sealed_off(Layout::Paged, block))?;
+            let fresh = !file.header.suite.authenticates();
+            if got > BLOCK {
+                // One call for the tags of all of them, if any.
+                if fresh || file.tags.group != block.0 / GROUP_PAGES {
+                    file.tags.load(storage, block.0 / GROUP_PAGES)?;
+                }
+            } else {
+                file.tags.prepare(storage, block, fresh)?;
+            }
             for (index, page) in target[..got].chunks_mut(BLOCK).enumerate() {
                 let block = BlockNo(block.0 + index as u64);
                 open_page(file, storage, block, page, on_damage, &mut outcome)?;
@@ -144,6 +75,7 @@ pub(super) fn read<S: Storage + ?Sized>(
             if got <= in_block {
                 break;
             }
+            file.tags.prepare(storage, block, !file.header.suite.authenticates())?;
             open_page(file, storage, block, &mut page[..got], on_damage, &mut outcome)?;
             let take = (got - in_block).min(rest.len());
             rest[..take].copy_from_slice(&page[in_block..in_block + take]);
@@ -156,8 +88,8 @@ pub(super) fn read<S: Storage + ?Sized>(
     Ok(outcome)
 }
 
-/// Opens a page that was just read, in place; reads page and tag again where a writer may have
-/// been between the two.
+/// Opens a page that was just read and whose tag is at hand, in place; reads page and tag again
+/// where a writer may have been between the two.
 fn open_page<S: Storage + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
@@ -167,7 +99,6 @@ fn open_page<S: Storage + ?Sized>(
     outcome: &mut ReadOutcome,
 ) -> Result<(), SealError> {
     let group = block.0 / GROUP_PAGES;
-    file.tags.prepare(storage, block, !file.header.suite.authenticates())?;
     for attempt in 1..=RETRIES {
         match try_open(file, block, page) {
             Page::Data => return Ok(()),
@@ -373,6 +304,7 @@ fn read_page<S: Storage + ?Sized>(
     grow(old, BLOCK)[..got].copy_from_slice(&page[..got]);
     if got > 0 {
         let mut outcome = ReadOutcome::default();
+        file.tags.prepare(storage, block, !file.header.suite.authenticates())?;
         open_page(file, storage, block, &mut page[..got], OnDamage::Fail, &mut outcome)?;
     }
     Ok(got)
