@@ -106,14 +106,30 @@ fn look_at_cwd() -> (Vec<u8>, Option<&'static Root>) {
     (path, root)
 }
 
-/// The root at exactly this absolute path, if there is a keyring.
+/// The root at exactly this absolute path, if it is a sealed data directory.
 fn find_root_at(path: &[u8]) -> Option<&'static Root> {
     if let Some(root) = state().roots.iter().find(|root| root.path == path) {
         return Some(root);
     }
-    let keyring = sys::c_path(&join(path, KEYRING)).ok()?;
-    sys::stat(&keyring).filter(|st| sys::is_regular(st.st_mode))?;
-    Some(register(path))
+    if exists(path, KEYRING) || lost_its_keyring(path) {
+        return Some(register(path));
+    }
+    None
+}
+
+/// Whether this is a sealed data directory without a keyring: it must not be taken for a plain
+/// one, in which new files would be plain. The relation map is there from `initdb` on.
+fn lost_its_keyring(path: &[u8]) -> bool {
+    if !exists(path, b"PG_VERSION") {
+        return false;
+    }
+    let map = sys::c_path(&join(path, b"global/pg_filenode.map"));
+    map.is_ok_and(|map| crate::calls::open::looks_sealed(&map))
+}
+
+fn exists(dir: &[u8], name: &[u8]) -> bool {
+    let path = sys::c_path(&join(dir, name));
+    path.is_ok_and(|path| sys::stat(&path).is_some_and(|st| sys::is_regular(st.st_mode)))
 }
 
 /// Takes a directory into the list of roots.

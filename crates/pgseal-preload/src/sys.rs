@@ -120,21 +120,49 @@ pub fn env(name: &CStr) -> Option<Vec<u8>> {
     (!bytes.is_empty()).then(|| bytes.to_vec())
 }
 
-/// Overwrites the value of an environment variable where it lies, so that it is gone from
-/// `/proc/PID/environ` as well, and removes it.
+/// Removes an environment variable and overwrites its value, also where the process got it from
+/// the kernel: PostgreSQL copies its environment elsewhere, and `/proc/PID/environ` shows the
+/// original.
 pub fn wipe_env(name: &CStr) {
     // SAFETY: `name` is a C string.
     let value = unsafe { libc::getenv(name.as_ptr()) };
-    if value.is_null() {
-        return;
+    if !value.is_null() {
+        // SAFETY: `getenv` returns a C string.
+        let len = unsafe { libc::strlen(value) };
+        // SAFETY: the environment's strings are writable memory of this process; we write only
+        // over the bytes of the value.
+        unsafe { core::ptr::write_bytes(value, 0, len) };
+        // SAFETY: `name` is a C string.
+        unsafe { libc::unsetenv(name.as_ptr()) };
     }
-    // SAFETY: `getenv` returns a C string.
-    let len = unsafe { libc::strlen(value) };
-    // SAFETY: the environment's strings are writable memory of this process; we write only over
-    // the bytes of the value.
-    unsafe { core::ptr::write_bytes(value, 0, len) };
-    // SAFETY: `name` is a C string.
-    unsafe { libc::unsetenv(name.as_ptr()) };
+    if let Some((start, end)) = initial_environment() {
+        // SAFETY: the kernel says that this range holds the initial environment, on the stack of
+        // this process, which stays mapped and writable; nobody else looks at it now.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(start as *mut u8, end - start) };
+        wipe_in(bytes, name.to_bytes());
+    }
+}
+
+/// Zeroes the values of all entries `NAME=value` in a block of NUL-terminated strings.
+fn wipe_in(block: &mut [u8], name: &[u8]) {
+    for entry in block.split_mut(|byte| *byte == 0) {
+        if entry.len() > name.len() && entry.starts_with(name) && entry[name.len()] == b'=' {
+            entry[name.len() + 1..].fill(0);
+        }
+    }
+}
+
+/// Where the kernel put the environment: `env_start` and `env_end` of `/proc/self/stat`
+/// (proc(5), fields 50 and 51).
+fn initial_environment() -> Option<(usize, usize)> {
+    let stat = read_whole(c"/proc/self/stat", 1 << 14).ok()?;
+    // Behind the name of the program, which may hold anything, comes field 3.
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 2;
+    let text = core::str::from_utf8(stat.get(after_name..)?).ok()?;
+    let mut fields = text.split_ascii_whitespace().skip(50 - 3);
+    let start: usize = fields.next()?.parse().ok()?;
+    let end: usize = fields.next()?.parse().ok()?;
+    (start != 0 && start < end && end - start < 1 << 24).then_some((start, end))
 }
 
 /// The current working directory.
@@ -148,4 +176,23 @@ pub fn current_dir() -> Option<Vec<u8>> {
     let len = buf.iter().position(|byte| *byte == 0)?;
     buf.truncate(len);
     Some(buf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_named_value_is_wiped() {
+        let mut block = *b"A=1\0KEY=secret\0KEY2=kept\0";
+        wipe_in(&mut block, b"KEY");
+        assert_eq!(&block, b"A=1\0KEY=\0\0\0\0\0\0\0KEY2=kept\0");
+    }
+
+    #[test]
+    fn the_kernel_says_where_the_environment_is() {
+        let (start, end) = initial_environment().unwrap();
+        let environ = read_whole(c"/proc/self/environ", 1 << 24).unwrap();
+        assert_eq!(end - start, environ.len());
+    }
 }
