@@ -19,4 +19,5 @@ export PGSEAL_TEST_PROGRAM=$release/pgseal PGSEAL_LIBRARY=$release/libpgseal.so 
 export PGSEAL_GUARD_MODULE=$guard
 PGSEAL_TEST_BINDIR=$("$config" --bindir)
 export PGSEAL_TEST_BINDIR
-exec "${CARGO:-cargo}" test --quiet --locked "$@"
+# All failures of a run, not only the first.
+exec "${CARGO:-cargo}" test --quiet --locked --no-fail-fast "$@"
