@@ -49,6 +49,8 @@ pub enum Role {
     /// `pg_rewind`, `pg_verifybackup`, `pg_checksums`, `pg_combinebackup`: walk a data directory
     /// and must not see what is pgseal's own.
     Walker = 7,
+    /// `pg_resetwal`: throws away what it could not write anew without the keys.
+    Resetwal = 8,
 }
 
 static ROLE: AtomicU8 = AtomicU8::new(0);
@@ -64,6 +66,7 @@ pub fn role() -> Role {
         5 => Role::Server,
         6 => Role::Standalone,
         7 => Role::Walker,
+        8 => Role::Resetwal,
         _ => find_out(),
     }
 }
@@ -91,6 +94,7 @@ fn role_of(name: &[u8]) -> Role {
         }
         b"initdb" => Role::Initdb,
         b"pg_basebackup" => Role::BaseBackup,
+        b"pg_resetwal" => Role::Resetwal,
         b"pg_rewind" | b"pg_verifybackup" | b"pg_checksums" | b"pg_combinebackup" => Role::Walker,
         _ if ACTIVE.iter().any(|active| active.as_bytes() == name) => Role::Tool,
         _ => {

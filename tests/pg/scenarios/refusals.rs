@@ -68,6 +68,31 @@ fn keys_that_are_wrong_missing_or_open_to_others() {
     still_works(&mut node);
 }
 
+/// What a command of the server, or a neighbour who reads `/proc`, could learn of a key that came
+/// in the environment: nothing.
+#[test]
+fn a_key_from_the_environment_is_in_no_process_of_the_server() {
+    let mut node = stopped();
+    let key = fs::read_to_string(key_file(&node)).expect("the key file");
+    let key = key.trim();
+    node.set_env("PGSEAL_PROVIDER", "env:PGSEAL_TEST_SECRET");
+    node.set_env("PGSEAL_TEST_SECRET", key);
+    node.start();
+    let leaked = node.sql(&format!(
+        "create temp table seen (line text); \
+         copy seen from program 'env' with (format csv, delimiter E'\\x01', quote E'\\x02'); \
+         select count(*) from seen where line like '%{}%'",
+        &key[..32]
+    ));
+    assert_eq!(leaked.lines().last(), Some("0"), "{leaked}");
+    let postmaster = fs::read_to_string(node.file("postmaster.pid")).expect("a running server");
+    let postmaster = postmaster.lines().next().expect("a pid").to_owned();
+    let environ = fs::read(format!("/proc/{postmaster}/environ")).expect("our own child");
+    let environ = String::from_utf8_lossy(&environ).into_owned();
+    assert!(environ.contains("PGSEAL_HELPER=") && !environ.contains(key), "{environ}");
+    node.stop();
+}
+
 #[test]
 fn keyrings_that_are_missing_damaged_or_of_another_cluster() {
     let mut node = stopped();
@@ -85,8 +110,15 @@ fn keyrings_that_are_missing_damaged_or_of_another_cluster() {
     assert_eq!(node.verify().code, 15);
 
     fs::remove_file(&keyring).expect("it is there");
-    refuses_untouched(&mut node, "is not at hand");
+    refuses_untouched(&mut node, "there is no keyring");
     assert_eq!(node.verify().code, 16);
+    // Nor does a tool take the directory for a plain one: pg_resetwal would remove the WAL.
+    let before = fingerprint(node.data());
+    let reset = node.command("pg_resetwal").arg("-f").arg(node.data()).output().expect("it runs");
+    assert!(!reset.status.success());
+    let said = String::from_utf8_lossy(&reset.stderr);
+    assert!(said.contains("there is no keyring"), "{said}");
+    assert_eq!(changes(&before, &fingerprint(node.data())), Vec::<String>::new());
 
     fs::write(&keyring, own).expect("it can be written");
     if pgseal_scenarios::is_root() {

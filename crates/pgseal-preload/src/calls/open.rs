@@ -65,6 +65,13 @@ fn verdict(path: &[u8], flags: c_int) -> Verdict {
             Err(errno) => Verdict::Refuse(errno),
         };
     }
+    if class == Class::Control
+        && program::role() == Role::Resetwal
+        && let Err(errno) = root.keys()
+    {
+        // It removes the WAL before it writes a new one: without the keys it must not begin.
+        return Verdict::Refuse(errno);
+    }
     match class.policy() {
         Policy::Plain(_) => Verdict::Pass,
         Policy::Refuse(reason) => {
