@@ -74,6 +74,7 @@ stage = @start=$$SECONDS; $(2); echo "-- $(1): $$((SECONDS - start)) s"
 test: ## everything that every change must pass
 	@scripts/setup.sh test
 	$(call stage,build,$(MAKE) build)
+	@$(MAKE) hooks-audit
 	$(call stage,crates and scenarios,scripts/cargo-test.sh --workspace)
 	$(call stage,guard module,$(MAKE) test-guard)
 	$(call stage,core regression,$(MAKE) test-core)
