@@ -72,7 +72,7 @@ pub struct FileReport {
     pub authenticated: bool,
     /// Blocks that hold data and opened.
     pub data_blocks: u64,
-    /// Blocks that were never written and read as zeros.
+    /// Blocks that were never written and read as zeros; a stream file has none.
     pub zero: BlockList,
     /// Blocks that do not authenticate, or lie about being empty.
     pub damaged: BlockList,
@@ -256,6 +256,23 @@ mod tests {
         assert_eq!(report.zero.ranges(), [BlockRange { first: BlockNo(2), count: 3 }]);
         assert_eq!(report.damaged.blocks().collect::<Vec<_>>(), [BlockNo(1)]);
         assert_eq!(report.data_blocks, 2);
+    }
+
+    #[test]
+    fn a_stream_file_has_no_zero_blocks() {
+        let (storage, mut file) = sealed(Suite::Aes256Gcm, FileKind::Stream, &[5; 2 * 8192]);
+        let random = LibraryRandom::new();
+        let mut scratch = Scratch::new();
+        file.write_at(&storage, &mut scratch, &[6; 8192], PlainOff(5 * 8192), &random).unwrap();
+        let (sound, _) = report(&storage, &mut file);
+        assert_eq!((sound.data_blocks, sound.zero.count(), sound.damaged.count()), (6, 0, 0));
+        for block in [1, 3] {
+            let wiped = block_sealed_off(Layout::Stream, BlockNo(block)).0 as usize;
+            storage.bytes()[wiped..wiped + 8220].fill(0);
+        }
+        let (report, _) = report(&storage, &mut file);
+        assert_eq!(report.damaged.blocks().collect::<Vec<_>>(), [BlockNo(1), BlockNo(3)]);
+        assert_eq!((report.data_blocks, report.zero.count()), (4, 0));
     }
 
     #[test]

@@ -205,7 +205,8 @@ fn good(m: &mut Maker) {
     m.good("ok-paged-cut", s, l, &[Write(0, 8192), SetLen(100)], "cut into a page");
     let (s, l) = STREAM;
     m.good("ok-stream-two-blocks", s, l, &[Write(0, 8193)], "a last block of one byte");
-    m.good("ok-stream-hole", s, l, &[SetLen(8192 + 50)], "never written, reads as zeros");
+    let gap = [Write(0, 10), Write(2 * 8192 + 5, 10)];
+    m.good("ok-stream-gap", s, l, &gap, "a gap behind byte 10, sealed as zeros");
     let (s, l) = INPLACE;
     m.good("ok-in-place-1-byte", s, l, &[Write(0, 1)], "a padded cell and a filler of one byte");
     m.good("ok-in-place-15-bytes", s, l, &[Write(0, 15)], "a filler of 15 bytes");
@@ -255,5 +256,8 @@ fn bad_blocks(m: &mut Maker) {
     });
     m.bad("bad-stream-swap", "block-damaged 1", STREAM, "block 0's start as block 1", |b| {
         b.copy_within(4096..4096 + 128, 4096 + 8220);
+    });
+    m.bad("bad-stream-wiped", "block-damaged 0", STREAM, "block 0 wiped, nonce and tag too", |b| {
+        b[4096..4096 + 8220].fill(0);
     });
 }

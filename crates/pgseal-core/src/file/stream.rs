@@ -1,20 +1,22 @@
 //! The stream layout: blocks of up to 8192 bytes, each behind its nonce and before its tag
 //! (`spec/sealed-file.md`, section 7).
 
-use super::{
-    BATCH, BLOCK, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, all_zero, fresh_nonce, grow,
-};
+use super::{BATCH, BLOCK, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, fresh_nonce, grow};
 use crate::error::SealError;
 use crate::geometry::{BLOCK_LEN, STREAM_OVERHEAD, STREAM_STRIDE, block_sealed_off, sealed_len};
+use crate::keyset::Generation;
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::suite::Layout;
-use crate::units::{BlockNo, PlainLen};
+use crate::units::{BlockNo, PlainLen, SealedLen, SealedOff};
 
 const STRIDE: usize = STREAM_STRIDE as usize;
 const OVERHEAD: usize = STREAM_OVERHEAD as usize;
 const NONCE: usize = 12;
 const TAG: usize = 16;
+
+/// What a gap is filled with; a constant, so that filling one needs no heap.
+static ZEROS: [u8; BATCH * BLOCK] = [0; BATCH * BLOCK];
 
 pub(super) fn read<S: Storage + ?Sized>(
     file: &mut SealedFile,
@@ -66,10 +68,6 @@ fn open_stride<'a, S: Storage + ?Sized>(
     }
     let end = stride.len() - TAG;
     for attempt in 1..=RETRIES {
-        if all_zero(stride) {
-            outcome.zero_blocks += 1;
-            return Ok(&stride[NONCE..end]);
-        }
         let (head, tag) = stride.split_at_mut(end);
         let (nonce, data) = head.split_at_mut(NONCE);
         let (mut nonce_bytes, mut tag_bytes) = ([0; NONCE], [0; TAG]);
@@ -94,13 +92,35 @@ pub(super) fn write<S: Storage + ?Sized>(
     plain_off: u64,
     random: &dyn Random,
 ) -> Result<(), SealError> {
-    if plain_off > file.reached {
+    // What is remembered will do where one process writes. Elsewhere another one may have cut the
+    // file since, and a gap that nobody fills is damage.
+    if plain_off > file.reached || file.header.generation != Generation::EPHEMERAL {
         let plain = file.plain_len(storage)?.0;
         file.reached = plain;
-        if plain < plain_off && plain / BLOCK_LEN < plain_off / BLOCK_LEN {
-            lengthen_last_block(file, storage, scratch, plain, plain_off, random)?;
+        let start = plain_off - plain_off % BLOCK_LEN;
+        if plain < start {
+            let before = Before::of_end(storage, plain)?;
+            let result = fill_gap(file, storage, scratch, plain, start, random)
+                .and_then(|()| write_bytes(file, storage, scratch, buf, plain_off, random));
+            if result.is_err() {
+                file.reached = plain;
+                before.put_back(storage);
+            }
+            return result;
         }
     }
+    write_bytes(file, storage, scratch, buf, plain_off, random)
+}
+
+/// Writes bytes that begin in the last block of the file, right behind it, or before it.
+fn write_bytes<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    buf: &[u8],
+    plain_off: u64,
+    random: &dyn Random,
+) -> Result<(), SealError> {
     let mut done = 0;
     while done < buf.len() {
         let pos = plain_off + done as u64;
@@ -109,7 +129,7 @@ pub(super) fn write<S: Storage + ?Sized>(
         let rest = &buf[done..];
         let step = if in_block == 0 && rest.len() >= BLOCK {
             let blocks = (rest.len() / BLOCK).min(BATCH);
-            write_whole(file, storage, scratch, block, &rest[..blocks * BLOCK], random)?;
+            write_blocks(file, storage, scratch, block, &rest[..blocks * BLOCK], random)?;
             blocks * BLOCK
         } else {
             let step = (BLOCK - in_block).min(rest.len());
@@ -118,6 +138,62 @@ pub(super) fn write<S: Storage + ?Sized>(
         };
         done += step;
         file.reached = file.reached.max(pos + step as u64);
+    }
+    Ok(())
+}
+
+/// The end of a file before it grows over a gap.
+struct Before {
+    len: SealedLen,
+    at: SealedOff,
+    /// The sealed bytes of the last block, if it is not full: it is sealed anew with zeros.
+    last: [u8; STRIDE],
+    last_len: usize,
+}
+
+impl Before {
+    fn of_end<S: Storage + ?Sized>(storage: &S, plain: u64) -> Result<Before, SealError> {
+        let at = block_sealed_off(Layout::Stream, BlockNo(plain / BLOCK_LEN));
+        let mut before = Before { len: storage.len()?, at, last: [0; STRIDE], last_len: 0 };
+        if !plain.is_multiple_of(BLOCK_LEN) {
+            before.last_len = storage.read_at(&mut before.last, at)?;
+        }
+        Ok(before)
+    }
+
+    /// After a failed write (a full disk): the file is again what it was. Errors are not reported:
+    /// the one that brought us here is.
+    fn put_back<S: Storage + ?Sized>(&self, storage: &S) {
+        let _ = storage.write_at(&self.last[..self.last_len], self.at);
+        if storage.len().is_ok_and(|len| len > self.len) {
+            let _ = storage.set_len(self.len);
+        }
+    }
+}
+
+/// Seals zeros from the plain length `plain` up to `new_len`, the rest of a last block that is not
+/// full first: bytes that nobody sealed are damage.
+fn fill_gap<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    plain: u64,
+    new_len: u64,
+    random: &dyn Random,
+) -> Result<(), SealError> {
+    let mut end = plain;
+    let in_block = (plain % BLOCK_LEN) as usize;
+    if in_block != 0 {
+        let step = (BLOCK_LEN - plain % BLOCK_LEN).min(new_len - plain);
+        let zeros = &ZEROS[..step as usize];
+        write_part(file, storage, scratch, BlockNo(plain / BLOCK_LEN), in_block, zeros, random)?;
+        end += step;
+    }
+    while end < new_len {
+        let step = (new_len - end).min(ZEROS.len() as u64);
+        let zeros = &ZEROS[..step as usize];
+        write_blocks(file, storage, scratch, BlockNo(end / BLOCK_LEN), zeros, random)?;
+        end += step;
     }
     Ok(())
 }
@@ -138,7 +214,8 @@ fn seal_stride(
     Ok(())
 }
 
-fn write_whole<S: Storage + ?Sized>(
+/// Seals up to [`BATCH`] blocks, of which the last may be the short end of the file.
+fn write_blocks<S: Storage + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
     scratch: &mut Scratch,
@@ -146,7 +223,7 @@ fn write_whole<S: Storage + ?Sized>(
     plain: &[u8],
     random: &dyn Random,
 ) -> Result<(), SealError> {
-    let out = grow(&mut scratch.out, plain.len() / BLOCK * STRIDE);
+    let out = grow(&mut scratch.out, plain.len() + plain.len().div_ceil(BLOCK) * OVERHEAD);
     for (index, (block, stride)) in plain.chunks(BLOCK).zip(out.chunks_mut(STRIDE)).enumerate() {
         seal_stride(file, BlockNo(first.0 + index as u64), block, stride, random)?;
     }
@@ -186,29 +263,11 @@ fn write_part<S: Storage + ?Sized>(
         // The error that brought us here is the one to report.
         let _ = storage.write_at(&old[..got], at);
         if got < len + OVERHEAD {
-            let _ = storage.set_len(crate::units::SealedLen(at.0 + got as u64));
+            let _ = storage.set_len(SealedLen(at.0 + got as u64));
         }
         return Err(error.into());
     }
     Ok(())
-}
-
-fn lengthen_last_block<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    plain: u64,
-    new_len: u64,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let in_block = (plain % BLOCK_LEN) as usize;
-    if in_block == 0 {
-        return Ok(());
-    }
-    let block = BlockNo(plain / BLOCK_LEN);
-    let end = (new_len - block.0 * BLOCK_LEN).min(BLOCK_LEN) as usize;
-    let zeros = [0; BLOCK];
-    write_part(file, storage, scratch, block, in_block, &zeros[in_block..end], random)
 }
 
 pub(super) fn set_len<S: Storage + ?Sized>(
@@ -220,8 +279,12 @@ pub(super) fn set_len<S: Storage + ?Sized>(
 ) -> Result<(), SealError> {
     let plain = file.plain_len(storage)?.0;
     let target = sealed_len(Layout::Stream, PlainLen(new_len));
-    if new_len >= plain {
-        lengthen_last_block(file, storage, scratch, plain, new_len, random)?;
+    if new_len > plain {
+        let before = Before::of_end(storage, plain)?;
+        return fill_gap(file, storage, scratch, plain, new_len, random)
+            .inspect_err(|_| before.put_back(storage));
+    }
+    if new_len == plain {
         return Ok(storage.set_len(target)?);
     }
     let (block, in_block) = (BlockNo(new_len / BLOCK_LEN), (new_len % BLOCK_LEN) as usize);
@@ -234,4 +297,100 @@ pub(super) fn set_len<S: Storage + ?Sized>(
     // block that does not open.
     storage.set_len(sealed_len(Layout::Stream, PlainLen(block.0 * BLOCK_LEN)))?;
     write_part(file, storage, scratch, block, 0, &keep, random)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::LibraryRandom;
+    use crate::storage::fault::FaultStorage;
+    use crate::storage::mem::MemStorage;
+    use crate::suite::Suite;
+    use crate::testing::keys;
+    use crate::units::PlainOff;
+
+    const SUITE: Suite = Suite::Aes256Gcm;
+
+    fn create<S: Storage>(storage: &S) -> (SealedFile, Scratch, LibraryRandom) {
+        let (keys, random) = (keys(), LibraryRandom::new());
+        let file = SealedFile::create(storage, SUITE, Layout::Stream, &keys, keys.active, &random);
+        (file.unwrap(), Scratch::new(), random)
+    }
+
+    #[test]
+    fn a_wiped_block_is_damage_not_zeros() {
+        let storage = MemStorage::default();
+        let (mut file, mut scratch, random) = create(&storage);
+        file.write_at(&storage, &mut scratch, &[5; 3 * BLOCK], PlainOff(0), &random).unwrap();
+        let wiped = block_sealed_off(Layout::Stream, BlockNo(1)).0 as usize;
+        storage.bytes()[wiped..wiped + STRIDE].fill(0);
+        let mut buf = [0; BLOCK];
+        for (block, sound) in [(0, true), (1, false), (2, true)] {
+            let at = PlainOff(block * BLOCK_LEN);
+            let read = file.read_at(&storage, &mut scratch, &mut buf, at, OnDamage::Fail);
+            match read {
+                Ok(outcome) => assert!(sound && outcome.zero_blocks == 0 && buf == [5; BLOCK]),
+                Err(SealError::BlockDamaged(damaged)) => assert!(!sound && damaged.0 == block),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    /// Every block of a gap opens on its own, and none is a block of zeros on the disk.
+    #[test]
+    fn a_gap_is_sealed_block_by_block() {
+        for by_length in [true, false] {
+            let storage = MemStorage::default();
+            let (mut file, mut scratch, random) = create(&storage);
+            file.write_at(&storage, &mut scratch, &[5; 100], PlainOff(0), &random).unwrap();
+            // Three batches of zeros and a part of a block.
+            let end = 40 * BLOCK_LEN + 50;
+            if by_length {
+                file.set_len(&storage, &mut scratch, PlainLen(end), &random).unwrap();
+            } else {
+                let last = PlainOff(end - 1);
+                file.write_at(&storage, &mut scratch, &[0], last, &random).unwrap();
+            }
+            assert_eq!(file.plain_len(&storage).unwrap().0, end);
+            let body = storage.bytes()[crate::geometry::HEADER_LEN as usize..].to_vec();
+            assert!(body.chunks(STRIDE).all(|stride| stride[..NONCE] != [0; NONCE]));
+            let mut plain = vec![1; end as usize];
+            let start = PlainOff(0);
+            let outcome =
+                file.read_at(&storage, &mut scratch, &mut plain, start, OnDamage::Fail).unwrap();
+            assert_eq!((outcome.len as u64, outcome.zero_blocks), (end, 0));
+            assert!(plain[..100] == [5; 100] && plain[100..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    /// Whichever write of a gap finds the disk full, the file has its old bytes afterwards.
+    #[test]
+    fn a_gap_that_finds_the_disk_full_is_taken_back() {
+        for had in [100, BLOCK] {
+            for number in 1..5 {
+                for by_length in [true, false] {
+                    let storage = FaultStorage::new(MemStorage::default());
+                    let (mut file, mut scratch, random) = create(&storage);
+                    let start = PlainOff(0);
+                    file.write_at(&storage, &mut scratch, &[5; BLOCK][..had], start, &random)
+                        .unwrap();
+                    let old_len = storage.len().unwrap();
+                    let mut old = vec![0; old_len.0 as usize];
+                    storage.read_at(&mut old, SealedOff(0)).unwrap();
+                    storage.arm(format!("enospc@write#{number}:100").parse().unwrap());
+                    let far = 50 * BLOCK_LEN + 7;
+                    let result = if by_length {
+                        file.set_len(&storage, &mut scratch, PlainLen(far), &random)
+                    } else {
+                        file.write_at(&storage, &mut scratch, &[6; 30], PlainOff(far), &random)
+                    };
+                    assert!(matches!(result, Err(SealError::Io(_))), "{had} {number}");
+                    assert_eq!(storage.len().unwrap(), old_len, "{had} {number} {by_length}");
+                    let mut now = vec![0; old.len()];
+                    storage.read_at(&mut now, SealedOff(0)).unwrap();
+                    assert!(now == old, "{had} {number} {by_length}");
+                }
+            }
+        }
+    }
 }
