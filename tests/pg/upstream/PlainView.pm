@@ -1,6 +1,6 @@
-# Loaded into a TAP file (plain-view.tsv: cat): what the file itself opens with "<:raw" comes from 'pgseal cat'
-# if it is sealed. The rest of the file's process stays without the plain view, so that the copies it makes of
-# data directories are copies of sealed files.
+# Loaded into the TAP files of plain-view.tsv in a sealed run. What such a file itself opens with "<:raw" comes
+# from 'pgseal cat' if it is sealed, and what it writes into WAL goes through poke, which has the plain view.
+# Perl itself has not, so that the copies it makes of data directories are copies of sealed files.
 package PlainView;
 use strict;
 use warnings;
@@ -24,11 +24,33 @@ sub open_plain(*;$@)
 	return CORE::open($_[0], $_[1], @_[ 2 .. $#_ ]);
 }
 
+# In the place of PostgreSQL::Test::Cluster::write_wal.
+sub write_wal
+{
+	my ($self, $tli, $lsn, $segment_size, $data) = @_;
+	my $path = sprintf("%s/pg_wal/%08X%08X%08X",
+		$self->data_dir, $tli, 0, int($lsn / $segment_size));
+	die "$path is not sealed" unless is_sealed($path);
+	local $ENV{PGSEAL_PROGRAMS} = 'poke';
+	CORE::open(my $out, '|-:raw', 'poke', $path, $lsn % $segment_size)
+	  or die "could not run poke: $!";
+	print $out $data;
+	CORE::close($out) or die "poke $path failed: $?";
+	return $path;
+}
+
 sub import
 {
 	no strict 'refs';
 	*{'main::open'} = \&open_plain;
 	return;
+}
+
+# After the module that it changes was compiled.
+INIT
+{
+	no warnings 'redefine';
+	*PostgreSQL::Test::Cluster::write_wal = \&write_wal;
 }
 
 1;

@@ -19,6 +19,7 @@ part=
 results_in "$SUITE-$MODE$part"
 mkdir -p "$RESULTS/files" "$WORK/bin"
 build_modules
+gcc -O2 -Wall -o "$WORK/bin/poke" "$HERE/poke.c"
 
 # Where the suites look: their own directory, and ../regress beside it.
 cp -r "$SRC/src/test/$SUITE" "$WORK/$SUITE"

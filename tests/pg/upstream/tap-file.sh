@@ -5,14 +5,12 @@
 set -u
 file=$1
 name=$(basename "$file" .pl)
-view=$(awk -F '\t' -v file="$TAP_SUITE/$(basename "$file")" '$1 == file { print $2 }' "$TAP_HERE/plain-view.tsv")
 mode=("TAP_MODE=$TAP_MODE") modules=(-I "$TAP_PERL")
 if [ "$TAP_MODE" = sealed ]; then
     mode=("LD_PRELOAD=$TAP_LIBRARY")
-    case "$view" in
-    preload) mode+=(PGSEAL_PROGRAMS=perl) ;;
-    cat) modules+=(-I "$TAP_HERE" -MPlainView) ;;
-    esac
+    if grep -q "^$TAP_SUITE/$name\.pl"$'\t' "$TAP_HERE/plain-view.tsv"; then
+        modules+=(-I "$TAP_HERE" -MPlainView)
+    fi
 fi
 # In the foreground: the limit on the whole run then reaches this process group too.
 timeout --foreground --kill-after=20 "$TAP_LIMIT_S" env "${mode[@]}" perl "${modules[@]}" "$file" |
