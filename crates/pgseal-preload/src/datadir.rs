@@ -17,7 +17,8 @@ pub const KEYRING: &[u8] = b"pgseal/keyring";
 /// A sealed data directory that this process has met. Never freed: there are one or two.
 pub struct Root {
     path: Vec<u8>,
-    keys: Mutex<Option<&'static KeySet>>,
+    /// The outcome of the first attempt: one that failed is not repeated for every file.
+    keys: Mutex<Option<Result<&'static KeySet, c_int>>>,
 }
 
 /// Where a path is and what it is.
@@ -55,17 +56,12 @@ impl Root {
     /// Its data keys, loaded on first use.
     pub fn keys(&self) -> Result<&'static KeySet, c_int> {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(keys) = *keys {
-            return Ok(keys);
-        }
-        let loaded = keys::load(self)?;
-        *keys = Some(loaded);
-        Ok(loaded)
+        *keys.get_or_insert_with(|| keys::load(self))
     }
 
     /// The data keys if they are already loaded.
     pub fn loaded_keys(&self) -> Option<&'static KeySet> {
-        *self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).and_then(Result::ok)
     }
 }
 
