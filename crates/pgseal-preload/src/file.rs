@@ -266,6 +266,9 @@ impl OpenFile {
             return Ok(());
         }
         self.window.get_mut().close();
+        // Lengthening seals what lies between: nobody may write there meanwhile.
+        let shared = shares_blocks(self.bear(fd)?);
+        let _lock = if shared { Some(RangeLock::new(fd)?) } else { None };
         let file = self.bear(fd)?;
         let done = file.set_len(&FdStorage(fd), buffers.scratch(), PlainLen(len), &KernelRandom);
         done.map_err(|error| self.failed(&error))
