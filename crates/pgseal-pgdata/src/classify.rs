@@ -38,11 +38,24 @@ const MAX_PARTS: usize = 8;
 #[must_use]
 pub fn classify(rel: &[u8]) -> Class {
     let mut parts: [&[u8]; MAX_PARTS] = [b""; MAX_PARTS];
+    match components(rel, &mut parts) {
+        Some([name]) => in_root(name),
+        Some([directory, rest @ ..]) => below(directory, rest),
+        _ => Class::Unknown,
+    }
+}
+
+/// The components of a path without empty ones and `.`, as many as there is room for; `None` if
+/// one of them is `..`.
+pub(crate) fn components<'a, 'p>(
+    rel: &'p [u8],
+    parts: &'a mut [&'p [u8]],
+) -> Option<&'a [&'p [u8]]> {
     let mut count = 0;
     for part in rel.split(|byte| *byte == b'/') {
         match part {
             b"" | b"." => {}
-            b".." => return Class::Unknown,
+            b".." => return None,
             _ => {
                 if let Some(place) = parts.get_mut(count) {
                     *place = part;
@@ -51,11 +64,7 @@ pub fn classify(rel: &[u8]) -> Class {
             }
         }
     }
-    match parts.get(..count) {
-        Some([name]) => in_root(name),
-        Some([directory, rest @ ..]) => below(directory, rest),
-        _ => Class::Unknown,
-    }
+    parts.get(..count)
 }
 
 /// A file in the root itself.

@@ -1,7 +1,7 @@
 //! Files of a tablespace that are reached by their real path, not through `pg_tblspc`.
 
 use crate::class::Class;
-use crate::classify::in_tablespace;
+use crate::classify::{components, in_tablespace};
 use crate::names::{is_oid, is_version_directory};
 
 /// The length of the tablespace's root in an absolute path, its last slash included.
@@ -38,20 +38,7 @@ pub fn tablespace_relative(abs: &[u8]) -> Option<usize> {
 #[must_use]
 pub fn classify_in_tablespace(rel: &[u8]) -> Class {
     let mut parts: [&[u8]; 4] = [b""; 4];
-    let mut count = 0;
-    for part in rel.split(|byte| *byte == b'/') {
-        match part {
-            b"" | b"." => {}
-            b".." => return Class::Unknown,
-            _ => {
-                if let Some(place) = parts.get_mut(count) {
-                    *place = part;
-                    count += 1;
-                }
-            }
-        }
-    }
-    match parts.get(..count) {
+    match components(rel, &mut parts) {
         Some([version, inside @ ..]) if is_version_directory(version) => in_tablespace(inside),
         _ => Class::Unknown,
     }

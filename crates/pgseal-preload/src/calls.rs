@@ -12,3 +12,13 @@ pub mod stat;
 pub mod stdio;
 pub mod sync;
 pub mod write;
+
+use libc::ssize_t;
+
+/// The most bytes that one call moves, as in the kernel.
+const MAX_RW_COUNT: usize = 0x7FFF_F000;
+
+/// A number of bytes as `read` and `write` return it.
+fn count(bytes: usize) -> ssize_t {
+    ssize_t::try_from(bytes).unwrap_or(ssize_t::MAX)
+}

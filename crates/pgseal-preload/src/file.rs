@@ -219,10 +219,8 @@ impl OpenFile {
         let mut buffers = Buffers::get();
         // pg_stat_statements: several processes write texts of theirs into one block at once. None
         // may seal it with what it held before the other came.
-        let shared = shares_blocks(self.bear(fd)?);
-        let _lock = if shared { Some(RangeLock::new(fd)?) } else { None };
-        let window = self.window.take();
-        let window = RefCell::new(window);
+        let _lock = self.lock_writers(fd)?;
+        let window = core::mem::take(&mut self.window);
         let storage = WindowedStorage { fd, window: &window };
         let done = self.bear(fd).map(|file| {
             file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom)
@@ -230,6 +228,11 @@ impl OpenFile {
         self.window = window;
         done?.map_err(|error| self.failed(&error))?;
         Ok(buf.len())
+    }
+
+    /// Keeps other writers out of a file whose blocks several processes may share.
+    fn lock_writers(&mut self, fd: c_int) -> Result<Option<RangeLock>, Errno> {
+        shares_blocks(self.bear(fd)?).then(|| RangeLock::new(fd)).transpose()
     }
 
     /// `read`: at the position, which moves.
@@ -267,8 +270,7 @@ impl OpenFile {
         }
         self.window.get_mut().close();
         // Lengthening seals what lies between: nobody may write there meanwhile.
-        let shared = shares_blocks(self.bear(fd)?);
-        let _lock = if shared { Some(RangeLock::new(fd)?) } else { None };
+        let _lock = self.lock_writers(fd)?;
         let file = self.bear(fd)?;
         let done = file.set_len(&FdStorage(fd), buffers.scratch(), PlainLen(len), &KernelRandom);
         done.map_err(|error| self.failed(&error))

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{iovec, off_t, size_t, ssize_t};
 
+use crate::calls::{MAX_RW_COUNT, count};
 use crate::fds::{self, SharedFile};
 use crate::file::{self, Errno};
 use crate::real::{self, fail};
@@ -24,8 +25,7 @@ unsafe fn read_sealed(
     if buf.is_null() {
         return fail(libc::EFAULT);
     }
-    // As the kernel: no call moves more (MAX_RW_COUNT).
-    let len = len.min(0x7FFF_F000);
+    let len = len.min(MAX_RW_COUNT);
     // SAFETY: the caller's contract; bytes have no invalid values.
     let buf = unsafe { core::slice::from_raw_parts_mut(buf.cast::<u8>(), len) };
     file::returned(read_slice(file, fd, buf, off).map(count))
@@ -42,10 +42,6 @@ fn read_slice(
         None => open.read(fd, buf),
         Some(off) => open.read_at(fd, buf, u64::try_from(off).map_err(|_| libc::EINVAL)?),
     }
-}
-
-fn count(bytes: usize) -> ssize_t {
-    ssize_t::try_from(bytes).unwrap_or(ssize_t::MAX)
 }
 
 /// # Safety

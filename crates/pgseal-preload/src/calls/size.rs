@@ -3,7 +3,6 @@
 use core::ffi::{CStr, c_char, c_int};
 
 use libc::off_t;
-use pgseal_core::storage::Storage;
 use pgseal_core::{Layout, PlainLen, geometry};
 
 use crate::calls::open;
@@ -12,7 +11,6 @@ use crate::file;
 use crate::log::{self, Shown};
 use crate::program;
 use crate::real::{self, fail};
-use crate::storage::FdStorage;
 
 fn set_len(file: &SharedFile, fd: c_int, len: off_t) -> c_int {
     let Ok(len) = u64::try_from(len) else { return fail(libc::EINVAL) };
@@ -79,8 +77,6 @@ fn allocate(file: &SharedFile, fd: c_int, off: off_t, len: off_t) -> Result<(), 
         let _ = open.set_len(fd, had);
         return Err(failed);
     }
-    let kept = FdStorage(fd).len().map_err(|error| file::errno_of(&error))?;
-    debug_assert!(kept.0 >= from.cast_unsigned());
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{iovec, off_t, size_t, ssize_t};
 
+use crate::calls::{MAX_RW_COUNT, count};
 use crate::fds::{self, SharedFile};
 use crate::file::{self, Errno};
 use crate::real::{self, fail};
@@ -27,8 +28,7 @@ unsafe fn write_sealed(
     if buf.is_null() {
         return fail(libc::EFAULT);
     }
-    // As the kernel: no call moves more (MAX_RW_COUNT).
-    let len = len.min(0x7FFF_F000);
+    let len = len.min(MAX_RW_COUNT);
     // SAFETY: the caller's contract.
     let buf = unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), len) };
     file::returned(write_slice(file, fd, buf, off).map(count))
@@ -45,10 +45,6 @@ fn write_slice(
         None => open.write(fd, buf),
         Some(off) => open.write_at(fd, buf, u64::try_from(off).map_err(|_| libc::EINVAL)?),
     }
-}
-
-fn count(bytes: usize) -> ssize_t {
-    ssize_t::try_from(bytes).unwrap_or(ssize_t::MAX)
 }
 
 /// # Safety
