@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::error::BenchError;
 use crate::measure::{Outcome, Target};
 use crate::server::Tools;
-use crate::stats::{Ratio, SplitMix64, ratio};
+use pgseal_lab::stats::{Ratio, SplitMix64, ratio};
 
 /// Compare two running servers that hold the same data
 #[derive(Debug, clap::Args)]

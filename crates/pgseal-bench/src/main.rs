@@ -9,7 +9,6 @@ mod measure;
 mod plan;
 mod report;
 mod server;
-mod stats;
 mod tpch;
 
 use std::io::{self, BufWriter};

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::measure::{Outcome, Target};
 use crate::report::{AGAIN, Arm, CaseResult, PLAIN, Sample, judge, table};
 use crate::server::{Cluster, Server, Tools};
-use crate::stats::SplitMix64;
+use pgseal_lab::stats::SplitMix64;
 
 const DATABASE: &str = "bench";
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::cases::{Case, Goal};
-use crate::stats::{Ratio, median, ratio};
+use pgseal_lab::stats::{Ratio, median, ratio};
 
 /// Name of the arm that all others are held against.
 pub const PLAIN: &str = "plain";

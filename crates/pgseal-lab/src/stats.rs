@@ -1,6 +1,6 @@
 //! Medians, ratios of medians, and how far to trust them.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Resamples of a bootstrap; enough for two digits of a 95 % interval.
 const RESAMPLES: usize = 5000;
@@ -18,7 +18,7 @@ pub fn median(values: &[f64]) -> f64 {
 }
 
 /// A ratio with its 95 % interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     /// Median of the one over median of the other.
     pub value: f64,
@@ -48,11 +48,31 @@ pub fn ratio(over: &[f64], under: &[f64]) -> Ratio {
         })
         .collect();
     ratios.sort_by(f64::total_cmp);
-    let at = |share: f64| {
-        let index = (share * (RESAMPLES - 1) as f64).round() as usize;
-        ratios.get(index).copied().unwrap_or(f64::NAN)
-    };
-    Ratio { value, low: at(0.025), high: at(0.975) }
+    Ratio { value, low: percentile(&ratios, 0.025), high: percentile(&ratios, 0.975) }
+}
+
+/// 95 % percentile bootstrap interval of the median; NaN of fewer than two values. The same values
+/// always give the same interval.
+pub fn median_interval(values: &[f64]) -> (f64, f64) {
+    if values.len() < 2 {
+        return (f64::NAN, f64::NAN);
+    }
+    let mut random = SplitMix64(0x9E37_79B9_7F4A_7C15);
+    let mut medians: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            let picked: Vec<f64> = (0..values.len())
+                .filter_map(|_| values.get(random.below(values.len())).copied())
+                .collect();
+            median(&picked)
+        })
+        .collect();
+    medians.sort_by(f64::total_cmp);
+    (percentile(&medians, 0.025), percentile(&medians, 0.975))
+}
+
+fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let index = (share * sorted.len().saturating_sub(1) as f64).round() as usize;
+    sorted.get(index).copied().unwrap_or(f64::NAN)
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): order of runs and resamples, nothing secret.

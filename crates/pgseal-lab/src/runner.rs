@@ -1,0 +1,294 @@
+//! Walks a plan: warm-ups, then rounds, each round all arms of the case in a random order.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::environment::{Environment, load};
+use crate::error::LabError;
+use crate::executor::{Executor, Progress, Step};
+use crate::plan::{Arm, Case, Plan};
+use crate::results::{Missing, Results, Sample};
+use crate::stats::SplitMix64;
+use crate::store::{Line, Store};
+use crate::warning::Warning;
+
+/// How a plan is walked.
+pub struct Run<'a> {
+    /// The plan.
+    pub plan: &'a Plan,
+    /// The machine.
+    pub environment: &'a Environment,
+    /// Where the results go.
+    pub output: &'a Path,
+    /// Go on with an interrupted run.
+    pub resume: bool,
+    /// Where progress goes.
+    pub progress: &'a dyn Progress,
+    /// Set by a signal: stop after the step at hand.
+    pub interrupted: &'a AtomicBool,
+    /// Called with the results after every case and at the end, to write the reports.
+    pub after_case: &'a mut dyn FnMut(&Store, &Results) -> Result<(), LabError>,
+}
+
+/// The order of the arms in a round. It depends on seed, case and round alone, so that a resumed run
+/// has the same as one that was not interrupted.
+pub fn order_of(plan: &Plan, case: &Case, round: u32, warmup: bool) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..plan.arms_of(case).count()).collect();
+    if !warmup {
+        // FNV-1a of the case's name, to give each case an order of its own.
+        let name = case.id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let mut random = SplitMix64(plan.seed ^ name ^ (u64::from(round) << 40));
+        random.shuffle(&mut order);
+    }
+    order
+}
+
+impl Run<'_> {
+    /// Walks the plan and returns all results, those of before too if it was resumed.
+    ///
+    /// # Errors
+    ///
+    /// Those of the executor and of the store; what was measured before is kept on disk.
+    pub fn walk(self, executor: &mut dyn Executor) -> Result<Results, LabError> {
+        let (store, results) = Store::open(self.output, self.plan, self.environment, self.resume)?;
+        let mut walk = Walk { clock: Clock::new(self.plan), run: self, store, results };
+        walk.begin()?;
+        let cases: Vec<&Case> = walk.run.plan.cases.iter().collect();
+        for case in cases {
+            let done = walk.case(case, executor);
+            let written = (walk.run.after_case)(&walk.store, &walk.results);
+            done.and(written)?;
+        }
+        walk.results.finished = true;
+        (walk.run.after_case)(&walk.store, &walk.results)?;
+        Ok(walk.results)
+    }
+}
+
+struct Walk<'a> {
+    run: Run<'a>,
+    store: Store,
+    results: Results,
+    clock: Clock,
+}
+
+impl Walk<'_> {
+    fn begin(&mut self) -> Result<(), LabError> {
+        // What was missing may have been installed since; not in a case that is half done.
+        let samples = std::mem::take(&mut self.results.missing);
+        self.results.missing = samples
+            .into_iter()
+            .filter(|missing| self.results.samples.iter().any(|s| s.case == missing.case))
+            .collect();
+        for warning in self.run.environment.warnings() {
+            self.warn(warning)?;
+        }
+        for sample in &self.results.samples {
+            self.clock.skip(self.run.plan, &sample.case);
+        }
+        Ok(())
+    }
+
+    fn warn(&mut self, warning: Warning) -> Result<(), LabError> {
+        if self.results.warnings.contains(&warning) {
+            return Ok(());
+        }
+        self.run.progress.say(&warning.text());
+        self.store.append(&Line::Warning { warning: warning.clone() })?;
+        self.results.warnings.push(warning);
+        Ok(())
+    }
+
+    fn has(&self, case: &Case, arm: &Arm, round: u32) -> bool {
+        self.results.of(&case.id, &arm.id).any(|sample| sample.round == round)
+    }
+
+    fn case(&mut self, case: &Case, executor: &mut dyn Executor) -> Result<(), LabError> {
+        let plan = self.run.plan;
+        let rounds = plan.rounds_of(case);
+        let to_do = plan.arms_of(case).any(|arm| {
+            self.results.missing_of(&case.id, &arm.id).is_none()
+                && (0..rounds).any(|round| !self.has(case, arm, round))
+        });
+        if !to_do {
+            return Ok(());
+        }
+        self.stop_if_interrupted()?;
+        self.run.progress.say(&format!("{}: {}", case.id, case.title));
+        if let Err(error) = executor.begin_case(plan, case, self.run.progress) {
+            // What is half started is stopped; the first error is the one to tell.
+            let _ = executor.end_case(plan, case);
+            self.clock.skip_case(plan, case);
+            return self.record_missing(case, None, error);
+        }
+        let walked = self.rounds(case, rounds, executor);
+        let ended = executor.end_case(plan, case);
+        walked.and(ended)
+    }
+
+    fn rounds(
+        &mut self,
+        case: &Case,
+        rounds: u32,
+        executor: &mut dyn Executor,
+    ) -> Result<(), LabError> {
+        for round in 0..self.run.plan.warmups {
+            self.round(case, round, true, executor)?;
+        }
+        for round in 0..rounds {
+            self.round(case, round, false, executor)?;
+        }
+        Ok(())
+    }
+
+    fn round(
+        &mut self,
+        case: &Case,
+        round: u32,
+        warmup: bool,
+        executor: &mut dyn Executor,
+    ) -> Result<(), LabError> {
+        let plan = self.run.plan;
+        let arms: Vec<&Arm> = plan.arms_of(case).collect();
+        for (place, at) in order_of(plan, case, round, warmup).into_iter().enumerate() {
+            let Some(arm) = arms.get(at) else { continue };
+            let done = !warmup && self.has(case, arm, round);
+            if done || self.results.missing_of(&case.id, &arm.id).is_some() {
+                continue;
+            }
+            self.stop_if_interrupted()?;
+            let of = if warmup { plan.warmups } else { plan.rounds_of(case) };
+            let kind = if warmup { "warm-up" } else { "round" };
+            self.run.progress.say(&format!(
+                "{}: {kind} {} of {of}: {}{}",
+                case.id,
+                round + 1,
+                arm.id,
+                self.clock.left()
+            ));
+            let step = Step { plan, case, arm, round, warmup };
+            self.step(&step, place as u32, executor)?;
+        }
+        Ok(())
+    }
+
+    fn step(
+        &mut self,
+        step: &Step<'_>,
+        place: u32,
+        executor: &mut dyn Executor,
+    ) -> Result<(), LabError> {
+        let load = load();
+        let begin = Instant::now();
+        let seen = match executor.run(step) {
+            Ok(seen) => seen,
+            Err(_) if self.run.interrupted.load(Ordering::Relaxed) => {
+                return self.stop_if_interrupted();
+            }
+            Err(error) => return self.record_missing(step.case, Some(step.arm), error),
+        };
+        let step_s = begin.elapsed().as_secs_f64();
+        if !seen.value.is_finite() || seen.extra.values().any(|value| !value.is_finite()) {
+            return Err(LabError::Broken {
+                what: format!("{}, {}", step.case.id, step.arm.id),
+                expected: "a finite number".to_owned(),
+                found: format!("{} {:?}", seen.value, seen.extra),
+            });
+        }
+        let sample = Sample {
+            case: step.case.id.clone(),
+            arm: step.arm.id.clone(),
+            round: step.round,
+            place,
+            value: seen.value,
+            extra: seen.extra,
+            facts: seen.facts,
+            load,
+            step_s,
+        };
+        self.clock.done(step.case.estimate_s, step_s);
+        if step.warmup {
+            self.store.append(&Line::Warmup(sample.clone()))?;
+            self.results.warmups.push(sample);
+        } else {
+            self.store.append(&Line::Sample(sample.clone()))?;
+            self.results.samples.push(sample);
+        }
+        for warning in seen.warnings {
+            self.warn(warning)?;
+        }
+        Ok(())
+    }
+
+    /// Records what is missing; any other error goes on to the caller.
+    fn record_missing(
+        &mut self,
+        case: &Case,
+        arm: Option<&Arm>,
+        error: LabError,
+    ) -> Result<(), LabError> {
+        let LabError::Missing { what, why, remedy } = error else { return Err(error) };
+        let arm = arm.map(|arm| arm.id.clone());
+        let missing = Missing { case: case.id.clone(), arm, what, why, remedy };
+        self.run.progress.say(&format!(
+            "{}{}: missing: {}: {}; {}",
+            case.id,
+            missing.arm.as_ref().map(|arm| format!(", {arm}")).unwrap_or_default(),
+            missing.what,
+            missing.why,
+            missing.remedy
+        ));
+        self.store.append(&Line::Missing(missing.clone()))?;
+        self.results.missing.push(missing);
+        Ok(())
+    }
+
+    fn stop_if_interrupted(&self) -> Result<(), LabError> {
+        if self.run.interrupted.load(Ordering::Relaxed) {
+            return Err(LabError::Interrupted { output: self.run.output.to_owned() });
+        }
+        Ok(())
+    }
+}
+
+/// How much is left, from the estimates and how they held so far.
+#[derive(Debug)]
+struct Clock {
+    left_s: f64,
+    estimated_s: f64,
+    taken_s: f64,
+}
+
+impl Clock {
+    fn new(plan: &Plan) -> Self {
+        Self { left_s: plan.estimate_s(), estimated_s: 0.0, taken_s: 0.0 }
+    }
+
+    fn done(&mut self, estimate_s: f64, taken_s: f64) {
+        self.left_s -= estimate_s;
+        self.estimated_s += estimate_s;
+        self.taken_s += taken_s;
+    }
+
+    fn skip(&mut self, plan: &Plan, case: &str) {
+        self.left_s -= plan.case(case).map_or(0.0, |case| case.estimate_s);
+    }
+
+    fn skip_case(&mut self, plan: &Plan, case: &Case) {
+        let steps = plan.arms_of(case).count() as f64;
+        self.left_s -= steps * f64::from(plan.rounds_of(case) + plan.warmups) * case.estimate_s;
+    }
+
+    fn left(&self) -> String {
+        let pace = if self.estimated_s > 0.0 { self.taken_s / self.estimated_s } else { 1.0 };
+        let left_s = (self.left_s * pace).max(0.0);
+        match left_s {
+            ..1.0 => String::new(),
+            ..90.0 => format!(" ({left_s:.0} s left)"),
+            _ => format!(" ({:.0} min left)", left_s / 60.0),
+        }
+    }
+}

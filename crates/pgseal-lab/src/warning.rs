@@ -1,0 +1,137 @@
+//! What makes figures worth less, in a form that reports can count and people can read.
+
+use serde::{Deserialize, Serialize};
+
+/// A warning. Percentages are of 100, shares of 1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Warning {
+    /// The baseline measured twice differs by more than a quiet machine's would.
+    NoisyMachine {
+        /// The case.
+        case: String,
+        /// Width of the A/A interval in percent of the baseline.
+        floor_percent: f64,
+        /// The width from which this warning is given.
+        limit_percent: f64,
+    },
+    /// The CPU is a virtual one: its clock and its share of the real one are others' to decide.
+    VirtualCpu {
+        /// How that is known.
+        evidence: String,
+    },
+    /// One step is too short for its unit.
+    TooShort {
+        /// The case.
+        case: String,
+        /// Median length of a step in seconds.
+        step_s: f64,
+        /// Seconds that it should have.
+        least_s: f64,
+    },
+    /// Too few rounds for an interval that can be trusted.
+    TooFewRounds {
+        /// Rounds measured.
+        rounds: u32,
+        /// Rounds that there should be.
+        least: u32,
+    },
+    /// The client, not the server, was the limit.
+    ClientBound {
+        /// The case.
+        case: String,
+        /// The arm.
+        arm: String,
+        /// The client's share of the CPU time used by client and server.
+        client_share: f64,
+    },
+    /// Something else ran on the machine.
+    HostLoad {
+        /// Load average of the last minute, highest before a step.
+        load: f64,
+        /// The load from which this warning is given.
+        limit: f64,
+        /// When it was seen.
+        when: String,
+    },
+    /// Whether data came from disk, the OS cache or shared_buffers could not be proved.
+    CacheStateUnproved {
+        /// The case.
+        case: String,
+        /// What stands in the way.
+        why: String,
+    },
+    /// A value was stopped at a time budget and calculated from a part.
+    Extrapolated {
+        /// The case.
+        case: String,
+        /// The arm.
+        arm: String,
+        /// Share of the whole that was measured, of 1.
+        measured_share: f64,
+    },
+    /// Anything else.
+    Note {
+        /// What it is about: a case, an arm, a file.
+        about: String,
+        /// The warning in words.
+        text: String,
+    },
+}
+
+impl Warning {
+    /// The tag, as in the JSON.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::NoisyMachine { .. } => "noisy-machine",
+            Self::VirtualCpu { .. } => "virtual-cpu",
+            Self::TooShort { .. } => "too-short",
+            Self::TooFewRounds { .. } => "too-few-rounds",
+            Self::ClientBound { .. } => "client-bound",
+            Self::HostLoad { .. } => "host-load",
+            Self::CacheStateUnproved { .. } => "cache-state-unproved",
+            Self::Extrapolated { .. } => "extrapolated",
+            Self::Note { .. } => "note",
+        }
+    }
+
+    /// One sentence for people, with the figures in it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::NoisyMachine { case, floor_percent, limit_percent } => format!(
+                "Noisy machine: in {case} the baseline measured twice spreads over \
+                 {floor_percent:.1} % (a quiet machine stays below {limit_percent:.0} %). Smaller \
+                 differences are called no difference."
+            ),
+            Self::VirtualCpu { evidence } => format!(
+                "Virtual CPU ({evidence}): the host decides about its clock and its share of the \
+                 real one. Ratios within a round hold; absolute figures are of this guest."
+            ),
+            Self::TooShort { case, step_s, least_s } => format!(
+                "Too short: a step of {case} took {step_s:.2} s; below {least_s} s start-up and \
+                 chance weigh too much."
+            ),
+            Self::TooFewRounds { rounds, least } => format!(
+                "Too few rounds: {rounds}; intervals of fewer than {least} rounds are narrower than \
+                 the truth."
+            ),
+            Self::ClientBound { case, arm, client_share } => format!(
+                "Client-bound: in {case}, arm {arm}, {:.0} % of the CPU time was the client's; the \
+                 server's cost hides behind it. Look at the CPU time per operation.",
+                client_share * 100.0
+            ),
+            Self::HostLoad { load, limit, when } => format!(
+                "Host load: {load:.2} {when} (limit {limit:.1}); something else was running."
+            ),
+            Self::CacheStateUnproved { case, why } => {
+                format!("Cache state not proved in {case}: {why}.")
+            }
+            Self::Extrapolated { case, arm, measured_share } => format!(
+                "Extrapolated: {arm} in {case} was stopped at its time budget after {:.1} % and \
+                 calculated from that part.",
+                measured_share * 100.0
+            ),
+            Self::Note { about, text } => format!("{about}: {text}"),
+        }
+    }
+}
