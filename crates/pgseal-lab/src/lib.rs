@@ -23,6 +23,7 @@ pub mod results;
 pub mod runner;
 pub mod stats;
 pub mod store;
+pub mod tpch;
 pub mod warning;
 
 pub use analysis::Analysis;
