@@ -1,11 +1,12 @@
 //! `cost`: a quick comparison of two running servers, one plain and one sealed, for the demo.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use pgseal_lab::LabError;
+use pgseal_lab::cluster::{Outcome, SUPERUSER, Target, Tools};
+use pgseal_lab::stats::{Ratio, SplitMix64, ratio};
 
 use crate::error::BenchError;
-use crate::measure::{Outcome, Target};
-use crate::server::Tools;
-use pgseal_lab::stats::{Ratio, SplitMix64, ratio};
 
 /// Compare two running servers that hold the same data
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,7 @@ pub struct Args {
     #[arg(long, default_value = "demo")]
     database: String,
     /// Role that connects
-    #[arg(long, default_value = "postgres")]
+    #[arg(long, default_value = SUPERUSER)]
     user: String,
     /// Rounds
     #[arg(long, default_value_t = 7)]
@@ -33,7 +34,7 @@ pub struct Args {
 /// The plain server is measured twice in each round: the difference is noise.
 const ARMS: [&str; 3] = ["plain", "plain again", "sealed"];
 
-type Sample = fn(&Target<'_>, u64) -> Result<Outcome, BenchError>;
+type Sample = fn(&Target<'_>, u64) -> Result<Outcome, LabError>;
 
 /// Name and sample.
 const MEASURES: [(&str, Sample); 3] = [
@@ -44,7 +45,7 @@ const MEASURES: [(&str, Sample); 3] = [
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), BenchError> {
-    let tools = Tools { bindir: args.bindir.clone(), pgseal: PathBuf::new(), cpus: None };
+    let tools = Tools::new(&args.bindir, Path::new(""))?;
     let mut random = SplitMix64(u64::from(std::process::id()));
     println!(
         "{:28} {:>8} {:>18} {:>20}",
@@ -57,8 +58,13 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
             random.shuffle(&mut order);
             for arm in order {
                 let socket = if ARMS[arm] == "sealed" { &args.sealed } else { &args.plain };
-                let target =
-                    Target { tools: &tools, socket, database: &args.database, user: &args.user };
+                let target = Target {
+                    tools: &tools,
+                    host: socket,
+                    port: 5432,
+                    database: &args.database,
+                    user: &args.user,
+                };
                 let outcome = sample(&target, round as u64 + 1)?;
                 // The first round warms the caches.
                 if round > 0 {
@@ -74,12 +80,12 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn scan(target: &Target<'_>, _seed: u64) -> Result<Outcome, BenchError> {
+fn scan(target: &Target<'_>, _seed: u64) -> Result<Outcome, LabError> {
     let query = "SELECT sum(l_extendedprice * l_discount) FROM lineitem WHERE l_quantity < 24";
     target.sql(&[query.to_owned(), query.to_owned()])
 }
 
-fn pgbench(target: &Target<'_>, seed: u64, more: &[&str]) -> Result<Outcome, BenchError> {
+fn pgbench(target: &Target<'_>, seed: u64, more: &[&str]) -> Result<Outcome, LabError> {
     let mut arguments: Vec<String> = more.iter().map(|text| (*text).to_owned()).collect();
     arguments.extend(["-c", "2", "-T", "1"].map(str::to_owned));
     arguments.push(format!("--random-seed={seed}"));

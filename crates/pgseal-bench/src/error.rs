@@ -4,25 +4,15 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pgseal_lab::LabError;
+
 /// An error, by whose fault it is.
 #[derive(Debug)]
 pub enum BenchError {
     /// The command line asks for something that does not exist.
     Usage(String),
-    /// A program of PostgreSQL, or `pgseal`, failed.
-    Program {
-        /// The program and its arguments.
-        command: String,
-        /// What it printed, or how it ended.
-        said: String,
-    },
-    /// A program printed something else than expected.
-    Output {
-        /// The program.
-        command: String,
-        /// What was looked for.
-        wanted: &'static str,
-    },
+    /// A server or a client program failed.
+    Lab(LabError),
     /// The operating system refused something.
     Io {
         /// The file or program.
@@ -40,16 +30,17 @@ impl BenchError {
     }
 }
 
+impl From<LabError> for BenchError {
+    fn from(error: LabError) -> Self {
+        Self::Lab(error)
+    }
+}
+
 impl fmt::Display for BenchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Usage(what) => write!(f, "{what}"),
-            Self::Program { command, said } => {
-                write!(f, "{command}: failed: {}; run it by hand to see more", said.trim())
-            }
-            Self::Output { command, wanted } => {
-                write!(f, "{command}: printed no {wanted}; is it a PostgreSQL of 15 or newer?")
-            }
+            Self::Lab(error) => write!(f, "{error}"),
             Self::Io { path, source } => {
                 write!(f, "{}: {source}; check that it exists and is accessible", path.display())
             }

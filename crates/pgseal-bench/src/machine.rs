@@ -6,7 +6,8 @@ use std::process::Command;
 
 use serde::Serialize;
 
-use crate::server::{Tools, output_of};
+use pgseal_lab::cluster::Tools;
+use pgseal_lab::context::output_of;
 
 /// The machine, the system and the versions.
 #[derive(Debug, Clone, Serialize)]

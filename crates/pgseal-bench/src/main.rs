@@ -5,10 +5,8 @@ mod cases;
 mod cost;
 mod error;
 mod machine;
-mod measure;
 mod plan;
 mod report;
-mod server;
 mod tpch;
 
 use std::io::{self, BufWriter};

@@ -3,15 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 
+use pgseal_lab::cluster::{Cluster, Outcome, SUPERUSER, Server, Tools};
+use pgseal_lab::stats::SplitMix64;
 use serde::Serialize;
 
 use crate::cases::{CASES, Case, Work};
 use crate::error::BenchError;
 use crate::machine::Machine;
-use crate::measure::{Outcome, Target};
 use crate::report::{AGAIN, Arm, CaseResult, PLAIN, Sample, judge, table};
-use crate::server::{Cluster, Server, Tools};
-use pgseal_lab::stats::SplitMix64;
 
 const DATABASE: &str = "bench";
 
@@ -87,11 +86,8 @@ struct Running {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), BenchError> {
-    let tools = Tools {
-        bindir: args.bindir.clone(),
-        pgseal: args.pgseal.clone(),
-        cpus: args.cpus.clone().filter(|cpus| cpus != "none"),
-    };
+    let cpus = args.cpus.as_deref().filter(|cpus| *cpus != "none");
+    let tools = Tools::new(&args.bindir, &args.pgseal)?.pinned_to(cpus);
     let cases = chosen(&args.only)?;
     let plan = if args.quick {
         Plan { rounds: args.rounds.unwrap_or(3), scale: 2, init_scale: 1, seconds: 1 }
@@ -111,11 +107,10 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         eprintln!("bench: cluster {name}");
         let cluster = Cluster::create(&tools, &args.work, name, suite)?;
         let server = cluster.start(&tools, &SETTINGS)?;
-        let target = target(&tools, &cluster, "postgres");
         let make = [format!("CREATE DATABASE {DATABASE}"), "CREATE DATABASE init".to_owned()];
-        target.sql(&make)?;
-        self::target(&tools, &cluster, DATABASE).init(plan.scale)?;
-        drop(server);
+        server.target(&tools, SUPERUSER).sql(&make)?;
+        server.target(&tools, DATABASE).init(plan.scale)?;
+        server.stop()?;
         clusters.push(cluster);
     }
     let mut results = Vec::new();
@@ -153,10 +148,6 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Case>, BenchError> {
     }
     let wanted = |case: &&Case| only.is_empty() || only.iter().any(|name| name == case.name);
     Ok(CASES.iter().filter(wanted).collect())
-}
-
-fn target<'a>(tools: &'a Tools, cluster: &'a Cluster, database: &'a str) -> Target<'a> {
-    Target { tools, socket: &cluster.socket, database, user: "postgres" }
 }
 
 fn measure(
@@ -205,25 +196,24 @@ fn sample(
     running: &Running,
     round: usize,
 ) -> Result<(Outcome, f64), BenchError> {
-    let bench = target(tools, &running.cluster, DATABASE);
-    let owned = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let bench = running.server.target(tools, DATABASE);
     if let Work::Sql(before, _) = case.work
         && !before.is_empty()
     {
-        bench.sql(&owned(before))?;
+        bench.sql(before)?;
     }
     if round == 0 && matches!(case.work, Work::Pgbench(_)) {
         // All pages once, into the OS cache and, where they fit, into shared_buffers.
-        bench.sql(&owned(&[
+        bench.sql(&[
             "SELECT sum(abalance) FROM (SELECT * FROM pgbench_accounts ORDER BY aid) all_rows",
-        ]))?;
+        ])?;
     }
     let before = running.server.cpu_seconds();
     let outcome = match case.work {
-        Work::Sql(_, timed) => bench.sql(&owned(timed))?,
-        Work::Init => target(tools, &running.cluster, "init").init(plan.init_scale)?,
+        Work::Sql(_, timed) => bench.sql(timed)?,
+        Work::Init => running.server.target(tools, "init").init(plan.init_scale)?,
         Work::Pgbench(arguments) => {
-            let mut arguments = owned(arguments);
+            let mut arguments: Vec<String> = arguments.iter().copied().map(str::to_owned).collect();
             // The same keys in every arm of a round.
             arguments.push(format!("--random-seed={}", round + 1));
             arguments.push(format!("--time={}", plan.seconds));

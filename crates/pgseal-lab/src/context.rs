@@ -55,16 +55,9 @@ impl Context {
 
     /// Makes a command run as the ordinary user.
     pub fn as_account(&self, command: &mut Command) {
-        for (name, _) in std::env::vars_os() {
-            if is_postgres_variable(&name) {
-                command.env_remove(&name);
-            }
-        }
-        command.stdin(Stdio::null());
-        if let Some(account) = &self.account {
-            command.uid(account.uid).gid(account.gid);
-            command.env("HOME", &account.home).env("USER", &account.name);
-            command.env("LOGNAME", &account.name).current_dir(&self.work_dir);
+        run_as(self.account.as_ref(), command);
+        if self.account.is_some() {
+            command.current_dir(&self.work_dir);
         }
     }
 
@@ -81,6 +74,23 @@ impl Context {
         let mut command = self.command(&self.pgseal);
         command.args(["lab", "child", experiment]);
         command
+    }
+}
+
+/// Makes a command run as an ordinary user, if one is given, with none of PostgreSQL's environment
+/// variables and nothing on its standard input.
+pub fn run_as(account: Option<&Account>, command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if is_postgres_variable(&name) {
+            command.env_remove(&name);
+        }
+    }
+    command.stdin(Stdio::null());
+    if let Some(account) = account {
+        // Also drops root's further groups.
+        command.uid(account.uid).gid(account.gid);
+        command.env("HOME", &account.home).env("USER", &account.name);
+        command.env("LOGNAME", &account.name);
     }
 }
 

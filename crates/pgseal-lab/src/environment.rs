@@ -60,7 +60,7 @@ impl Environment {
         let policy = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
         Self {
             cpu_model: cpuinfo_field(&cpuinfo, "model name").unwrap_or_default().to_owned(),
-            cpu_flags: flags.split(' ').filter(|f| matters(f)).map(str::to_owned).collect(),
+            cpu_flags: flags.split(' ').filter(matters).map(str::to_owned).collect(),
             cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
             virtual_cpu: virtual_cpu(flags),
             governor: fs::read_to_string(policy).ok().map(|text| text.trim().to_owned()),

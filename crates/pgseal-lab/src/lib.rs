@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod cluster;
 pub mod context;
 pub mod environment;
 pub mod error;

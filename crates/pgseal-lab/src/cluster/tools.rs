@@ -1,0 +1,173 @@
+//! The programs in use, and the user and CPUs that they run with.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::context::{Account, Context, ordinary_account, run_as};
+use crate::error::LabError;
+
+/// What a sealed cluster is made with, each by its path.
+#[derive(Debug, Clone)]
+pub struct Programs {
+    /// The program `pgseal`.
+    pub pgseal: PathBuf,
+    /// `libpgseal.so`; `None`: where the program finds it by itself.
+    pub library: Option<PathBuf>,
+    /// `pgseal_guard.so` for the PostgreSQL at hand; `None`: where the program finds it by itself.
+    pub guard: Option<PathBuf>,
+}
+
+/// The programs in use.
+#[derive(Debug, Clone)]
+pub struct Tools {
+    /// Directory of the PostgreSQL programs, the same for every arm.
+    pub bindir: PathBuf,
+    /// The program `pgseal`.
+    pub pgseal: PathBuf,
+    /// CPUs of server and client, as `taskset -c` takes them; `None`: not pinned.
+    pub cpus: Option<String>,
+    /// Whom servers and clients run as; `None`: the user of this process.
+    pub account: Option<Account>,
+    /// `setpriv` of util-linux, which ends a server with us.
+    setpriv: Option<PathBuf>,
+}
+
+impl Tools {
+    /// The programs in `bindir`, and this `pgseal`; as root for [`ordinary_account`]; not pinned.
+    ///
+    /// # Errors
+    /// When a program of PostgreSQL is missing, or there is no user.
+    pub fn new(bindir: &Path, pgseal: &Path) -> Result<Self, LabError> {
+        Self::with(bindir, pgseal, ordinary_account()?)
+    }
+
+    fn with(bindir: &Path, pgseal: &Path, account: Option<Account>) -> Result<Self, LabError> {
+        for program in ["postgres", "initdb", "psql", "pgbench", "pg_isready"] {
+            let path = bindir.join(program);
+            if !path.is_file() {
+                return Err(LabError::missing(
+                    program,
+                    format!("{}: there is no such program", path.display()),
+                    "install the server and the client programs of one version (Debian: postgresql, \
+                     postgresql-client), or give another --bindir",
+                ));
+            }
+        }
+        let full = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Ok(Self {
+            bindir: full(bindir),
+            pgseal: full(pgseal),
+            cpus: None,
+            account,
+            setpriv: in_path("setpriv"),
+        })
+    }
+
+    /// Those of a context.
+    ///
+    /// # Errors
+    /// When a program of PostgreSQL is missing.
+    pub fn of(context: &Context) -> Result<Self, LabError> {
+        let tools = Self::with(&context.bindir, &context.pgseal, context.account.clone())?;
+        Ok(tools.pinned_to(context.cpus.as_deref()))
+    }
+
+    /// Pinned to these CPUs (`taskset -c`).
+    #[must_use]
+    pub fn pinned_to(mut self, cpus: Option<&str>) -> Self {
+        self.cpus = cpus.map(str::to_owned);
+        self
+    }
+
+    /// Copies the programs of sealing side by side into `dir`, where the user of the servers can
+    /// reach them (the tree they were built in may be closed to it), and uses them from there.
+    ///
+    /// # Errors
+    /// When one cannot be copied.
+    pub fn stage(mut self, programs: &Programs, dir: &Path) -> Result<Self, LabError> {
+        fs::create_dir_all(dir).map_err(LabError::io(dir, "make the directory"))?;
+        let copy = |from: &Path, name: &str| -> Result<PathBuf, LabError> {
+            let to = dir.join(name);
+            fs::copy(from, &to).map_err(LabError::io(from, "copy the file"))?;
+            let mode = fs::Permissions::from_mode(0o755);
+            fs::set_permissions(&to, mode)
+                .map_err(LabError::io(&to, "set the mode of the file"))?;
+            Ok(to)
+        };
+        self.pgseal = copy(&programs.pgseal, "pgseal")?;
+        if let Some(library) = &programs.library {
+            copy(library, "libpgseal.so")?;
+        }
+        if let Some(guard) = &programs.guard {
+            copy(guard, "pgseal_guard.so")?;
+        }
+        Ok(self)
+    }
+
+    /// Makes the user of the servers the owner of a file or directory.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn give(&self, path: &Path) -> Result<(), LabError> {
+        let Some(account) = &self.account else { return Ok(()) };
+        chown(path, Some(account.uid), Some(account.gid))
+            .map_err(LabError::io(path, "change the owner"))
+    }
+
+    /// A program of PostgreSQL.
+    pub fn command(&self, program: &str) -> Command {
+        self.program(&self.bindir.join(program))
+    }
+
+    /// Any program (an absolute path, or a name in `PATH`): pinned, as the user of the servers, in
+    /// the directory `/`, without our `PG...` variables, with messages in English.
+    pub fn program(&self, program: &Path) -> Command {
+        self.words(&[], &[program.as_os_str()])
+    }
+
+    /// As [`Tools::program`], and it gets SIGINT when the thread that started it ends.
+    pub fn server(&self, words: &[&OsStr]) -> Command {
+        match &self.setpriv {
+            None => self.words(&[], words),
+            Some(setpriv) => {
+                let prefix: [&OsStr; 4] =
+                    [setpriv.as_os_str(), "--pdeathsig".as_ref(), "INT".as_ref(), "--".as_ref()];
+                self.words(&prefix, words)
+            }
+        }
+    }
+
+    fn words(&self, prefix: &[&OsStr], words: &[&OsStr]) -> Command {
+        let mut all: Vec<&OsStr> = prefix.to_vec();
+        if let Some(cpus) = &self.cpus {
+            all.extend::<[&OsStr; 3]>(["taskset".as_ref(), "-c".as_ref(), cpus.as_ref()]);
+        }
+        all.extend(words);
+        let (program, arguments) =
+            all.split_first().map_or((OsStr::new(""), [].as_slice()), |w| (w.0, w.1));
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir("/").env("LC_ALL", "C");
+        run_as(self.account.as_ref(), &mut command);
+        command
+    }
+}
+
+fn in_path(name: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
+/// A TCP port of 127.0.0.1 that nobody listened on a moment ago, for `port=` of a server.
+///
+/// # Errors
+/// When the system has none.
+pub fn free_port() -> Result<u16, LabError> {
+    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
+    bound
+        .map(|address| address.port())
+        .map_err(LabError::io(Path::new("127.0.0.1"), "find a free port"))
+}
