@@ -82,6 +82,9 @@ pub enum CliError {
         /// What is wrong.
         source: SealError,
     },
+    /// The lab.
+    #[error(transparent)]
+    Lab(#[from] pgseal_lab::LabError),
     /// Standard output cannot be written.
     #[error("standard output: {0}; check where the output goes")]
     Output(#[from] io::Error),

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use pgseal_core::SealError;
+use pgseal_lab::LabError;
 
 use crate::error::CliError;
 
@@ -26,6 +27,8 @@ pub const NO_LIBRARY: u8 = 20;
 pub const SETTINGS: u8 = 21;
 /// The operating system failed us.
 pub const IO: u8 = 40;
+/// Stopped by a signal, as a shell counts SIGINT.
+pub const INTERRUPTED: u8 = 130;
 /// A bug in pgseal.
 pub const BUG: u8 = 70;
 
@@ -40,7 +43,20 @@ pub fn code_of(error: &CliError) -> u8 {
         CliError::NoLibrary(_) | CliError::NoCommand { .. } => NO_LIBRARY,
         CliError::Settings(_) => SETTINGS,
         CliError::Io { .. } | CliError::Output(_) => IO,
+        CliError::Lab(error) => code_of_lab(error),
         CliError::Sealed { source, .. } => code_of_seal(source),
+    }
+}
+
+fn code_of_lab(error: &LabError) -> u8 {
+    match error {
+        LabError::Usage(_) | LabError::OtherPlan { .. } => USAGE,
+        LabError::Exists { .. } => EXISTS,
+        LabError::Missing { .. } => NO_LIBRARY,
+        LabError::Broken { .. } | LabError::Program { .. } | LabError::Output { .. } => DAMAGE,
+        LabError::Data { .. } => DAMAGE,
+        LabError::Interrupted { .. } => INTERRUPTED,
+        LabError::Io { .. } => IO,
     }
 }
 

@@ -22,6 +22,9 @@ pub struct Results {
     pub plan: Plan,
     /// [`Plan::plan_hash`].
     pub plan_hash: String,
+    /// What to type to measure the same again.
+    #[serde(default)]
+    pub command: String,
     /// The machine before the first step.
     pub environment: Environment,
     /// Start, in seconds since 1970.

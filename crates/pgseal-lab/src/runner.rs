@@ -19,6 +19,8 @@ pub struct Run<'a> {
     pub plan: &'a Plan,
     /// The machine.
     pub environment: &'a Environment,
+    /// What to type to measure the same again.
+    pub command: &'a str,
     /// Where the results go.
     pub output: &'a Path,
     /// Go on with an interrupted run.
@@ -27,8 +29,9 @@ pub struct Run<'a> {
     pub progress: &'a dyn Progress,
     /// Set by a signal: stop after the step at hand.
     pub interrupted: &'a AtomicBool,
-    /// Called with the results after every case and at the end, to write the reports.
-    pub after_case: &'a mut dyn FnMut(&Store, &Results) -> Result<(), LabError>,
+    /// Called with the directory and the results after every case and at the end, to write the
+    /// reports.
+    pub after_case: &'a mut dyn FnMut(&Path, &Results) -> Result<(), LabError>,
 }
 
 /// The order of the arms in a round. It depends on seed, case and round alone, so that a resumed run
@@ -59,11 +62,11 @@ impl Run<'_> {
         let cases: Vec<&Case> = walk.run.plan.cases.iter().collect();
         for case in cases {
             let done = walk.case(case, executor);
-            let written = (walk.run.after_case)(&walk.store, &walk.results);
+            let written = (walk.run.after_case)(walk.run.output, &walk.results);
             done.and(written)?;
         }
         walk.results.finished = true;
-        (walk.run.after_case)(&walk.store, &walk.results)?;
+        (walk.run.after_case)(walk.run.output, &walk.results)?;
         Ok(walk.results)
     }
 }

@@ -46,7 +46,6 @@ pub enum Line {
 /// An open directory of results.
 #[derive(Debug)]
 pub struct Store {
-    dir: PathBuf,
     samples: File,
     samples_path: PathBuf,
 }
@@ -84,6 +83,7 @@ impl Store {
             experiment: plan.experiment.clone(),
             plan: plan.clone(),
             plan_hash: plan.plan_hash(),
+            command: String::new(),
             environment: environment.clone(),
             started_unix_s: environment.time_unix_s,
             finished: false,
@@ -107,7 +107,7 @@ impl Store {
                 .set_len(whole as u64)
                 .map_err(LabError::io(&samples_path, "cut off a torn line"))?;
         }
-        let mut store = Self { dir: dir.to_owned(), samples, samples_path };
+        let mut store = Self { samples, samples_path };
         if before.is_none() {
             store.append(&Line::Head {
                 schema: SCHEMA.to_owned(),
@@ -117,11 +117,6 @@ impl Store {
             })?;
         }
         Ok((store, results))
-    }
-
-    /// The directory.
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// Adds one line and makes sure that it reached the file.
@@ -135,15 +130,6 @@ impl Store {
         text.push(b'\n');
         self.samples.write_all(&text).map_err(failed())?;
         self.samples.flush().map_err(failed())
-    }
-
-    /// Puts a file in place as a whole.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::Io`].
-    pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), LabError> {
-        replace_file(&self.dir.join(name), content)
     }
 }
 

@@ -7,6 +7,8 @@ mod helper;
 mod initdb;
 mod inspect;
 mod key;
+mod lab;
+mod lab_run;
 mod man;
 mod run;
 mod status;
@@ -67,6 +69,7 @@ enum Command {
     Inspect(inspect::Args),
     Cat(cat::Args),
     Key(key::Args),
+    Lab(lab::Args),
     Completions(completions::Args),
     Man(man::Args),
     Helper(helper::Args),
@@ -83,6 +86,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Key(args) => key::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Helper(args) => helper::run(&args),

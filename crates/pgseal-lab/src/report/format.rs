@@ -1,0 +1,149 @@
+//! Numbers as people read them.
+
+use crate::stats::Ratio;
+
+/// Decimal prefixes from 10^-9 up.
+const PREFIXES: [&str; 8] = ["n", "u", "m", "", "k", "M", "G", "T"];
+/// Place of no prefix.
+const NONE: usize = 3;
+
+/// Three digits that count: `1.23`, `45.6`, `789`, `12300`.
+pub fn significant(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".to_owned();
+    }
+    let digits = match value.abs() {
+        0.0 => return "0".to_owned(),
+        below if below < 0.001 => return format!("{value:.2e}"),
+        ..0.01 => 5,
+        ..0.1 => 4,
+        ..1.0 => 3,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$}")
+}
+
+/// A value with its unit: `3.21 GB/s` of `bytes/s`, `16 KiB` of `bytes`, `12.3 ms` of `s`,
+/// `45.6 k/s` of `1/s`.
+pub fn quantity(value: f64, unit: &str) -> String {
+    match unit {
+        "bytes" | "B" => bytes(value),
+        "bytes/s" | "B/s" => scaled(value, NONE, 7, "B/s"),
+        "s" => scaled(value, 0, NONE, "s"),
+        "1/s" | "tps" => scaled(value, NONE, 5, "/s"),
+        "ratio" | "" => significant(value),
+        "%" => format!("{} %", significant(value)),
+        unit => format!("{} {unit}", significant(value)),
+    }
+}
+
+/// A number without its unit, short enough for an axis.
+pub fn tick(value: f64, unit: &str) -> String {
+    match unit {
+        "bytes" | "B" | "bytes/s" | "B/s" | "s" => quantity(value, unit),
+        _ if value.abs() >= 1000.0 => {
+            let text = scaled(value, NONE, 7, "");
+            text.trim_end().replace(' ', "")
+        }
+        _ => trimmed(&format!("{value:.4}")),
+    }
+}
+
+/// `1.183 (1.171 to 1.196)`.
+pub fn ratio_text(ratio: &Ratio) -> String {
+    if ratio.low.is_finite() && ratio.high.is_finite() {
+        format!("{:.3} ({:.3} to {:.3})", ratio.value, ratio.low, ratio.high)
+    } else {
+        format!("{:.3}", ratio.value)
+    }
+}
+
+/// `+18.3 %` of a ratio of 1.183; `2.5 times` where percent stop being helpful.
+pub fn percent_change(ratio: f64) -> String {
+    match ratio {
+        value if !value.is_finite() => "-".to_owned(),
+        3.0.. => format!("{} times", significant(ratio)),
+        _ => format!("{:+.1} %", (ratio - 1.0) * 100.0),
+    }
+}
+
+fn scaled(value: f64, least: usize, most: usize, unit: &str) -> String {
+    if !value.is_finite() || value == 0.0 {
+        return format!("{} {unit}", significant(value));
+    }
+    let mut at = NONE;
+    let mut rest = value;
+    while rest.abs() >= 999.5 && at < most {
+        rest /= 1000.0;
+        at += 1;
+    }
+    while rest.abs() < 0.9995 && at > least {
+        rest *= 1000.0;
+        at -= 1;
+    }
+    let prefix = PREFIXES.get(at).copied().unwrap_or_default();
+    let number = trimmed(&significant(rest));
+    if unit.starts_with('/') {
+        let gap = if prefix.is_empty() { "" } else { " " };
+        return format!("{number}{gap}{prefix}{unit}");
+    }
+    format!("{number} {prefix}{unit}")
+}
+
+fn bytes(value: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut rest = value;
+    let mut at = 0;
+    while rest.abs() >= 1024.0 && at + 1 < UNITS.len() {
+        rest /= 1024.0;
+        at += 1;
+    }
+    let unit = UNITS.get(at).copied().unwrap_or_default();
+    format!("{} {unit}", trimmed(&significant(rest)))
+}
+
+/// Without zeros behind the point.
+fn trimmed(text: &str) -> String {
+    if text.contains('.') && !text.contains('e') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_with_units() {
+        assert_eq!(quantity(3_210_000_000.0, "bytes/s"), "3.21 GB/s");
+        assert_eq!(quantity(16_384.0, "bytes"), "16 KiB");
+        assert_eq!(quantity(130.7 * 1048576.0, "bytes"), "131 MiB");
+        assert_eq!(quantity(0.0123, "s"), "12.3 ms");
+        assert_eq!(quantity(90.0, "s"), "90 s");
+        assert_eq!(quantity(4321.0, "s"), "4321 s");
+        assert_eq!(quantity(812.0, "1/s"), "812/s");
+        assert_eq!(quantity(45_678.0, "1/s"), "45.7 k/s");
+        assert_eq!(quantity(1.5, "GB"), "1.50 GB");
+        assert_eq!(quantity(0.0, "s"), "0 s");
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        assert_eq!(tick(0.5, "ratio"), "0.5");
+        assert_eq!(tick(20_000.0, "1/s"), "20k");
+        assert_eq!(tick(8192.0, "bytes"), "8 KiB");
+        assert_eq!(tick(0.0, ""), "0");
+    }
+
+    #[test]
+    fn changes() {
+        assert_eq!(percent_change(1.183), "+18.3 %");
+        assert_eq!(percent_change(0.5), "-50.0 %");
+        assert_eq!(percent_change(4.2), "4.20 times");
+        assert_eq!(percent_change(f64::NAN), "-");
+    }
+}
