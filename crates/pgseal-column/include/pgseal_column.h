@@ -131,6 +131,11 @@ extern int	pgseal_column_rewrap(const pgseal_column_kek *from, const pgseal_colu
 								 const uint8_t *wrapped, size_t wrapped_len,
 								 uint8_t rewrapped[PGSEAL_COLUMN_WRAPPED_BYTES]);
 
+/* The bare column key, to be kept or handed on by the caller, who wipes it (pgseal_column_wipe). */
+extern int	pgseal_column_unwrap(const pgseal_column_kek *kek, uint64_t domain_id, uint32_t key_version,
+								 const uint8_t *wrapped, size_t wrapped_len,
+								 uint8_t column_key[PGSEAL_COLUMN_KEY_BYTES]);
+
 /* ---- column keys ---- */
 
 typedef struct pgseal_column_key pgseal_column_key;
@@ -146,7 +151,10 @@ extern int	pgseal_column_key_unwrap(const pgseal_column_kek *kek, uint64_t domai
 									 const uint8_t *wrapped, size_t wrapped_len,
 									 pgseal_column_key **handle);
 
-/* From 32 to 64 bytes of key material. */
+/*
+ * From 32 to 64 bytes of key material. With the 32 bytes of pgseal_column_unwrap() and the same domain and version
+ * the result is the same as that of pgseal_column_key_unwrap().
+ */
 extern int	pgseal_column_key_new(const uint8_t *material, size_t material_len,
 								  uint64_t domain_id, uint32_t key_version,
 								  pgseal_column_key **handle);
@@ -170,6 +178,12 @@ extern int	pgseal_column_ff1_decrypt32(const pgseal_column_key *key, uint32_t ty
 extern int	pgseal_column_ff1_encrypt64(const pgseal_column_key *key, uint32_t type, uint64_t plain,
 										uint64_t *sealed);
 extern int	pgseal_column_ff1_decrypt64(const pgseal_column_key *key, uint32_t type, uint64_t sealed,
+										uint64_t *plain);
+
+/* The same over numbers below 2^60; PGSEAL_COLUMN_DOMAIN for any other. */
+extern int	pgseal_column_ff1_encrypt60(const pgseal_column_key *key, uint32_t type, uint64_t plain,
+										uint64_t *sealed);
+extern int	pgseal_column_ff1_decrypt60(const pgseal_column_key *key, uint32_t type, uint64_t sealed,
 										uint64_t *plain);
 
 /* ---- authenticated values ---- */

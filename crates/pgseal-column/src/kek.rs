@@ -183,7 +183,22 @@ impl Kek {
         }
     }
 
-    /// Unwraps a column key and makes it ready.
+    /// Wraps under `self` what was wrapped under `from`.
+    ///
+    /// # Errors
+    /// As [`Kek::unwrap`] and [`Kek::wrap`].
+    pub fn rewrap(
+        &self,
+        from: &Kek,
+        domain: Domain,
+        key_version: u32,
+        wrapped: &[u8],
+    ) -> Result<[u8; WRAPPED_BYTES], ColumnError> {
+        self.wrap(domain, key_version, &*from.unwrap(domain, key_version, wrapped)?)
+    }
+
+    /// Unwraps a column key and makes it ready: the same as [`ColumnKey::new`] with what
+    /// [`Kek::unwrap`] gives.
     ///
     /// # Errors
     /// As [`Kek::unwrap`] and [`ColumnKey::new`].

@@ -155,6 +155,22 @@ impl ColumnKey {
         self.ff1.decrypt64(&self.tweak(type_code), sealed)
     }
 
+    /// FF1 of a number below 2^60.
+    ///
+    /// # Errors
+    /// [`ColumnError::Domain`] for any other.
+    pub fn encrypt60(&self, type_code: TypeCode, plain: u64) -> Result<u64, ColumnError> {
+        self.ff1.encrypt60(&self.tweak(type_code), plain)
+    }
+
+    /// The inverse of [`ColumnKey::encrypt60`].
+    ///
+    /// # Errors
+    /// [`ColumnError::Domain`] for a number that it never gives.
+    pub fn decrypt60(&self, type_code: TypeCode, sealed: u64) -> Result<u64, ColumnError> {
+        self.ff1.decrypt60(&self.tweak(type_code), sealed)
+    }
+
     /// Bytes of a sealed value of `plain_len` bytes.
     #[must_use]
     pub fn sealed_len(&self, mode: Mode, plain_len: usize) -> usize {

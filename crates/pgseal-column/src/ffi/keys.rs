@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int};
 
 use super::handles::{borrow, free, give};
-use super::{bytes, call, need, put};
+use super::{bytes, bytes_mut, call, need, put};
 use crate::error::ColumnError;
 use crate::kek::{Argon2idCost, Kek, WRAPPED_BYTES};
 use crate::key::{ColumnKey, Domain, KEY_BYTES};
@@ -112,13 +112,35 @@ pub unsafe extern "C" fn pgseal_column_rewrap(
         need(rewrapped)?;
         // SAFETY: the contract of the header.
         let old = unsafe { bytes(wrapped, wrapped_len) }?;
-        let domain = Domain(domain_id);
         // SAFETY: the contract of the header.
-        let column_key = unsafe { borrow(from) }?.unwrap(domain, key_version, old)?;
+        let from = unsafe { borrow(from) }?;
         // SAFETY: the contract of the header.
-        let new = unsafe { borrow(to) }?.wrap(domain, key_version, &column_key)?;
+        let new = unsafe { borrow(to) }?.rewrap(from, Domain(domain_id), key_version, old)?;
         // SAFETY: the contract of the header.
         unsafe { put(rewrapped, new) }
+    })
+}
+
+/// `pgseal_column_unwrap`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pgseal_column_unwrap(
+    kek: *const Kek,
+    domain_id: u64,
+    key_version: u32,
+    wrapped: *const u8,
+    wrapped_len: usize,
+    column_key: *mut [u8; KEY_BYTES],
+) -> c_int {
+    call(|| {
+        need(column_key)?;
+        // SAFETY: the contract of the header.
+        let wrapped = unsafe { bytes(wrapped, wrapped_len) }?;
+        // SAFETY: the contract of the header.
+        let key = unsafe { borrow(kek) }?.unwrap(Domain(domain_id), key_version, wrapped)?;
+        // SAFETY: the contract of the header.
+        let out = unsafe { bytes_mut(column_key.cast(), KEY_BYTES) }?;
+        out.copy_from_slice(&*key);
+        Ok(())
     })
 }
 

@@ -9,9 +9,9 @@ use crate::header::{Header, Mode};
 use crate::key::{ColumnKey, TypeCode};
 use crate::raw::RawKey;
 
-/// The four functions of FF1 differ in the number and the direction.
+/// The functions of FF1 differ in the number and the direction.
 macro_rules! ff1 {
-    ($name:ident, $method:ident, $number:ty) => {
+    ($name:ident, $method:ident, $number:ty, $result:expr) => {
         #[doc = concat!("`", stringify!($name), "`.")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(
@@ -25,16 +25,18 @@ macro_rules! ff1 {
                 // SAFETY: the contract of the header.
                 let result = unsafe { borrow(key) }?.$method(type_code, input);
                 // SAFETY: the contract of the header.
-                unsafe { put(output, result) }
+                unsafe { put(output, $result(result)?) }
             })
         }
     };
 }
 
-ff1!(pgseal_column_ff1_encrypt32, encrypt32, u32);
-ff1!(pgseal_column_ff1_decrypt32, decrypt32, u32);
-ff1!(pgseal_column_ff1_encrypt64, encrypt64, u64);
-ff1!(pgseal_column_ff1_decrypt64, decrypt64, u64);
+ff1!(pgseal_column_ff1_encrypt32, encrypt32, u32, Ok::<_, ColumnError>);
+ff1!(pgseal_column_ff1_decrypt32, decrypt32, u32, Ok::<_, ColumnError>);
+ff1!(pgseal_column_ff1_encrypt64, encrypt64, u64, Ok::<_, ColumnError>);
+ff1!(pgseal_column_ff1_decrypt64, decrypt64, u64, Ok::<_, ColumnError>);
+ff1!(pgseal_column_ff1_encrypt60, encrypt60, u64, core::convert::identity);
+ff1!(pgseal_column_ff1_decrypt60, decrypt60, u64, core::convert::identity);
 
 /// `pgseal_column_inspect`.
 #[unsafe(no_mangle)]
