@@ -45,7 +45,7 @@ impl Observation {
 /// Takes samples.
 pub trait Executor {
     /// Starts servers, loads data; called once before the steps of a case, also when resuming in the
-    /// middle of it.
+    /// middle of it; in an interleaved plan once before its steps of each round.
     ///
     /// # Errors
     ///

@@ -134,6 +134,13 @@ impl Plan {
         self.cases.iter().map(|case| steps(case) * case.estimate_s).sum()
     }
 
+    /// Whether a round goes through all cases, in random order, before the next one begins, so that
+    /// cases compare as well as arms: the parameter `interleave`, for cases that need no server of
+    /// their own.
+    pub fn interleaved(&self) -> bool {
+        self.parameter("interleave").unwrap_or(false)
+    }
+
     /// A parameter of the plan as this type.
     pub fn parameter<T: serde::de::DeserializeOwned>(&self, name: &str) -> Option<T> {
         typed(&self.parameters, name)

@@ -1,4 +1,5 @@
-//! Walks a plan: warm-ups, then rounds, each round all arms of the case in a random order.
+//! Walks a plan: warm-ups, then rounds, each round all arms of the case in a random order; case after
+//! case, or, if the plan is interleaved, all cases in each round.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,11 +60,15 @@ impl Run<'_> {
         let (store, results) = Store::open(self.output, self.plan, self.environment, self.resume)?;
         let mut walk = Walk { clock: Clock::new(self.plan), run: self, store, results };
         walk.begin()?;
-        let cases: Vec<&Case> = walk.run.plan.cases.iter().collect();
-        for case in cases {
-            let done = walk.case(case, executor);
-            let written = (walk.run.after_case)(walk.run.output, &walk.results);
-            done.and(written)?;
+        if walk.run.plan.interleaved() {
+            walk.interleaved(executor)?;
+        } else {
+            let cases: Vec<&Case> = walk.run.plan.cases.iter().collect();
+            for case in cases {
+                let done = walk.case(case, executor);
+                let written = (walk.run.after_case)(walk.run.output, &walk.results);
+                done.and(written)?;
+            }
         }
         walk.results.finished = true;
         (walk.run.after_case)(walk.run.output, &walk.results)?;
@@ -112,11 +117,7 @@ impl Walk<'_> {
     fn case(&mut self, case: &Case, executor: &mut dyn Executor) -> Result<(), LabError> {
         let plan = self.run.plan;
         let rounds = plan.rounds_of(case);
-        let to_do = plan.arms_of(case).any(|arm| {
-            self.results.missing_of(&case.id, &arm.id).is_none()
-                && (0..rounds).any(|round| !self.has(case, arm, round))
-        });
-        if !to_do {
+        if !self.has_to_do(case, 0..rounds) {
             return Ok(());
         }
         self.stop_if_interrupted()?;
@@ -130,6 +131,66 @@ impl Walk<'_> {
         let walked = self.rounds(case, rounds, executor);
         let ended = executor.end_case(plan, case);
         walked.and(ended)
+    }
+
+    /// Each round through all cases, in random order; the reports are written after each round.
+    fn interleaved(&mut self, executor: &mut dyn Executor) -> Result<(), LabError> {
+        let plan = self.run.plan;
+        let most = plan.cases.iter().map(|case| plan.rounds_of(case)).max().unwrap_or(0);
+        let to_do = |walk: &Self, round| {
+            plan.cases.iter().any(|case| walk.has_to_do(case, round..round + 1))
+        };
+        let first = (0..most).find(|round| to_do(self, *round));
+        let Some(first) = first else { return Ok(()) };
+        let warmups = (0..plan.warmups).map(|round| (round, true));
+        for (round, warmup) in warmups.chain((first..most).map(|round| (round, false))) {
+            let (kind, of) = if warmup { ("warm-up", plan.warmups) } else { ("round", most) };
+            let left = self.clock.left();
+            self.run.progress.say(&format!("{kind} {} of {of}{left}", round + 1));
+            let done = self.all_cases(round, warmup, executor);
+            let written = (self.run.after_case)(self.run.output, &self.results);
+            done.and(written)?;
+        }
+        Ok(())
+    }
+
+    fn all_cases(
+        &mut self,
+        round: u32,
+        warmup: bool,
+        executor: &mut dyn Executor,
+    ) -> Result<(), LabError> {
+        let plan = self.run.plan;
+        let mut order: Vec<&Case> = plan.cases.iter().collect();
+        SplitMix64(plan.seed ^ (u64::from(round) << 8) ^ u64::from(warmup)).shuffle(&mut order);
+        for case in order {
+            // A warm-up is worth its time only if a round follows.
+            let rounds = if warmup { 0..plan.rounds_of(case) } else { round..round + 1 };
+            if round >= plan.rounds_of(case) || !self.has_to_do(case, rounds) {
+                continue;
+            }
+            self.stop_if_interrupted()?;
+            if let Err(error) = executor.begin_case(plan, case, self.run.progress) {
+                let _ = executor.end_case(plan, case);
+                self.clock.skip_case(plan, case);
+                self.record_missing(case, None, error)?;
+                continue;
+            }
+            let walked = self.round(case, round, warmup, executor);
+            let ended = executor.end_case(plan, case);
+            walked.and(ended)?;
+        }
+        Ok(())
+    }
+
+    fn has_to_do(&self, case: &Case, mut rounds: std::ops::Range<u32>) -> bool {
+        rounds.any(|round| {
+            round < self.run.plan.rounds_of(case)
+                && self.run.plan.arms_of(case).any(|arm| {
+                    self.results.missing_of(&case.id, &arm.id).is_none()
+                        && !self.has(case, arm, round)
+                })
+        })
     }
 
     fn rounds(
@@ -165,13 +226,15 @@ impl Walk<'_> {
             self.stop_if_interrupted()?;
             let of = if warmup { plan.warmups } else { plan.rounds_of(case) };
             let kind = if warmup { "warm-up" } else { "round" };
-            self.run.progress.say(&format!(
-                "{}: {kind} {} of {of}: {}{}",
-                case.id,
-                round + 1,
-                arm.id,
-                self.clock.left()
-            ));
+            if !plan.interleaved() {
+                self.run.progress.say(&format!(
+                    "{}: {kind} {} of {of}: {}{}",
+                    case.id,
+                    round + 1,
+                    arm.id,
+                    self.clock.left()
+                ));
+            }
             let step = Step { plan, case, arm, round, warmup };
             self.step(&step, place as u32, executor)?;
         }
