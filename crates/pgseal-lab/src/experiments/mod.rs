@@ -1,5 +1,7 @@
 //! The experiments. Each has a module here and profiles below `lab/profiles/`.
 
+pub mod modes;
+
 use std::ffi::OsString;
 
 use crate::analysis::Analysis;
@@ -14,7 +16,7 @@ use crate::results::Results;
 
 /// All experiments, in the order of `pgseal lab all`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![]
+    vec![Box::new(modes::Modes)]
 }
 
 /// The experiment of this name.

@@ -1,0 +1,155 @@
+//! How it is measured: through which library, set up how, with which instructions of the CPU.
+
+use serde::{Deserialize, Serialize};
+
+/// Through which library, and what is done anew for each message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// The system's OpenSSL with a kept EVP context: a new IV for each message.
+    Openssl,
+    /// The system's OpenSSL as pgcrypto calls it: cipher looked up, context made, key schedule and
+    /// all, for each message.
+    OpensslSetup,
+    /// The system's OpenSSL as `openssl speed -evp` calls it: one endless message in pieces.
+    OpensslSpeed,
+    /// AWS-LC as pgseal calls it: a kept key schedule, a new IV or nonce for each message.
+    AwsLc,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Way; 4] = [Way::Openssl, Way::OpensslSetup, Way::OpensslSpeed, Way::AwsLc];
+
+    /// The part of an arm's identifier.
+    pub fn id(self) -> &'static str {
+        match self {
+            Way::Openssl => "openssl",
+            Way::OpensslSetup => "openssl-setup",
+            Way::OpensslSpeed => "openssl-speed",
+            Way::AwsLc => "aws-lc",
+        }
+    }
+
+    /// In words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Way::Openssl => "system OpenSSL, context kept",
+            Way::OpensslSetup => "system OpenSSL, set up for each call (as pgcrypto)",
+            Way::OpensslSpeed => "system OpenSSL, one long message (as openssl speed -evp)",
+            Way::AwsLc => "AWS-LC (as pgseal)",
+        }
+    }
+}
+
+/// Which instructions of the CPU the libraries may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cpu {
+    /// All that there are.
+    All,
+    /// No AES instructions on 256- and 512-bit registers.
+    NoVaes,
+    /// No AES instructions and no carry-less multiplication at all.
+    NoAes,
+}
+
+/// AES-NI and PCLMULQDQ: CPUID leaf 1, ECX bits 25 and 1, in the upper half of the first word.
+pub const AES_BITS: u64 = 1 << (32 + 25) | 1 << (32 + 1);
+/// VAES and VPCLMULQDQ: CPUID leaf 7, ECX bits 9 and 10, in the upper half of the second word.
+pub const VAES_BITS: u64 = 1 << (32 + 9) | 1 << (32 + 10);
+
+impl Cpu {
+    /// All of them.
+    pub const ALL: [Cpu; 3] = [Cpu::All, Cpu::NoVaes, Cpu::NoAes];
+
+    /// The part of an arm's identifier.
+    pub fn id(self) -> &'static str {
+        match self {
+            Cpu::All => "all",
+            Cpu::NoVaes => "novaes",
+            Cpu::NoAes => "noaes",
+        }
+    }
+
+    /// In words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Cpu::All => "all instructions",
+            Cpu::NoVaes => "without VAES",
+            Cpu::NoAes => "without AES instructions",
+        }
+    }
+
+    /// The value of `OPENSSL_ia32cap` for the child process; both libraries read it before their
+    /// first call. Two words are always given: with one alone OpenSSL 3 also forgets everything of
+    /// CPUID leaf 7 (AVX2, AVX-512, SHA), AWS-LC does not. The first word of [`Cpu::NoAes`] is the
+    /// study's.
+    pub fn ia32cap(self) -> Option<String> {
+        match self {
+            Cpu::All => None,
+            Cpu::NoVaes => Some(format!("~0x0:~{VAES_BITS:#x}")),
+            Cpu::NoAes => Some(format!("~{AES_BITS:#x}:~{VAES_BITS:#x}")),
+        }
+    }
+}
+
+/// One way with one set of instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ArmKind {
+    /// The way.
+    pub way: Way,
+    /// The instructions.
+    pub cpu: Cpu,
+}
+
+impl ArmKind {
+    /// `aws-lc`, `openssl-noaes`.
+    pub fn id(self) -> String {
+        match self.cpu {
+            Cpu::All => self.way.id().to_owned(),
+            cpu => format!("{}-{}", self.way.id(), cpu.id()),
+        }
+    }
+
+    /// In words.
+    pub fn title(self) -> String {
+        match self.cpu {
+            Cpu::All => self.way.title().to_owned(),
+            cpu => format!("{}, {}", self.way.title(), cpu.title()),
+        }
+    }
+
+    /// The arm that an identifier names.
+    pub fn parse(id: &str) -> Option<ArmKind> {
+        let all = Way::ALL.into_iter();
+        let mut all = all.flat_map(|way| Cpu::ALL.map(|cpu| ArmKind { way, cpu }));
+        all.find(|kind| kind.id() == id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_those_of_cpuid() {
+        assert_eq!(
+            Cpu::NoAes.ia32cap().as_deref(),
+            Some("~0x200000200000000:~0x60000000000"),
+            "the study's mask, and leaf 7 kept but for VAES"
+        );
+        assert_eq!(Cpu::NoVaes.ia32cap().as_deref(), Some("~0x0:~0x60000000000"));
+        assert_eq!(Cpu::All.ia32cap(), None);
+    }
+
+    #[test]
+    fn arms_are_read_back() {
+        for way in Way::ALL {
+            for cpu in Cpu::ALL {
+                let kind = ArmKind { way, cpu };
+                assert_eq!(ArmKind::parse(&kind.id()), Some(kind));
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What the experiment and its child processes say to each other: one JSON document a line.
+
+use serde::{Deserialize, Serialize};
+
+use super::algorithm::Direction;
+use super::arm::Way;
+
+/// What the child is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Which libraries, which instructions, which core.
+    About,
+    /// Make a private key.
+    MakeKey(KeyKind),
+    /// Measure.
+    Measure(Task),
+}
+
+/// One burst.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Task {
+    /// What is done over and over.
+    pub work: WorkKind,
+    /// How long, in seconds, without what is done to set it up.
+    pub burst_s: f64,
+}
+
+/// What is done over and over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkKind {
+    /// A message of `bytes` through a cipher.
+    Cipher {
+        /// As [`super::algorithm::Algorithm`] prints it.
+        algorithm: String,
+        /// Which way round.
+        direction: Direction,
+        /// Bytes of one message; whole blocks.
+        bytes: usize,
+        /// Library and set-up.
+        way: Way,
+    },
+    /// A message of `bytes` through an algorithm of study 2's table.
+    Table {
+        /// As the study names it: `hmac(md5)`, `blowfish cbc`.
+        algorithm: String,
+        /// Bytes of one message.
+        bytes: usize,
+    },
+    /// One signature, made or checked.
+    Signature {
+        /// The private key (PKCS #1, SEC 1 or PKCS #8, DER) in hex.
+        key: String,
+        /// Its kind.
+        kind: KeyKind,
+        /// Check instead of make.
+        verify: bool,
+    },
+}
+
+/// A kind of private key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KeyKind {
+    /// The algorithm.
+    pub algorithm: KeyAlgorithm,
+    /// Bits of modulus or curve.
+    pub bits: u32,
+}
+
+/// A public-key algorithm that signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeyAlgorithm {
+    /// RSA with PKCS #1 1.5 padding (RFC 8017).
+    Rsa,
+    /// DSA (FIPS 186-4).
+    Dsa,
+    /// ECDSA over a NIST curve (FIPS 186-5).
+    Ecdsa,
+}
+
+impl KeyAlgorithm {
+    /// `rsa`, `dsa`, `ecdsa`.
+    pub fn id(self) -> &'static str {
+        match self {
+            KeyAlgorithm::Rsa => "rsa",
+            KeyAlgorithm::Dsa => "dsa",
+            KeyAlgorithm::Ecdsa => "ecdsa",
+        }
+    }
+}
+
+impl KeyKind {
+    /// `rsa-2048`.
+    pub fn id(self) -> String {
+        format!("{}-{}", self.algorithm.id(), self.bits)
+    }
+}
+
+/// What the child answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// To [`Request::About`].
+    About(About),
+    /// To [`Request::MakeKey`]: the private key, DER in hex.
+    Key(String),
+    /// To [`Request::Measure`].
+    Measured(Measured),
+    /// The library does not have it.
+    Missing {
+        /// Why not.
+        why: String,
+        /// What would bring it.
+        remedy: String,
+    },
+    /// It went wrong.
+    Failed(String),
+}
+
+/// What a child process runs on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct About {
+    /// The CPU that the process is pinned to.
+    pub core: usize,
+    /// `OpenSSL_version`; none without a system libcrypto.
+    pub openssl: Option<String>,
+    /// The file name under which libcrypto was loaded.
+    pub libcrypto: Option<String>,
+    /// OpenSSL's own words on the CPU (`OPENSSL_info`), from 3.0 on.
+    pub openssl_cpu: Option<String>,
+    /// Whether OpenSSL may use AES instructions, read from these words.
+    pub openssl_aes: Option<bool>,
+    /// Whether OpenSSL may use VAES, read from these words.
+    pub openssl_vaes: Option<bool>,
+    /// AWS-LC's version.
+    pub aws_lc: String,
+    /// Whether AWS-LC uses AES instructions (`EVP_has_aes_hardware`).
+    pub aws_lc_aes: bool,
+    /// How core cycles are had.
+    pub cycles: CycleSource,
+}
+
+/// Where the number of core cycles comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CycleSource {
+    /// The CPU's counter of core cycles (`perf_event_open`), user mode.
+    Counter,
+    /// The core's frequency around each burst, from a chain of dependent one-cycle instructions.
+    DependentChain,
+    /// Nothing to be had.
+    #[default]
+    None,
+}
+
+impl CycleSource {
+    /// What it is, in words for a label.
+    pub fn title(self) -> &'static str {
+        match self {
+            CycleSource::Counter => "the CPU's cycle counter",
+            CycleSource::DependentChain => {
+                "the core's frequency, measured around each burst with a chain of dependent \
+                 one-cycle instructions (no hardware counter here)"
+            }
+            CycleSource::None => "no cycles to be had on this CPU",
+        }
+    }
+}
+
+/// One measured burst.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Messages or signatures per second: the median of the burst's parts.
+    pub per_second: f64,
+    /// How many were done.
+    pub count: u64,
+    /// Seconds that the timed parts took together.
+    pub seconds: f64,
+    /// Rate of the fastest part over that of the slowest.
+    pub spread: f64,
+    /// Core cycles of one message or signature.
+    pub cycles: Option<f64>,
+    /// The core's frequency at the time, in Hz.
+    pub core_hz: Option<f64>,
+    /// SHA-256 of what came out, in hex: the same for every way and every set of instructions.
+    /// None where the outcome is random (signatures).
+    pub outcome: Option<String>,
+    /// Which provider of OpenSSL did it: `default`, `legacy`; none for AWS-LC.
+    pub provider: Option<String>,
+}
