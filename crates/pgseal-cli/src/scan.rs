@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use pgseal_core::geometry::HEADER_LEN;
+use pgseal_core::geometry::{HEAD_LEN, HEADER_LEN};
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_pgdata::{Class, Policy};
 
@@ -206,7 +206,7 @@ fn look(path: &Path, class: Class) -> (u64, Seen) {
 fn try_look(path: &Path, class: Class) -> io::Result<(u64, Seen)> {
     use pgseal_core::storage::Storage;
     let file = ReadOnly::open(path, false)?;
-    let mut start = vec![0; HEADER_LEN as usize];
+    let mut start = vec![0; HEAD_LEN as usize];
     let got = file.raw(&mut start, 0)?;
     start.truncate(got);
     let len = file.len()?.0;

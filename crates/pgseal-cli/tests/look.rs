@@ -75,7 +75,7 @@ fn cat_writes_the_plain_content() {
 #[test]
 fn cat_stops_in_front_of_damage() {
     let fixture = Fixture::sealed();
-    fixture.damage(STATISTICS, |bytes| bytes[4096 + 8220 + 50] ^= 1);
+    fixture.damage(STATISTICS, |bytes| bytes[8192 + 8220 + 50] ^= 1);
     let statistics = fixture.file(STATISTICS);
     let answer = fixture.run(&["cat", statistics.to_str().unwrap()]);
     answer.fails_with(1, "block 1 does not authenticate");
@@ -96,7 +96,7 @@ fn cat_of_a_plain_file_is_that_file() {
 fn a_closed_pipe_is_no_panic() {
     let fixture = Fixture::sealed();
     fixture.seal("base/5/30000", pgseal_core::FileKind::Relation, &vec![0x61; 400 * 8192]);
-    fixture.damage(RELATION, |bytes| bytes[9000] ^= 1);
+    fixture.damage(RELATION, |bytes| bytes[17_000] ^= 1);
     let big = fixture.file("base/5/30000");
     let data = fixture.data();
     for (args, code) in [

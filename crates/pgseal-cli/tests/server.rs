@@ -82,7 +82,7 @@ fn damage_is_found_in_the_right_file() {
     cluster.stop("fast").unwrap();
     let path = cluster.data().join(&rel);
     let mut bytes = fs::read(&path).unwrap();
-    bytes[4096 + 4096 + 2 * 8192 + 77] ^= 0x10;
+    bytes[8192 + 8192 + 2 * 8192 + 77] ^= 0x10;
     fs::write(&path, bytes).unwrap();
     let output = verify(&cluster);
     assert_eq!(output.status.code(), Some(1), "{output:?}");

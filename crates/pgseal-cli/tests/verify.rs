@@ -113,14 +113,14 @@ fn lengths_that_no_server_leaves() {
     let found = kinds(&fixture);
     assert!(found.contains(&(RELATION.to_owned(), "damaged-blocks".to_owned(), true)), "{found:?}");
     let fixture = Fixture::sealed();
-    fixture.damage(STATISTICS, |bytes| bytes.truncate(4096 + 2 * 8220 + 20));
+    fixture.damage(STATISTICS, |bytes| bytes.truncate(8192 + 2 * 8220 + 20));
     fails_as(&fixture, STATISTICS, "odd-length");
 }
 
 #[test]
 fn a_lost_header() {
     let fixture = Fixture::sealed();
-    fixture.damage(RELATION, |bytes| bytes[..4096].fill(0));
+    fixture.damage(RELATION, |bytes| bytes[..8192].fill(0));
     fails_as(&fixture, RELATION, "header-lost");
     let fixture = Fixture::sealed();
     fixture.damage(RELATION, |bytes| bytes.truncate(100));
@@ -219,7 +219,7 @@ fn the_result_is_the_same_with_any_number_of_threads() {
     for number in 0..20 {
         fixture.seal(&format!("base/5/{}", 20000 + number), FileKind::Relation, &[7; 8192]);
     }
-    fixture.damage("base/5/20007", |bytes| bytes[9000] ^= 1);
+    fixture.damage("base/5/20007", |bytes| bytes[17_000] ^= 1);
     let one = fixture.on_data(&["verify", "--json", "--jobs", "1"]);
     let many = fixture.on_data(&["verify", "--json", "--jobs", "7"]);
     assert_eq!((one.code, &one.out), (1, &many.out));

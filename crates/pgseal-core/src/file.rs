@@ -10,7 +10,7 @@ use core::fmt;
 
 use crate::cipher::{Cipher, NonceBytes};
 use crate::error::SealError;
-use crate::geometry::{self, BLOCK_LEN, HEADER_LEN};
+use crate::geometry::{self, BLOCK_LEN, HEAD_LEN, HEADER_LEN};
 use crate::header::{self, Header, Kind};
 use crate::keyset::{Generation, KeySet};
 use crate::random::Random;
@@ -94,7 +94,7 @@ impl fmt::Debug for SealedFile {
 impl SealedFile {
     /// Looks at a file and opens it if it is sealed.
     pub fn open<S: Storage + ?Sized>(storage: &S, keys: &KeySet) -> Result<Opened, SealError> {
-        let mut start = [0; HEADER_LEN as usize];
+        let mut start = [0; HEAD_LEN as usize];
         let got = storage.read_at(&mut start, SealedOff(0))?;
         let start = &start[..got];
         match header::classify(start)? {
@@ -109,7 +109,7 @@ impl SealedFile {
         }
     }
 
-    /// Opens a file whose first 4096 bytes are already read and classified.
+    /// Opens a file whose head ([`HEAD_LEN`] bytes) is already read and classified.
     pub fn from_header(
         start: &[u8],
         header: Header,

@@ -5,14 +5,17 @@
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, PlainOff, SealedLen, SealedOff};
 
-/// Bytes of the header of every sealed file.
-pub const HEADER_LEN: u64 = 4096;
+/// Bytes of the header of every sealed file: a page, so that pages lie on disk as they lie in memory.
+pub const HEADER_LEN: u64 = 8192;
+/// Bytes of the head: the first sector of the header, which holds all its fields and is all that a
+/// reader looks at.
+pub const HEAD_LEN: u64 = 512;
 /// Bytes of a plain block: PostgreSQL's page, the data unit of XTS, the block of a stream.
 pub const BLOCK_LEN: u64 = 8192;
 /// Pages in a group of the paged layout.
-pub const GROUP_PAGES: u64 = 128;
+pub const GROUP_PAGES: u64 = 256;
 /// Bytes of the tag block before each group.
-pub const TAG_BLOCK_LEN: u64 = 4096;
+pub const TAG_BLOCK_LEN: u64 = 8192;
 /// Bytes of the entry of one page in a tag block.
 pub const TAG_ENTRY_LEN: u64 = 32;
 /// Sealed bytes of a whole group with its tag block.
@@ -145,8 +148,8 @@ mod tests {
             .chain(480..544)
             .chain(8180..8240)
             .chain(16_370..16_400)
-            .chain(1_048_560..1_048_600)
-            .chain(1_056_760..1_056_800)
+            .chain(2_097_140..2_097_170)
+            .chain(2_105_330..2_105_360)
             .chain([1 << 30, (1 << 30) + 1, (1 << 40) + 12_345]);
         for plain in edges {
             for layout in LAYOUTS {
@@ -158,7 +161,7 @@ mod tests {
 
     #[test]
     fn every_sealed_length_has_a_plain_length_that_fits() {
-        for sealed in (0..70_000).chain(1_050_000..1_070_000) {
+        for sealed in (0..70_000).chain(2_100_000..2_130_000) {
             for layout in LAYOUTS {
                 let plain = plain_len(layout, SealedLen(sealed));
                 assert!(plain.0 <= sealed.saturating_sub(HEADER_LEN));
@@ -170,19 +173,19 @@ mod tests {
     #[test]
     fn worked_sizes() {
         for (layout, plain, sealed) in [
-            (Layout::Paged, 0, 4096),
-            (Layout::Paged, 8192, 16_384),
-            (Layout::Paged, 1_048_576, 1_056_768),
-            (Layout::Paged, 1_056_768, 1_069_056),
-            (Layout::Paged, 1 << 30, 1_077_940_224),
-            (Layout::Stream, 1, 4125),
-            (Layout::Stream, 8192, 12_316),
-            (Layout::Stream, 8193, 12_345),
-            (Layout::InPlace, 1, 4113),
-            (Layout::InPlace, 15, 4127),
-            (Layout::InPlace, 16, 4112),
-            (Layout::InPlace, 512, 4608),
-            (Layout::InPlace, 16_777_216, 16_781_312),
+            (Layout::Paged, 0, 8192),
+            (Layout::Paged, 8192, 24_576),
+            (Layout::Paged, 2_097_152, 2_113_536),
+            (Layout::Paged, 2_105_344, 2_129_920),
+            (Layout::Paged, 1 << 30, 1_077_944_320),
+            (Layout::Stream, 1, 8221),
+            (Layout::Stream, 8192, 16_412),
+            (Layout::Stream, 8193, 16_441),
+            (Layout::InPlace, 1, 8209),
+            (Layout::InPlace, 15, 8223),
+            (Layout::InPlace, 16, 8208),
+            (Layout::InPlace, 512, 8704),
+            (Layout::InPlace, 16_777_216, 16_785_408),
         ] {
             assert_eq!(sealed_len(layout, PlainLen(plain)), SealedLen(sealed), "{layout} {plain}");
         }
@@ -190,8 +193,8 @@ mod tests {
 
     #[test]
     fn advised_ranges_cover_the_pages() {
-        let (off, len) = sealed_range(Layout::Paged, PlainOff(128 * 8192), 8192);
-        assert_eq!((off.0, len), (4096 + GROUP_LEN, TAG_BLOCK_LEN + 8192));
+        let (off, len) = sealed_range(Layout::Paged, PlainOff(GROUP_PAGES * 8192), 8192);
+        assert_eq!((off.0, len), (HEADER_LEN + GROUP_LEN, TAG_BLOCK_LEN + 8192));
         assert_eq!(sealed_range(Layout::InPlace, PlainOff(0), 0), (SealedOff(0), 0));
     }
 }

@@ -1,13 +1,13 @@
 //! The header of a sealed file (`spec/sealed-file.md`, section 3).
 //!
-//! All fields lie in the first 512 bytes, so that a sector-atomic disk holds either the whole
-//! header or none of it.
+//! All fields lie in the first 512 bytes, the head, so that a sector-atomic disk holds either all of
+//! them or none. The rest of the header is padding: zeros that no reader looks at.
 
 use aws_lc_rs::aead::{Aad, Nonce};
 use zeroize::Zeroizing;
 
 use crate::error::{HeaderFault, SealError};
-use crate::geometry::HEADER_LEN;
+use crate::geometry::{HEAD_LEN, HEADER_LEN};
 use crate::keyset::{Generation, KeySet, KeyringId};
 use crate::random::Random;
 use crate::suite::{Layout, Suite};
@@ -19,7 +19,7 @@ pub const FORMAT_VERSION: u16 = 1;
 /// Bytes of file key material in every header; a suite uses as many of them as it needs.
 pub const FILE_KEY_LEN: usize = 64;
 
-const LEN: usize = HEADER_LEN as usize;
+const LEN: usize = HEAD_LEN as usize;
 const AAD_LEN: usize = 64;
 const NONCE_AT: usize = 64;
 const WRAPPED_AT: usize = 76;
@@ -52,14 +52,14 @@ pub struct Header {
 pub enum Kind {
     /// A sealed file.
     Sealed(Header),
-    /// Shorter than a header, or a header of zeros: it never reached the disk. An empty file.
+    /// Shorter than a head, or a head of zeros: it never reached the disk. An empty file.
     Unborn,
     /// Something else: a plain file.
     Plain,
 }
 
-/// Looks at the first bytes of a file without any key. `start` holds as many of the first 4096
-/// bytes as the file has.
+/// Looks at the first bytes of a file without any key. `start` holds as many of the first
+/// [`HEAD_LEN`] bytes as the file has.
 pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     if start.len() < LEN {
         let unborn = start.starts_with(&MAGIC) || start.iter().all(|byte| *byte == 0);
@@ -102,7 +102,7 @@ pub(crate) fn create(
     keys: &KeySet,
     generation: Generation,
     random: &dyn Random,
-) -> Result<(Header, FileKey, Box<[u8; LEN]>), SealError> {
+) -> Result<(Header, FileKey, Box<[u8; HEADER_LEN as usize]>), SealError> {
     let keyring_id = keys.keyring_id;
     let wrapping_key =
         keys.wrapping_key(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
@@ -114,7 +114,7 @@ pub(crate) fn create(
     let mut nonce = [0; 12];
     random.fill(&mut nonce)?;
 
-    let mut bytes = Box::new([0_u8; LEN]);
+    let mut bytes = Box::new([0_u8; HEADER_LEN as usize]);
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes[10..12].copy_from_slice(&suite.id().to_le_bytes());

@@ -29,7 +29,7 @@ pub enum Suite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Layout {
-    /// 8192-byte pages in groups of 128 behind a 4096-byte tag block each.
+    /// 8192-byte pages in groups of 256 behind a tag block of 8192 bytes each.
     Paged = 1,
     /// Blocks of up to 8192 bytes, each with its nonce before and its tag behind.
     Stream = 2,

@@ -307,7 +307,7 @@ mod tests {
             |block| verify_block(&mut file, &storage, &mut Scratch::new(), BlockNo(block)).unwrap();
         assert_eq!((look(0), look(1)), (BlockState::Data, BlockState::Zero));
         assert_eq!(look(2), BlockState::Gone);
-        storage.bytes()[HEADER_LEN as usize + 4096 + 9] ^= 1;
+        storage.bytes()[block_sealed_off(Layout::Paged, BlockNo(0)).0 as usize + 9] ^= 1;
         assert_eq!(look(0), BlockState::Damaged);
     }
 }

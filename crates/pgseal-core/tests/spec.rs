@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use pgseal_core::geometry::{block_sealed_off, plain_len, sealed_len, tag_entry_off};
+use pgseal_core::geometry::{HEADER_LEN, block_sealed_off, plain_len, sealed_len, tag_entry_off};
 use pgseal_core::{BlockNo, Layout, PlainLen, SealedLen, Suite};
 
 const SPEC: &str = include_str!("../../../spec/sealed-file.md");
@@ -62,7 +62,7 @@ fn suites() {
     }
 }
 
-/// The fields of the header leave no gap and end at 4096.
+/// The fields of the header leave no gap and end with it.
 #[test]
 fn header_fields_are_contiguous() {
     let mut next = 0;
@@ -70,5 +70,5 @@ fn header_fields_are_contiguous() {
         assert_eq!(row[0].parse::<u64>().unwrap(), next, "{row:?}");
         next += row[1].parse::<u64>().unwrap();
     }
-    assert_eq!(next, 4096);
+    assert_eq!(next, HEADER_LEN);
 }

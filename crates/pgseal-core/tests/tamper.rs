@@ -81,7 +81,8 @@ const ATTACKS: &[(&str, Attack)] = &[
     ("header: bit flip in the wrap nonce", |f| f.flip(70)),
     ("header: bit flip in the wrapped key", |f| f.flip(100)),
     ("header: bit flip in the wrap tag", |f| f.flip(150)),
-    ("header: bit flip in the reserved bytes", |f| f.flip(4000)),
+    ("header: bit flip in the reserved bytes", |f| f.flip(500)),
+    ("header: bit flip in the padding", |f| f.flip(4000)),
     ("header of another file of the cluster", |f| {
         let mut bytes = f.now.clone();
         bytes[..HEADER_LEN as usize].copy_from_slice(&f.other[..HEADER_LEN as usize]);
@@ -130,7 +131,8 @@ const ATTACKS: &[(&str, Attack)] = &[
     }),
     ("file cut between two blocks", |f| f.cut(4 * BLOCK_LEN, 0)),
     ("file cut inside a block", |f| f.cut(4 * BLOCK_LEN, 100)),
-    ("file cut inside the header", |f| Some(f.now[..2000].to_vec())),
+    ("file cut inside the header's fields", |f| Some(f.now[..100].to_vec())),
+    ("file cut inside the header's padding", |f| Some(f.now[..2000].to_vec())),
 ];
 
 fn verdict(image: Vec<u8>, plain: &[u8]) -> String {

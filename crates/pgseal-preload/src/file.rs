@@ -126,7 +126,7 @@ impl OpenFile {
         if let State::Unborn(want) = self.state {
             let storage = FdStorage(fd);
             let opened = match storage.len() {
-                Ok(len) if len.0 < geometry::HEADER_LEN => return Ok(None),
+                Ok(len) if len.0 < geometry::HEAD_LEN => return Ok(None),
                 Ok(_) => SealedFile::open(&storage, want.keys),
                 Err(error) => Err(error.into()),
             };

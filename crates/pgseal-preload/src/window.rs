@@ -64,7 +64,8 @@ impl TagWindow {
     }
 
     fn open(&mut self, fd: c_int) {
-        if real::page_size() != LEN || !is_suitable(fd) {
+        // A map starts at a whole page of memory.
+        if !LEN.is_multiple_of(real::page_size()) || !is_suitable(fd) {
             self.unsuitable = true;
             return;
         }

@@ -48,7 +48,10 @@ fn relation(lab: &mut Lab) {
     lab.try_change("relation", "one bit of the wrapped key", |lab| {
         flip_bit(&lab.file(&lab.victim), 100);
     });
-    lab.try_change("relation", "one bit of the header's empty rest", |lab| {
+    lab.try_change("relation", "one bit of the header's reserved bytes", |lab| {
+        flip_bit(&lab.file(&lab.victim), 511);
+    });
+    lab.try_change("relation", "one bit of the header's padding", |lab| {
         flip_bit(&lab.file(&lab.victim), HEADER - 1);
     });
     lab.try_change("relation", "header zeroed", |lab| zero(&lab.file(&lab.victim), 0, HEADER));

@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 /// Bytes of the header of a sealed file.
-pub const HEADER: u64 = 4096;
-/// Bytes of the tag block before each group of 128 pages of a relation file.
-pub const TAG_BLOCK: u64 = 4096;
+pub const HEADER: u64 = 8192;
+/// Bytes of the tag block before each group of 256 pages of a relation file.
+pub const TAG_BLOCK: u64 = 8192;
 /// Bytes of a page.
 pub const PAGE: u64 = 8192;
 /// Bytes of the entry of a page in its tag block.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use pgseal_core::geometry::HEADER_LEN;
+use pgseal_core::geometry::{HEAD_LEN, HEADER_LEN};
 use pgseal_core::header::{self, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::{OnDamage, PlainOff, Scratch, SealError, SealedFile};
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let path = &args.file;
     let open = |live| ReadOnly::open(path, live).map_err(CliError::io(path, "open the file"));
     let file = open(true)?;
-    let mut start = vec![0; HEADER_LEN as usize];
+    let mut start = vec![0; HEAD_LEN as usize];
     let got = file.raw(&mut start, 0).map_err(CliError::io(path, "read the file"))?;
     start.truncate(got);
     let mut source = match header::classify(&start).map_err(CliError::sealed(path))? {
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
                 SealedFile::from_header(&start, header, &keys).map_err(CliError::sealed(path))?;
             Source::Sealed(Box::new(sealed), Scratch::new())
         }
-        Kind::Unborn if datadir::above(path).is_some() || start.len() < HEADER_LEN as usize => {
+        Kind::Unborn if datadir::above(path).is_some() || start.len() < HEAD_LEN as usize => {
             let len = file.len().map_err(CliError::io(path, "stat the file"))?;
             if len.0 > HEADER_LEN {
                 let error = SealError::Header(pgseal_core::HeaderFault::NotAuthentic);

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use pgseal_core::geometry::{self, HEADER_LEN};
+use pgseal_core::geometry::{self, HEAD_LEN, HEADER_LEN};
 use pgseal_core::header::{self, FORMAT_VERSION, Header, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::BlockRange;
@@ -65,7 +65,7 @@ struct Sealed {
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let path = &args.file;
     let file = ReadOnly::open(path, false).map_err(CliError::io(path, "open the file"))?;
-    let mut start = vec![0; HEADER_LEN as usize];
+    let mut start = vec![0; HEAD_LEN as usize];
     let got = file.raw(&mut start, 0).map_err(CliError::io(path, "read the file"))?;
     start.truncate(got);
     let sealed_len = file.len().map_err(CliError::io(path, "stat the file"))?;

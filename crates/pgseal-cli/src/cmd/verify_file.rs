@@ -4,7 +4,7 @@ use std::io;
 use std::thread;
 use std::time::Duration;
 
-use pgseal_core::geometry::{self, BLOCK_LEN, HEADER_LEN};
+use pgseal_core::geometry::{self, BLOCK_LEN, HEAD_LEN};
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::{self, BlockList, BlockState, FileReport};
@@ -206,7 +206,7 @@ fn walk(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Option<FileReport>, SealError> {
     let storage = ReadOnly::open(&entry.path, is_live)?;
-    let mut start = vec![0; HEADER_LEN as usize];
+    let mut start = vec![0; HEAD_LEN as usize];
     let got = storage.raw(&mut start, 0)?;
     start.truncate(got);
     let Kind::Sealed(header) = header::classify(&start)? else { return Ok(None) };

@@ -201,7 +201,7 @@ fn good(m: &mut Maker) {
     let (s, l) = PAGED;
     m.good("ok-paged-empty", s, l, &[], "a header and nothing else");
     m.good("ok-paged-hole", s, l, &[SetLen(16_384), Write(8192, 8192)], "block 0 never written");
-    m.good("ok-paged-second-group", s, l, &[SetLen(1_048_576), Write(1_048_576, 16)], "two groups");
+    m.good("ok-paged-second-group", s, l, &[SetLen(2_097_152), Write(2_097_152, 16)], "two groups");
     m.good("ok-paged-cut", s, l, &[Write(0, 8192), SetLen(100)], "cut into a page");
     let (s, l) = STREAM;
     m.good("ok-stream-two-blocks", s, l, &[Write(0, 8193)], "a last block of one byte");
@@ -218,16 +218,16 @@ fn bad_headers(m: &mut Maker) {
     m.bad("bad-version", "unknown-version 2", PAGED, "format version 2", |b| b[8] = 2);
     m.bad("bad-suite", "unknown-suite", PAGED, "suite 99", |b| b[10] = 99);
     m.bad("bad-layout", "unknown-suite", PAGED, "layout 3 with a GCM suite", |b| b[12] = 3);
-    m.bad("bad-reserved", "reserved-not-zero", PAGED, "byte 4095 is 1", |b| b[4095] = 1);
+    m.bad("bad-reserved", "reserved-not-zero", PAGED, "byte 511 is 1", |b| b[511] = 1);
     m.bad("bad-keyring", "key-unknown", PAGED, "another keyring's id", |b| b[32] ^= 1);
     m.bad("bad-generation", "key-unknown", PAGED, "generation 2", |b| b[48] = 2);
     m.bad("bad-file-id", "header-not-authentic", PAGED, "file id changed", |b| b[16] ^= 1);
     m.bad("bad-wrap", "header-not-authentic", PAGED, "wrapped key changed", |b| b[100] ^= 1);
     m.bad("plain", "plain", PAGED, "no magic: a plain file", |b| b[0] = b'P');
     m.bad("unborn-empty", "unborn", PAGED, "0 bytes", Vec::clear);
-    m.bad("unborn-short", "unborn", PAGED, "512 bytes of a header", |b| b.truncate(512));
+    m.bad("unborn-short", "unborn", PAGED, "511 bytes of a header", |b| b.truncate(511));
     m.bad("unborn-zeros", "unborn", PAGED, "zeros where the header should be", |b| {
-        b[..4096].fill(0);
+        b[..8192].fill(0);
     });
 }
 
@@ -250,14 +250,14 @@ fn bad_blocks(m: &mut Maker) {
     m.bad("bad-page-cut", "block-damaged 1", PAGED, "page 1 cut by 50 bytes", |b| {
         b.truncate(b.len() - 50);
     });
-    m.bad("bad-stream-bit", "block-damaged 0", STREAM, "a bit of block 0", |b| b[4200] ^= 1);
+    m.bad("bad-stream-bit", "block-damaged 0", STREAM, "a bit of block 0", |b| b[8300] ^= 1);
     m.bad("bad-stream-cut", "block-damaged 1", STREAM, "block 1 cut by a byte", |b| {
         b.truncate(b.len() - 1);
     });
     m.bad("bad-stream-swap", "block-damaged 1", STREAM, "block 0's start as block 1", |b| {
-        b.copy_within(4096..4096 + 128, 4096 + 8220);
+        b.copy_within(8192..8192 + 128, 8192 + 8220);
     });
     m.bad("bad-stream-wiped", "block-damaged 0", STREAM, "block 0 wiped, nonce and tag too", |b| {
-        b[4096..4096 + 8220].fill(0);
+        b[8192..8192 + 8220].fill(0);
     });
 }

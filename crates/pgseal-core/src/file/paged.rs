@@ -1,4 +1,4 @@
-//! The paged layout: 8192-byte pages in groups of 128 behind a tag block each
+//! The paged layout: 8192-byte pages in groups of 256 behind a tag block each
 //! (`spec/sealed-file.md`, section 6).
 
 use super::{

@@ -243,7 +243,7 @@ fn examine(
     let append = flags & libc::O_APPEND != 0;
     let unborn =
         |want: Option<Want>| Ok(want.map(|want| OpenFile::unborn(want, path, append, writes)));
-    let mut start = [0; geometry::HEADER_LEN as usize];
+    let mut start = [0; geometry::HEAD_LEN as usize];
     let start = match sys::pread_full(fd, &mut start, 0) {
         Ok(got) => &start[..got],
         // A directory, a pipe, a device: not a file with contents of ours.

@@ -30,10 +30,9 @@ fn size_of_path(path: &CStr, sealed_size: i64, follow: bool) -> Option<i64> {
     if got < magic.len() || (magic != header::MAGIC && magic != [0; 8]) {
         return None;
     }
-    let mut start = vec![0; geometry::HEADER_LEN as usize];
+    let mut start = [0; geometry::HEAD_LEN as usize];
     let got = sys::pread_full(fd.0, &mut start, 0).ok()?;
-    start.truncate(got);
-    match header::classify(&start).ok()? {
+    match header::classify(&start[..got]).ok()? {
         Kind::Sealed(header) => {
             i64::try_from(geometry::plain_len(header.layout, sealed_len).0).ok()
         }

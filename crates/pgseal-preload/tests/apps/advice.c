@@ -7,7 +7,7 @@ int main(int argc, char **argv)
     SAY(sync_file_range(fd, 0, PAGE, SYNC_FILE_RANGE_WRITE));
     SAY(pwrite(fd, text(300 * PAGE), 300 * PAGE, 0));
     SAY(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
-    SAY(posix_fadvise(fd, 128 * PAGE, 2 * PAGE, POSIX_FADV_WILLNEED));
+    SAY(posix_fadvise(fd, 256 * PAGE, 2 * PAGE, POSIX_FADV_WILLNEED));
     SAY(sync_file_range(fd, 7 * PAGE, 200 * PAGE, SYNC_FILE_RANGE_WRITE));
     SAY(readahead(fd, PAGE, 9 * PAGE));
     show(argv[1]);

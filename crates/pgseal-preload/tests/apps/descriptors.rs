@@ -66,7 +66,7 @@ fn parent_and_child_never_use_a_nonce_twice() {
         // each page starts with its nonce of 12.
         let raw = arena.raw(args[0]);
         let mut nonces: Vec<&[u8]> =
-            raw[4096..].chunks(32).take(64).skip(2).map(|entry| &entry[..12]).collect();
+            raw[8192..].chunks(32).take(64).skip(2).map(|entry| &entry[..12]).collect();
         assert!(nonces.iter().all(|nonce| **nonce != [0; 12]));
         nonces.sort_unstable();
         nonces.dedup();
