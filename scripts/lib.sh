@@ -29,6 +29,35 @@ pg_major() {
     "$1" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/'
 }
 
+# Where scripts/postgres-versions.sh keeps what it got.
+postgres_cache() {
+    local base=/var/cache
+    [ "$(id -u)" = 0 ] || base=${XDG_CACHE_HOME:-$HOME/.cache}
+    say "${PGSEAL_POSTGRES_CACHE:-$base/pgseal/postgres}"
+}
+
+# pg_config_of MAJOR: the distribution's, else the one in the cache; fails if there is none.
+pg_config_of() {
+    local cached path=/usr/lib/postgresql/$1/bin
+    cached=$(postgres_cache)/$1
+    # What is in the cache is whole when its origin is noted.
+    if [ ! -x "$path/postgres" ] && [ -e "$cached/origin" ]; then path=$cached/$(cat "$cached/bindir"); fi
+    [ -x "$path/postgres" ] || return 1
+    say "$path/pg_config"
+}
+
+# The major that upstream suites run against if none is asked for: PGSEAL_PG_MAJOR, else 15, else the newest.
+default_major() {
+    local majors
+    if [ -n "${PGSEAL_PG_MAJOR:-}" ]; then
+        say "$PGSEAL_PG_MAJOR"
+        return
+    fi
+    majors=$(pg_configs | while read -r config; do pg_major "$config"; done)
+    [ -n "$majors" ] || return 0
+    grep -x 15 <<<"$majors" || tail -n 1 <<<"$majors"
+}
+
 # install_file MODE SOURCE TARGET: in one step, by a rename. A library that running servers have mapped keeps
 # its bytes, and nobody ever meets half a file.
 install_file() {

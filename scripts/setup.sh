@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# setup.sh [build|test|upstream|demo|lint]...   (default: build)
+# setup.sh [build|test|upstream|matrix|demo|lint]...   (default: build)
 #
 # Installs from the distribution (Debian, Ubuntu) what is missing, and nothing that is there already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
 #   test      the same, perl
+#   matrix    the same, and what postgres-versions.sh gets other majors with
 #   upstream  the same, and what PostgreSQL's own test suites need
 #   demo      as build
 #   lint      shellcheck
@@ -87,6 +88,12 @@ need_upstream() {
     need xz xz-utils
 }
 
+need_matrix() {
+    need readelf binutils
+    need npm npm
+    python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+}
+
 setup_postgres() {
     [ -n "${PG_CONFIG:-}" ] || [ -n "$(pg_configs)" ] && return 0
     command -v apt-get >/dev/null && { in_apt "postgresql-$PREFERRED_MAJOR" || apt_update; }
@@ -159,12 +166,17 @@ for purpose in "$@"; do
         need_compiler
         need_upstream
         ;;
+    matrix)
+        need_compiler
+        need_upstream
+        need_matrix
+        ;;
     lint) need shellcheck shellcheck ;;
     -h | --help)
         sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build test upstream demo lint" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build test upstream matrix demo lint" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
@@ -172,7 +184,7 @@ if [ ${#packages[@]} -gt 0 ]; then
     install "tools" "${packages[@]}"
 fi
 case " $* " in
-*" build "* | *" demo "* | *" test "* | *" upstream "*)
+*" build "* | *" demo "* | *" test "* | *" upstream "* | *" matrix "*)
     setup_postgres
     setup_headers
     setup_rust
