@@ -1,10 +1,12 @@
 //! Copies inside the kernel would carry sealed blocks from one file into another, where no header
-//! fits them. PostgreSQL falls back to reading and writing, or says so.
+//! fits them. They are refused, or made by reading and writing.
 
 use core::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{off_t, size_t, ssize_t};
 
+use crate::calls::{read, size, write};
 use crate::fds;
 use crate::log;
 use crate::real::{self, fail};
@@ -13,7 +15,7 @@ fn refused(first: c_int, second: c_int, what: &str) -> bool {
     let sealed = fds::is_sealed(first) || fds::is_sealed(second);
     if sealed {
         log::line(format_args!(
-            "ERROR: {what} does not work on sealed files; choose plain copying (pg_upgrade: --copy; server: file_copy_method=copy)"
+            "ERROR: {what} does not work on sealed files; copy them by reading and writing"
         ));
     }
     sealed
@@ -37,7 +39,93 @@ macro_rules! sendfile_family {
 
 sendfile_family!(sendfile, sendfile64);
 
-/// `copy_file_range(2)`.
+/// The most bytes that one call of `copy_file_range` copies here; callers ask again.
+const CHUNK: usize = 1 << 20;
+
+/// The buffer that such copies use one after the other.
+fn chunk_buffer() -> MutexGuard<'static, Vec<u8>> {
+    static BUFFER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+    BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One side of a copy: where it is now, and how it gets to know where it has come to.
+struct Place {
+    fd: c_int,
+    at: off_t,
+    given: *mut off_t,
+}
+
+impl Place {
+    /// # Safety
+    /// `given` is null or valid.
+    unsafe fn new(fd: c_int, given: *mut off_t) -> Option<Place> {
+        // SAFETY: the caller's contract.
+        let at = match unsafe { given.as_ref() } {
+            Some(off) => *off,
+            // SAFETY: no pointers involved.
+            None => unsafe { size::lseek(fd, 0, libc::SEEK_CUR) },
+        };
+        (at >= 0).then_some(Place { fd, at, given })
+    }
+
+    /// # Safety
+    /// As for `new`.
+    unsafe fn advance(&self, by: ssize_t) {
+        let at = self.at + by as off_t;
+        // SAFETY: the caller's contract.
+        match unsafe { self.given.as_mut() } {
+            Some(off) => *off = at,
+            None => {
+                // SAFETY: no pointers involved. It could be asked for, so it can be set.
+                unsafe { size::lseek(self.fd, at, libc::SEEK_SET) };
+            }
+        }
+    }
+}
+
+/// A copy by reading and writing: what is sealed is opened, and sealed anew under the header of
+/// the file that it goes to.
+///
+/// # Safety
+/// As for `copy_file_range(2)`.
+unsafe fn copy_through(
+    input: c_int,
+    off_in: *mut off_t,
+    out: c_int,
+    off_out: *mut off_t,
+    len: size_t,
+) -> ssize_t {
+    // SAFETY: the caller's contract.
+    let Some(from) = (unsafe { Place::new(input, off_in) }) else { return -1 };
+    // SAFETY: the caller's contract.
+    let Some(to) = (unsafe { Place::new(out, off_out) }) else { return -1 };
+    let wanted = len.min(CHUNK);
+    // Taken out, not locked: whoever comes in between has one of his own.
+    let mut buffer = core::mem::take(&mut *chunk_buffer());
+    if buffer.len() < wanted {
+        buffer.resize(wanted, 0);
+    }
+    // SAFETY: the buffer has that much room.
+    let got = unsafe { read::pread(from.fd, buffer.as_mut_ptr().cast(), wanted, from.at) };
+    let done = match usize::try_from(got) {
+        // SAFETY: that much was read into it.
+        Ok(1..) => unsafe { write::pwrite(to.fd, buffer.as_ptr().cast(), got as size_t, to.at) },
+        _ => got,
+    };
+    if done > 0 {
+        // SAFETY: the caller's contract.
+        unsafe { from.advance(done) };
+        // SAFETY: as above.
+        unsafe { to.advance(done) };
+    }
+    let errno = real::errno();
+    *chunk_buffer() = buffer;
+    real::set_errno(errno);
+    done
+}
+
+/// `copy_file_range(2)`: of or into a sealed file a copy by reading and writing, since its callers
+/// in PostgreSQL (`pg_upgrade`, `pg_combinebackup`, `file_copy_method`) have no other way.
 /// # Safety
 /// As for `copy_file_range(2)`.
 #[unsafe(no_mangle)]
@@ -49,8 +137,12 @@ pub unsafe extern "C" fn copy_file_range(
     len: size_t,
     flags: libc::c_uint,
 ) -> ssize_t {
-    if refused(input, out, "copy_file_range") {
-        return fail(libc::EXDEV);
+    if fds::is_sealed(input) || fds::is_sealed(out) {
+        if flags != 0 {
+            return fail(libc::EINVAL);
+        }
+        // SAFETY: the caller's arguments.
+        return unsafe { copy_through(input, off_in, out, off_out, len) };
     }
     // SAFETY: the caller's arguments.
     unsafe { real::copy_file_range(input, off_in, out, off_out, len, flags) }
