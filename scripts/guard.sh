@@ -47,7 +47,13 @@ for config in $(pg_configs); do
     test)
         [ -e "$built" ] || continue
         done_any=yes
-        PG_CONFIG=$config make -s -C guard selftest PG_CONFIG="$config"
+        # In a copy, as above.
+        work=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-guard-src.XXXXXX")
+        cp -r guard/Makefile guard/*.[ch] guard/test.sh guard/test "$work/"
+        status=0
+        PG_CONFIG=$config make -s -C "$work" selftest PG_CONFIG="$config" || status=1
+        rm -rf "$work"
+        [ "$status" = 0 ] || die "PostgreSQL $major: the guard module does not do what it should"
         ;;
     uninstall)
         done_any=yes
