@@ -107,6 +107,9 @@ fi
 chmod -R u+rwX,go+rX "$stage/tree"
 chown -R "$uid:$gid" "$stage"
 
+# The servers that postgres-versions.sh got stay where they are.
+PGSEAL_POSTGRES_CACHE=$(postgres_cache)
+export PGSEAL_POSTGRES_CACHE
 # Only what the command needs from our environment: a PGHOST or PGDATA of root's would lead it astray.
 while IFS= read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(PG[A-Z]+|XDG_.*)$')
 unset PGSEAL_CACHE

@@ -9,15 +9,17 @@ HERE=$PGSEAL_ROOT/tests/pg/upstream
 TEST_KEY=00112233445566778899aabbccddeeff102132435465768798a9bacbdcedfe0f
 
 # upstream_start SUITE [OPTION...]: reads the options, drops root, finds everything, makes the work
-# directory. Sets MODE, JOBS, LIMIT_S, REST (further arguments), WORK, MODE_ENV and what locate sets.
+# directory. Sets MAJOR, MODE, JOBS, LIMIT_S, REST (further arguments), WORK, MODE_ENV and what locate sets.
 upstream_start() {
     SUITE=$1
     shift
     local all=("$@")
     MODE=plain JOBS=2 KEEP=no REST=()
+    MAJOR=$(default_major)
     while [ $# -gt 0 ]; do
         case "$1" in
         --mode) MODE=${2:-}; shift ;;
+        --major) MAJOR=${2:-}; shift ;;
         --jobs) JOBS=${2:-}; shift ;;
         --limit) LIMIT_S=${2:-}; shift ;;
         --keep) KEEP=yes ;;
@@ -33,12 +35,12 @@ upstream_start() {
     case "$MODE" in plain | sealed) ;; *) die "--mode is plain or sealed, not '$MODE'" ;; esac
 
     if [ "$(id -u)" = 0 ]; then
-        "$HERE/fetch.sh"
+        "$HERE/fetch.sh" "$MAJOR"
         local as_user=("$PGSEAL_ROOT/scripts/as-user.sh")
         [ "$KEEP" = no ] || as_user+=(--keep)
         exec "${as_user[@]}" -- "tests/pg/upstream/$(basename "$0")" "${all[@]}"
     fi
-    "$HERE/fetch.sh" >/dev/null
+    "$HERE/fetch.sh" "$MAJOR" >/dev/null
     locate
     mode_env
     WORK=$(mktemp -d "${TMPDIR:-/tmp}/up.XXXXXX")
@@ -64,21 +66,29 @@ upstream_end() {
     exit "$status"
 }
 
-# Sets VERSION, WHICH, MAJOR, SRC, BIN, PGXS, INCLUDE, LIBPATH from the cache of fetch.sh.
+# Sets VERSION, WHICH, SRC, BIN, PGXS, INCLUDE, LIBPATH from the cache of fetch.sh.
 locate() {
-    local cache installed root
+    local cache binaries root='' config
     cache=${PGSEAL_CACHE:-$PGSEAL_ROOT/build/upstream}
-    read -r MAJOR VERSION WHICH installed <"$cache/current" || die "run $HERE/fetch.sh first"
+    read -r VERSION WHICH binaries <"$cache/current-$MAJOR" || die "run $HERE/fetch.sh $MAJOR first"
     cache=$(cd "$cache/$VERSION" && pwd)
-    SRC=$cache/src root='' LIBPATH=''
-    if [ "$WHICH" = unpacked ]; then
-        root=$cache/pg
-        LIBPATH=$(dirname "$(find "$root/usr/lib" -name 'libpq.so.5' | head -n 1)" 2>/dev/null)
+    SRC=$cache/src LIBPATH=''
+    if [ "$WHICH" = fetched ]; then
+        config=$(pg_config_of "$MAJOR") || die "run scripts/postgres-versions.sh fetch $MAJOR first"
+        BIN=${config%/*}
+        PGXS=$("$config" --pgxs)
+        PGXS=${PGXS%/src/makefiles/pgxs.mk}
+        INCLUDE=$("$config" --includedir-server)
+    else
+        if [ "$WHICH" = unpacked ]; then
+            root=$cache/pg
+            LIBPATH=$(dirname "$(find "$root/usr/lib" -name 'libpq.so.5' | head -n 1)" 2>/dev/null)
+        fi
+        BIN=$root/usr/lib/postgresql/$MAJOR/bin
+        PGXS=$root/usr/lib/postgresql/$MAJOR/lib/pgxs
+        INCLUDE=$cache/pg/usr/include/postgresql/$MAJOR/server
+        [ -d "$INCLUDE" ] || INCLUDE=/usr/include/postgresql/$MAJOR/server
     fi
-    BIN=$root/usr/lib/postgresql/$MAJOR/bin
-    PGXS=$root/usr/lib/postgresql/$MAJOR/lib/pgxs
-    INCLUDE=$cache/pg/usr/include/postgresql/$MAJOR/server
-    [ -d "$INCLUDE" ] || INCLUDE=/usr/include/postgresql/$MAJOR/server
     [ -x "$PGXS/src/test/regress/pg_regress" ] || die "no pg_regress in $PGXS"
     [ "$("$BIN/postgres" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/')" = "${VERSION%%-*}" ] ||
         die "$BIN/postgres is not of version ${VERSION%%-*} any more; remove ${cache%/*} and run fetch.sh again"

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# run-core.sh [--mode plain|sealed] [--limit SECONDS] [--keep]
+# run-core.sh [--major N] [--mode plain|sealed] [--limit SECONDS] [--keep]
 #
 # PostgreSQL's core regression tests (src/test/regress, parallel_schedule) against a plain or a sealed server.
-# Results: build/results/core-MODE/.
+# Results: build/results/core-MAJOR-MODE/.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 LIMIT_S=900
 upstream_start core "$@"
-results_in "$SUITE-$MODE"
+results_in "$SUITE-$MAJOR-$MODE"
 build_modules
 cp -r "$SRC/src/test/regress" "$WORK/in"
 mkdir -p "$WORK/out/testtablespace" "$WORK/out/sql" "$WORK/out/expected"

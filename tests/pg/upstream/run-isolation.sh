@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# run-isolation.sh [--mode plain|sealed] [--limit SECONDS] [--keep]
+# run-isolation.sh [--major N] [--mode plain|sealed] [--limit SECONDS] [--keep]
 #
 # PostgreSQL's isolation tests (src/test/isolation) against a plain or a sealed server.
-# Results: build/results/isolation-MODE/.
+# Results: build/results/isolation-MAJOR-MODE/.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 LIMIT_S=900
 upstream_start isolation "$@"
-results_in "$SUITE-$MODE"
+results_in "$SUITE-$MAJOR-$MODE"
 cp -r "$SRC/src/test/isolation" "$WORK/in"
 mkdir -p "$WORK/out"
 PORT=54152

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# run-tap.sh [--mode plain|sealed] [--jobs N] [--limit SECONDS] [--keep] [SUITE [FILE...]]
+# run-tap.sh [--major N] [--mode plain|sealed] [--jobs N] [--limit SECONDS] [--keep] [SUITE [FILE...]]
 #
 # A TAP suite of PostgreSQL (SUITE: a directory of src/test; default recovery; FILE: as t/001_stream_rep.pl),
 # plain or sealed. Every file must pass; in a sealed run those in skip.tsv must fail. The limit is for the
-# whole run; one file may take a third of it. Results: build/results/SUITE-MODE/, those of single files in
-# build/results/SUITE-MODE-part/.
+# whole run; one file may take a third of it. Results: build/results/SUITE-MAJOR-MODE/, those of single files in
+# build/results/SUITE-MAJOR-MODE-part/.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -16,7 +16,7 @@ files=("${REST[@]:1}")
 perl -MIPC::Run -e 1 2>/dev/null || die "perl's IPC::Run is missing; run scripts/setup.sh upstream"
 part=
 [ ${#files[@]} = 0 ] || part=-part
-results_in "$SUITE-$MODE$part"
+results_in "$SUITE-$MAJOR-$MODE$part"
 mkdir -p "$RESULTS/files" "$WORK/bin"
 build_modules
 gcc -O2 -Wall -o "$WORK/bin/poke" "$HERE/poke.c"
