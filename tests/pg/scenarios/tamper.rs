@@ -8,10 +8,10 @@
 
 use std::fs;
 
-use pgseal_scenarios::Node;
 use pgseal_scenarios::files::{
     HEADER, PAGE, TAG_ENTRY, flip_bit, len, page_off, read, replace, tag_off, truncate, write, zero,
 };
+use pgseal_scenarios::{Node, server_major};
 
 #[path = "tamper/lab.rs"]
 mod lab;
@@ -220,7 +220,7 @@ fn every_change_has_the_verdict_of_the_table() {
         let is_silent = row.class == "relation" && row.verdict == Verdict::Not;
         assert!(!is_silent || SILENT.contains(&row.change), "nobody notices: {}", row.change);
     }
-    table::compare(&lab.rows);
+    table::compare(&lab.rows, &server_major());
 }
 
 /// What nothing binds: which pages a file has, how old a page is, which file it is.

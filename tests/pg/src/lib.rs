@@ -15,5 +15,5 @@ mod session;
 
 pub use load::Ledger;
 pub use node::{Node, Outcome};
-pub use programs::{is_root, programs};
+pub use programs::{is_root, programs, server_major};
 pub use session::Session;

@@ -44,8 +44,12 @@ fn built(dir: &Path) -> bool {
     dir.join("pgseal").is_file() && dir.join("libpgseal.so").is_file()
 }
 
-/// `15`, from `postgres (PostgreSQL) 15.18 (...)`.
-fn server_major() -> String {
+/// The major version under test: `15`, from `postgres (PostgreSQL) 15.18 (...)`.
+///
+/// # Panics
+/// When there is no PostgreSQL.
+#[must_use]
+pub fn server_major() -> String {
     let postgres = bindir().expect("PostgreSQL is installed").join("postgres");
     let output = Command::new(postgres).arg("--version").output().expect("postgres runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -12,11 +12,21 @@ use pgseal_scenarios::files::{
 use crate::lab::{Lab, Outcome};
 use crate::table::ByVerify;
 
+/// Bytes of a WAL segment of these clusters.
+const SEGMENT: u64 = 1 << 20;
+
 /// WAL among committed records: a server that was killed has to replay it.
 pub fn wal(lab: &mut Lab) {
     restore_tree(&lab.now, lab.node.data());
     lab.node.start();
-    lab.node.sql("checkpoint");
+    // On each major the records lie behind the middle of a segment, all in it, and the checkpoint's
+    // apart from the pages that are changed.
+    let here = lab.node.sql("select pg_current_wal_insert_lsn() - '0/0'");
+    let here = here.parse::<u64>().expect("a number") % SEGMENT;
+    let wanted = SEGMENT / 2 + SEGMENT / 16;
+    let fill = if here < wanted { wanted - here } else { SEGMENT - here + wanted };
+    let message = |len| format!("select pg_logical_emit_message(false, 'x', repeat('x', {len}))");
+    lab.node.sql(&format!("{};; checkpoint;; {}", message(fill), message(20_000)));
     let first = lab.node.sql("select pg_walfile_name(pg_current_wal_insert_lsn())");
     let before = lab.node.sql("select pg_current_wal_insert_lsn() - '0/0'");
     let before_crash = lab.node.home().join("segment");
@@ -32,7 +42,7 @@ pub fn wal(lab: &mut Lab) {
 
     let segment = format!("pg_wal/{last}");
     // The first of the new records, in a segment of 1 MB.
-    let at = HEADER + before.parse::<u64>().expect("a number") % (1 << 20) + 3000;
+    let at = HEADER + before.parse::<u64>().expect("a number") % SEGMENT + 3000;
     let (kept_now, kept_truth) = (lab.now.clone(), lab.truth.clone());
     lab.now.clone_from(&crashed);
     lab.truth[1] = format!("128|{}", (1..=128).sum::<u64>());
