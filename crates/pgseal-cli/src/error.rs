@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pgseal_core::SealError;
 use pgseal_keys::KeyError;
+use pgseal_tls::TlsError;
 
 /// An error of the program. Each text says what is wrong, with which file, and what to do next.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +75,9 @@ pub enum CliError {
         /// Why it failed.
         source: io::Error,
     },
+    /// TLS cannot be set up or checked.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// A sealed file is damaged, or its key is not at hand.
     #[error("{}: {source}; {}", path.display(), seal_remedy(source))]
     Sealed {

@@ -1,15 +1,17 @@
 //! The exit codes of `pgseal`, all in one place. The table is in ARCHITECTURE.md.
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use pgseal_core::SealError;
 use pgseal_lab::LabError;
+use pgseal_tls::TlsError;
 
 use crate::error::CliError;
 
 /// Done, and sound.
 pub const SOUND: u8 = 0;
-/// `verify` found damage.
+/// `verify` found damage, or `tls check` something weak.
 pub const DAMAGE: u8 = 1;
 /// The command line makes no sense. The same as clap's.
 pub const USAGE: u8 = 2;
@@ -44,6 +46,7 @@ pub fn code_of(error: &CliError) -> u8 {
         CliError::Settings(_) => SETTINGS,
         CliError::Io { .. } | CliError::Output(_) => IO,
         CliError::Lab(error) => code_of_lab(error),
+        CliError::Tls(error) => code_of_tls(error),
         CliError::Sealed { source, .. } => code_of_seal(source),
     }
 }
@@ -57,6 +60,15 @@ fn code_of_lab(error: &LabError) -> u8 {
         LabError::Data { .. } => DAMAGE,
         LabError::Interrupted { .. } => INTERRUPTED,
         LabError::Io { .. } => IO,
+    }
+}
+
+fn code_of_tls(error: &TlsError) -> u8 {
+    match error {
+        TlsError::Conninfo(_) | TlsError::Certificate(_) => USAGE,
+        TlsError::Io { source, .. } if source.kind() == ErrorKind::NotFound => NOT_FOUND,
+        TlsError::Io { .. } | TlsError::Unreachable { .. } | TlsError::NotPostgres { .. } => IO,
+        TlsError::Content { .. } | TlsError::Program { .. } | TlsError::Settings(_) => SETTINGS,
     }
 }
 

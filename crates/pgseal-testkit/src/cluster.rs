@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -36,6 +37,7 @@ pub struct ClusterBuilder {
     programs: Option<Programs>,
     initdb_options: Vec<String>,
     settings: Vec<(String, String)>,
+    tcp: bool,
 }
 
 impl ClusterBuilder {
@@ -67,6 +69,13 @@ impl ClusterBuilder {
         self
     }
 
+    /// Listens on 127.0.0.1, too, on a port that was free a moment ago.
+    #[must_use]
+    pub fn tcp(mut self) -> ClusterBuilder {
+        self.tcp = true;
+        self
+    }
+
     /// Runs initdb. The server is not started.
     ///
     /// # Errors
@@ -91,11 +100,11 @@ impl ClusterBuilder {
             programs,
             data: home.join("data"),
             home,
-            port: next_port(),
+            port: if self.tcp { free_port()? } else { next_port() },
             temp,
         };
         cluster.initdb(self.sealing.as_ref(), &self.initdb_options)?;
-        cluster.configure(&self.settings)?;
+        cluster.configure(&self.settings, self.tcp)?;
         Ok(cluster)
     }
 }
@@ -310,11 +319,12 @@ impl Cluster {
         succeed(command).map(|_| ())
     }
 
-    fn configure(&self, settings: &[(String, String)]) -> io::Result<()> {
+    fn configure(&self, settings: &[(String, String)], tcp: bool) -> io::Result<()> {
         let quoted = |value: &str| value.replace('\'', "''");
         let mut file =
             fs::OpenOptions::new().append(true).open(self.data.join("postgresql.conf"))?;
-        writeln!(file, "listen_addresses = ''\nport = {}", self.port)?;
+        let listen = if tcp { "127.0.0.1" } else { "" };
+        writeln!(file, "listen_addresses = '{listen}'\nport = {}", self.port)?;
         let home = self.home.display().to_string();
         writeln!(file, "unix_socket_directories = '{}'", quoted(&home))?;
         // Tests kill processes, not machines; what the kernel has, it keeps.
@@ -360,6 +370,11 @@ fn next_port() -> u16 {
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let number = (std::process::id().wrapping_mul(31).wrapping_add(count)) % 30000;
     20000 + u16::try_from(number).unwrap_or(0)
+}
+
+/// A TCP port that nobody listens on.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 fn succeed(mut command: Command) -> io::Result<Output> {

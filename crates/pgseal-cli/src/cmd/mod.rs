@@ -12,6 +12,9 @@ mod lab_run;
 mod man;
 mod run;
 mod status;
+mod tls;
+mod tls_check;
+mod tls_init;
 mod verify;
 mod verify_file;
 mod verify_report;
@@ -42,7 +45,7 @@ Examples:
 
 Exit status:
   0 done and sound       10 no key             20 library or guard module not found
-  1 damage found         11 wrong key          21 settings refuse sealing
+  1 damage or weakness   11 wrong key          21 settings refuse sealing
   2 usage                12 key file insecure  40 I/O error
   3 no such directory    13 provider failed    70 a bug in pgseal
   4 not sealed           14 keyring damaged
@@ -70,6 +73,7 @@ enum Command {
     Cat(cat::Args),
     Key(key::Args),
     Lab(lab::Args),
+    Tls(tls::Args),
     Completions(completions::Args),
     Man(man::Args),
     Helper(helper::Args),
@@ -87,6 +91,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Cat(args) => cat::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Tls(args) => tls::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Helper(args) => helper::run(&args),
