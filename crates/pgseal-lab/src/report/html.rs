@@ -1,9 +1,121 @@
-//! The page.
+//! The page: one file that needs nothing else, neither a network nor, to be read, a script.
+
+use std::fmt::Write;
 
 use super::Entry;
+use super::markup::{date, escape};
+use super::section;
+use crate::environment::Environment;
 
-/// One self-contained page.
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
+
+/// Findings of each experiment in the summary over several.
+const SUMMARY_FINDINGS: usize = 4;
+
+/// One self-contained page: of one experiment, or over several with a summary of all.
 pub fn html_of(entries: &[Entry]) -> String {
-    let titles: Vec<&str> = entries.iter().map(|entry| entry.title.as_str()).collect();
-    format!("<!doctype html><title>{}</title>", titles.join(", "))
+    let title = match entries {
+        [one] => one.title.clone(),
+        _ => "What encryption costs on this machine".to_owned(),
+    };
+    let mut out = head(&title);
+    let environment = entries.first().map(|entry| &entry.results.environment);
+    out.push_str(&masthead(&title, environment, entries));
+    if entries.len() > 1 {
+        out.push_str(&summary(entries));
+    }
+    for entry in entries {
+        out.push_str(&section::section(entry, entries.len() > 1));
+    }
+    out.push_str(FOOT);
+    let _ = writeln!(out, "<script>{SCRIPT}</script></body></html>");
+    out
+}
+
+fn head(title: &str) -> String {
+    // The policy lets nothing in from anywhere: the page is what is in this file.
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\
+         <link rel=\"icon\" href=\"data:,\">\
+         <title>{} - pgseal lab</title><style>{STYLE}</style></head><body>\n",
+        escape(title)
+    )
+}
+
+fn masthead(title: &str, environment: Option<&Environment>, entries: &[Entry]) -> String {
+    let mut out = String::from("<header class=\"top\"><div class=\"bar\">");
+    out.push_str("<span class=\"brand\">pgseal <b>lab</b></span>");
+    if entries.len() > 1 {
+        out.push_str("<nav aria-label=\"Experiments\">");
+        for entry in entries {
+            let name = escape(&entry.results.experiment);
+            let _ = write!(out, "<a href=\"#{name}\">{name}</a>");
+        }
+        out.push_str("</nav>");
+    }
+    out.push_str(
+        "<button type=\"button\" id=\"theme\" hidden title=\"Light or dark\">Light / dark</button></div>",
+    );
+    let _ = write!(out, "</header><main><h1>{}</h1>", escape(title));
+    if let Some(machine) = environment {
+        let versions = machine.postgresql.first().map(|v| short_version(v)).unwrap_or_default();
+        let facts = [
+            format!("{}, {} CPUs", machine.cpu_model, machine.cpus),
+            versions,
+            format!("pgseal {}", machine.pgseal),
+            date(machine.time_unix_s),
+        ];
+        let shown: Vec<String> =
+            facts.iter().filter(|fact| !fact.is_empty()).map(|fact| escape(fact)).collect();
+        let _ = write!(out, "<p class=\"machine\">{}</p>", shown.join(" <i>&middot;</i> "));
+    }
+    out
+}
+
+/// `PostgreSQL 15.18` of `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
+fn short_version(version: &str) -> String {
+    let number = version.split_once("(PostgreSQL) ").map_or(version, |(_, rest)| rest);
+    format!("PostgreSQL {}", number.split(' ').next().unwrap_or_default())
+}
+
+fn summary(entries: &[Entry]) -> String {
+    let mut out = String::from("<section class=\"summary\" id=\"summary\">");
+    for entry in entries {
+        let name = escape(&entry.results.experiment);
+        let _ = write!(
+            out,
+            "<div class=\"card\"><h2><a href=\"#{name}\">{}</a></h2>{}",
+            escape(&entry.title),
+            section::findings(entry.exhibits.findings.iter().take(SUMMARY_FINDINGS))
+        );
+        if entry.exhibits.findings.is_empty() {
+            out.push_str("<p class=\"note\">No findings yet.</p>");
+        }
+        let _ =
+            write!(out, "<p class=\"more\"><a href=\"#{name}\">Charts and tables</a></p></div>");
+    }
+    out.push_str("</section>");
+    out
+}
+
+const FOOT: &str = "<footer><p>Made by <code>pgseal lab</code>. Figures of a study stand in shaded \
+    columns and dashed or hatched in charts; they were published by the study, measured on its machine \
+    and with its software, and are never mixed with those measured here.</p></footer></main>\
+    <div id=\"tip\" role=\"status\" hidden></div>";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_short() {
+        let debian = "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)";
+        assert_eq!(short_version(debian), "PostgreSQL 15.18");
+        assert_eq!(short_version("postgres (PostgreSQL) 19devel"), "PostgreSQL 19devel");
+    }
 }

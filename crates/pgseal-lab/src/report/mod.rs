@@ -1,9 +1,14 @@
 //! Reports: JSON, CSV, HTML and text, all from recorded results alone.
 
+mod chart;
 mod csv;
 pub mod format;
+
 mod html;
 mod json;
+mod markup;
+mod section;
+mod tables;
 mod text;
 
 use std::fs;

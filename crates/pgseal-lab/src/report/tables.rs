@@ -1,0 +1,218 @@
+//! Tables on the page.
+
+use std::fmt::Write;
+
+use super::Entry;
+use super::format::{percent_change, quantity, significant};
+use super::markup::{escape, identifier};
+use crate::analysis::{ArmAnalysis, CaseAnalysis, Verdict};
+use crate::exhibits::{Cell, Column, Origin, Table, Tone};
+use crate::plan::{Better, Case};
+
+/// Rows from which a table is shown folded.
+const FOLD: usize = 60;
+
+/// An experiment's own table.
+pub fn exhibit(prefix: &str, table: &Table) -> String {
+    let id = format!("{prefix}-table-{}", identifier(&table.id));
+    let mut inner = String::from("<div class=\"scroll\"><table class=\"sortable\"><thead><tr>");
+    for column in &table.columns {
+        inner.push_str(&head(column));
+    }
+    inner.push_str("</tr></thead><tbody>");
+    for row in &table.rows {
+        inner.push_str("<tr>");
+        for (column, cell) in table.columns.iter().zip(row) {
+            inner.push_str(&field(column, cell));
+        }
+        inner.push_str("</tr>");
+    }
+    inner.push_str("</tbody></table></div>");
+    if let Some(note) = &table.note {
+        let _ = write!(inner, "<p class=\"note\">{}</p>", escape(note));
+    }
+    folded(&id, &table.title, table.rows.len(), &inner)
+}
+
+/// A card, folded if it is long.
+fn folded(id: &str, title: &str, rows: usize, inner: &str) -> String {
+    let open = if rows > FOLD { "" } else { " open" };
+    format!(
+        "<details class=\"card table\" id=\"{id}\"{open}><summary><h3>{}</h3><span class=\"count\">{rows} \
+         {}</span></summary>{inner}</details>",
+        escape(title),
+        if rows == 1 { "row" } else { "rows" }
+    )
+}
+
+fn head(column: &Column) -> String {
+    let mut class = String::new();
+    if column.numeric {
+        class.push_str("n ");
+    }
+    let tag = if column.origin == Origin::Study {
+        class.push_str("study");
+        " <span class=\"tag\">study</span>"
+    } else {
+        ""
+    };
+    let unit = if column.unit.is_empty() {
+        String::new()
+    } else {
+        format!(" <small>{}</small>", escape(&column.unit))
+    };
+    format!("<th class=\"{}\">{}{unit}{tag}</th>", class.trim_end(), escape(&column.title))
+}
+
+fn field(column: &Column, cell: &Cell) -> String {
+    let mut class = String::new();
+    if column.numeric {
+        class.push_str("n ");
+    }
+    if column.origin == Origin::Study {
+        class.push_str("study ");
+    }
+    class.push_str(match cell.tone {
+        Tone::Plain => "",
+        Tone::Good => "good",
+        Tone::Bad => "bad",
+        Tone::Faint => "faint",
+    });
+    let value = cell.value.map(|value| format!(" data-v=\"{value}\"")).unwrap_or_default();
+    let text = escape(&cell.text);
+    let text = match &cell.hint {
+        Some(hint) => format!(
+            "<span class=\"hint\" data-tip=\"{hint}\" title=\"{hint}\">{text}</span>",
+            hint = escape(hint)
+        ),
+        None => text,
+    };
+    format!("<td class=\"{}\"{value}>{text}</td>", class.trim_end())
+}
+
+/// Every arm of every case against its baseline.
+pub fn cases(entry: &Entry) -> String {
+    let (plan, analysis) = (&entry.results.plan, &entry.analysis);
+    let mut rows = 0;
+    let mut inner = String::from(
+        "<p class=\"note\">Median of the rounds with its 95 % bootstrap interval; the ratio is to the \
+         baseline of the same rounds. A difference within the noise floor, which the baseline measured \
+         twice gives, or whose interval touches 1, is called no difference. In the drawing: the grey \
+         band is the noise floor, the line in its middle is 1.</p><div class=\"scroll\"><table \
+         class=\"sortable\"><thead><tr><th>Case</th><th>Arm</th><th class=\"n\">Median</th>\
+         <th class=\"n\">95 % interval</th><th class=\"n\">Ratio</th><th class=\"n\">95 % interval</th>\
+         <th class=\"still\">Ratio drawn</th><th class=\"n\">Change</th><th>Verdict</th>\
+         <th class=\"n\">Rounds</th></tr></thead><tbody>",
+    );
+    for case in &analysis.cases {
+        let Some(planned) = plan.case(&case.case) else { continue };
+        for arm in &case.arms {
+            rows += 1;
+            inner.push_str(&case_row(entry, planned, case, arm));
+        }
+    }
+    inner.push_str("</tbody></table></div>");
+    folded(&format!("{}-cases", entry.results.experiment), "Every case", rows, &inner)
+}
+
+fn case_row(entry: &Entry, planned: &Case, case: &CaseAnalysis, arm: &ArmAnalysis) -> String {
+    let plan = &entry.results.plan;
+    let title = plan.arm(&arm.arm).map_or(arm.arm.as_str(), |arm| arm.title.as_str());
+    let direction = match planned.better {
+        Better::Higher => "more is better",
+        Better::Lower => "less is better",
+    };
+    let mut out = format!(
+        "<tr><td><span class=\"hint\" data-tip=\"{}, {direction}\">{}</span></td><td>{}</td>",
+        escape(&case.case),
+        escape(&planned.title),
+        escape(title),
+    );
+    if arm.n == 0 {
+        let why = entry.results.missing_of(&case.case, &arm.arm);
+        let why = why.map_or("not measured yet".to_owned(), |m| format!("{}: {}", m.what, m.why));
+        let _ = write!(
+            out,
+            "<td class=\"n faint\"><span class=\"hint\" data-tip=\"{why}\" title=\"{why}\">missing\
+             </span></td><td></td><td></td><td></td><td></td><td></td><td class=\"faint\">missing</td>\
+             <td class=\"n\">0</td></tr>",
+            why = escape(&why)
+        );
+        return out;
+    }
+    let of = |value: f64| escape(&quantity(value, &planned.unit));
+    let interval = match arm.interval {
+        (low, high) if low.is_finite() && high.is_finite() => {
+            format!("{} to {}", of(low), of(high))
+        }
+        _ => String::new(),
+    };
+    let _ = write!(
+        out,
+        "<td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\">{interval}</td>",
+        arm.median,
+        of(arm.median)
+    );
+    match arm.ratio {
+        None => out.push_str("<td></td><td></td><td></td><td></td>"),
+        Some(ratio) => {
+            let interval = if ratio.low.is_finite() {
+                format!("{} to {}", significant(ratio.low), significant(ratio.high))
+            } else {
+                String::new()
+            };
+            let _ = write!(
+                out,
+                "<td class=\"n\" data-v=\"{}\">{:.3}</td><td class=\"n\">{interval}</td><td>{}</td>\
+                 <td class=\"n\" data-v=\"{}\">{}</td>",
+                ratio.value,
+                ratio.value,
+                drawn(case, arm),
+                ratio.value,
+                escape(&percent_change(ratio.value))
+            );
+        }
+    }
+    let again = plan.again().is_some_and(|again| again.id == arm.arm);
+    let (class, words) = match arm.verdict {
+        _ if again => ("faint", "noise floor"),
+        Verdict::Better => ("good", "better"),
+        Verdict::Worse => ("bad", "worse"),
+        verdict => ("faint", verdict.words()),
+    };
+    let _ = write!(out, "<td class=\"{class}\">{words}</td><td class=\"n\">{}</td></tr>", arm.n);
+    out
+}
+
+/// The ratio and its interval on a small logarithmic axis, the noise floor behind it.
+fn drawn(case: &CaseAnalysis, arm: &ArmAnalysis) -> String {
+    let Some(ratio) = arm.ratio else { return String::new() };
+    let (width, middle, height) = (132.0, 66.0, 16.0);
+    let reach = case
+        .arms
+        .iter()
+        .filter_map(|arm| arm.ratio)
+        .flat_map(|ratio| [ratio.value, ratio.low, ratio.high])
+        .filter(|end| end.is_finite() && *end > 0.0)
+        .map(|end| end.ln().abs())
+        .fold(case.noise_floor.ln().max(0.02), f64::max);
+    let at = |value: f64| middle + (value.max(1e-9).ln() / reach).clamp(-1.0, 1.0) * (middle - 5.0);
+    let class = match arm.verdict {
+        Verdict::Better => "good",
+        Verdict::Worse => "bad",
+        _ => "faint",
+    };
+    let band = at(case.noise_floor) - at(1.0 / case.noise_floor);
+    let interval = if ratio.low.is_finite() && ratio.high.is_finite() {
+        format!("<path class=\"span\" d=\"M{:.1} 8H{:.1}\"/>", at(ratio.low), at(ratio.high))
+    } else {
+        String::new()
+    };
+    format!(
+        "<svg class=\"mini {class}\" width=\"{width}\" height=\"{height}\" aria-hidden=\"true\"><rect \
+         class=\"band\" x=\"{:.1}\" y=\"1\" width=\"{band:.1}\" height=\"14\"/><path class=\"one\" \
+         d=\"M{middle} 0V{height}\"/>{interval}<circle class=\"dot\" cx=\"{:.1}\" cy=\"8\" r=\"3.5\"/></svg>",
+        at(1.0 / case.noise_floor),
+        at(ratio.value)
+    )
+}
