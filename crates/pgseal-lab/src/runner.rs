@@ -57,7 +57,9 @@ impl Run<'_> {
     ///
     /// Those of the executor and of the store; what was measured before is kept on disk.
     pub fn walk(self, executor: &mut dyn Executor) -> Result<Results, LabError> {
-        let (store, results) = Store::open(self.output, self.plan, self.environment, self.resume)?;
+        let (store, mut results) =
+            Store::open(self.output, self.plan, self.environment, self.resume)?;
+        results.command = self.command.to_owned();
         let mut walk = Walk { clock: Clock::new(self.plan), run: self, store, results };
         walk.begin()?;
         if walk.run.plan.interleaved() {
