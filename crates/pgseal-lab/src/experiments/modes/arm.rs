@@ -34,10 +34,10 @@ impl Way {
     /// In words.
     pub fn title(self) -> &'static str {
         match self {
-            Way::Openssl => "system OpenSSL, context kept",
-            Way::OpensslSetup => "system OpenSSL, set up for each call (as pgcrypto)",
-            Way::OpensslSpeed => "system OpenSSL, one long message (as openssl speed -evp)",
-            Way::AwsLc => "AWS-LC (as pgseal)",
+            Way::Openssl => "OpenSSL, context kept",
+            Way::OpensslSetup => "OpenSSL, set up per call",
+            Way::OpensslSpeed => "OpenSSL, as openssl speed",
+            Way::AwsLc => "AWS-LC",
         }
     }
 }
@@ -76,8 +76,8 @@ impl Cpu {
     pub fn title(self) -> &'static str {
         match self {
             Cpu::All => "all instructions",
-            Cpu::NoVaes => "without VAES",
-            Cpu::NoAes => "without AES instructions",
+            Cpu::NoVaes => "no VAES",
+            Cpu::NoAes => "no AES instructions",
         }
     }
 

@@ -7,13 +7,18 @@
 pub mod algorithm;
 pub mod arm;
 mod awslc;
+mod charts;
 mod child;
 mod clock;
+pub mod figures;
+mod findings;
 pub mod plan;
 pub mod protocol;
+mod published;
 mod run;
 mod system;
 pub mod table;
+mod tables;
 pub mod work;
 pub mod worker;
 
@@ -71,8 +76,13 @@ impl Experiment for Modes {
         Ok(Box::new(run::Bursts::new(plan, context)?))
     }
 
-    fn exhibits(&self, _results: &Results, _analysis: &Analysis) -> Exhibits {
-        Exhibits::default()
+    fn exhibits(&self, results: &Results, _: &Analysis) -> Exhibits {
+        let figures = figures::Figures::of(results);
+        Exhibits {
+            findings: findings::findings(&figures),
+            tables: tables::tables(&figures),
+            charts: charts::charts(&figures),
+        }
     }
 
     fn child(&self, _arguments: &[OsString]) -> Result<(), LabError> {
