@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use pgseal_core::random::LibraryRandom;
-use pgseal_core::storage::mem::MemStorage;
+use pgseal_core::storage::mem::{MemStorage, Views};
 use pgseal_core::testing::keys;
 use pgseal_core::{
     Generation, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile, Suite,
@@ -46,8 +46,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn check(suite: Suite, layout: Layout, ops: &[Op]) {
-    let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default());
+fn check(suite: Suite, layout: Layout, views: Views, ops: &[Op]) {
+    let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::with_views(views));
     let mut scratch = Scratch::new();
     let mut file =
         SealedFile::create(&storage, suite, layout, &keys, Generation(1), &random).unwrap();
@@ -97,11 +97,14 @@ fn check(suite: Suite, layout: Layout, ops: &[Op]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn behaves_like_a_plain_file(ops in proptest::collection::vec(op(), 1..24)) {
+    fn behaves_like_a_plain_file(
+        ops in proptest::collection::vec(op(), 1..24),
+        views in prop_oneof![Just(Views::Never), Just(Views::Kept), Just(Views::Lost)],
+    ) {
         for suite in Suite::ALL {
             for layout in [Layout::Paged, Layout::Stream, Layout::InPlace] {
                 if layout.carries(suite) {
-                    check(suite, layout, &ops);
+                    check(suite, layout, views, &ops);
                 }
             }
         }

@@ -1,6 +1,5 @@
 //! An open sealed file as PostgreSQL sees it: plain offsets, a position, a size.
 
-use core::cell::RefCell;
 use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,8 +14,7 @@ use crate::datadir;
 use crate::log::{self, Shown};
 use crate::random::KernelRandom;
 use crate::real;
-use crate::storage::{FdStorage, WindowedStorage};
-use crate::window::TagWindow;
+use crate::storage::{FdStorage, Maps};
 
 /// How a file that is still empty will be sealed.
 #[derive(Clone, Copy)]
@@ -47,7 +45,7 @@ pub struct OpenFile {
     writable: bool,
     /// Opened with `O_WRONLY`; the kernel was asked for reading as well.
     write_only: bool,
-    window: RefCell<TagWindow>,
+    maps: Maps,
 }
 
 /// An error number, already logged where it deserves a line.
@@ -74,8 +72,8 @@ impl Buffers {
 
 impl OpenFile {
     fn new(state: State, path: &[u8], append: bool, writable: bool) -> OpenFile {
-        let window = RefCell::default();
-        OpenFile { state, path: path.into(), pos: 0, append, writable, write_only: false, window }
+        let maps = Maps::default();
+        OpenFile { state, path: path.into(), pos: 0, append, writable, write_only: false, maps }
     }
 
     /// A file that was opened and has its header.
@@ -124,7 +122,7 @@ impl OpenFile {
     /// The file, if it has its header by now.
     fn born(&mut self, fd: c_int) -> Result<Option<&mut SealedFile>, Errno> {
         if let State::Unborn(want) = self.state {
-            let storage = FdStorage(fd);
+            let storage = FdStorage::new(fd);
             let opened = match storage.len() {
                 Ok(len) if len.0 < geometry::HEAD_LEN => return Ok(None),
                 Ok(_) => SealedFile::open(&storage, want.keys),
@@ -165,7 +163,7 @@ impl OpenFile {
         if self.born(fd)?.is_some() {
             return Ok(());
         }
-        let storage = FdStorage(fd);
+        let storage = FdStorage::new(fd);
         // Whatever is there is the rest of a header that a crash tore off.
         storage.set_len(pgseal_core::SealedLen(0)).map_err(|error| errno_of(&error))?;
         let Want { keys, suite, layout, generation } = want;
@@ -188,14 +186,15 @@ impl OpenFile {
             return Err(libc::EBADF);
         }
         let mut buffers = Buffers::get();
-        let Some(file) = self.born(fd)? else { return Ok(0) };
+        self.born(fd)?;
+        let State::Sealed(file) = &mut self.state else { return Ok(0) };
         // A page that fails is PostgreSQL's to judge; anything else is an error at once.
         let on_damage = match file.header().layout {
             Layout::Paged => OnDamage::InvalidPage,
             Layout::Stream | Layout::InPlace => OnDamage::Fail,
         };
-        let outcome =
-            file.read_at(&FdStorage(fd), buffers.scratch(), buf, PlainOff(off), on_damage);
+        let storage = FdStorage::with_maps(fd, &self.maps);
+        let outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
         match outcome {
             Ok(outcome) => {
                 if let Some(block) = outcome.first_damaged {
@@ -220,13 +219,11 @@ impl OpenFile {
         // pg_stat_statements: several processes write texts of theirs into one block at once. None
         // may seal it with what it held before the other came.
         let _lock = self.lock_writers(fd)?;
-        let window = core::mem::take(&mut self.window);
-        let storage = WindowedStorage { fd, window: &window };
-        let done = self.bear(fd).map(|file| {
-            file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom)
-        });
-        self.window = window;
-        done?.map_err(|error| self.failed(&error))?;
+        self.bear(fd)?;
+        let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
+        let storage = FdStorage::with_maps(fd, &self.maps);
+        let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
+        done.map_err(|error| self.failed(&error))?;
         Ok(buf.len())
     }
 
@@ -255,7 +252,7 @@ impl OpenFile {
     /// The plain length.
     pub fn len(&mut self, fd: c_int) -> Result<u64, Errno> {
         let Some(file) = self.born(fd)? else { return Ok(0) };
-        let len = file.plain_len(&FdStorage(fd));
+        let len = file.plain_len(&FdStorage::new(fd));
         Ok(len.map_err(|error| self.failed(&error))?.0)
     }
 
@@ -268,11 +265,12 @@ impl OpenFile {
         if len == 0 && self.born(fd)?.is_none() {
             return Ok(());
         }
-        self.window.get_mut().close();
         // Lengthening seals what lies between: nobody may write there meanwhile.
         let _lock = self.lock_writers(fd)?;
-        let file = self.bear(fd)?;
-        let done = file.set_len(&FdStorage(fd), buffers.scratch(), PlainLen(len), &KernelRandom);
+        self.bear(fd)?;
+        let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
+        let storage = FdStorage::with_maps(fd, &self.maps);
+        let done = file.set_len(&storage, buffers.scratch(), PlainLen(len), &KernelRandom);
         done.map_err(|error| self.failed(&error))
     }
 

@@ -5,6 +5,7 @@
 //! ends in a verdict: seal, pass or refuse; `symbols.rs` is the table, `spec/hooks.md` is made from
 //! it.
 
+mod ahead;
 mod audit;
 pub mod calls;
 mod datadir;

@@ -9,29 +9,44 @@ use libc::{iovec, off_t};
 use pgseal_core::storage::Storage;
 use pgseal_core::{SealedLen, SealedOff};
 
+use crate::ahead::ReadAhead;
 use crate::real;
 use crate::sys;
 use crate::window::TagWindow;
 
+/// The short cuts of one open file.
+#[derive(Default)]
+pub struct Maps {
+    window: RefCell<TagWindow>,
+    ahead: RefCell<ReadAhead>,
+}
+
 /// A descriptor as storage. Does not own it.
 #[derive(Clone, Copy)]
-pub struct FdStorage(pub c_int);
+pub struct FdStorage<'a> {
+    fd: c_int,
+    maps: Option<&'a Maps>,
+}
 
-/// A descriptor as storage, with the window through which its tags are written.
-pub struct WindowedStorage<'a> {
-    /// The descriptor. Not owned.
-    pub fd: c_int,
-    /// The window of the file behind it.
-    pub window: &'a RefCell<TagWindow>,
+impl<'a> FdStorage<'a> {
+    /// Without short cuts.
+    pub fn new(fd: c_int) -> FdStorage<'a> {
+        FdStorage { fd, maps: None }
+    }
+
+    /// With those of the open file.
+    pub fn with_maps(fd: c_int, maps: &'a Maps) -> FdStorage<'a> {
+        FdStorage { fd, maps: Some(maps) }
+    }
 }
 
 fn offset(sealed_off: SealedOff) -> io::Result<off_t> {
     off_t::try_from(sealed_off.0).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))
 }
 
-impl Storage for FdStorage {
+impl Storage for FdStorage<'_> {
     fn read_at(&self, buf: &mut [u8], sealed_off: SealedOff) -> io::Result<usize> {
-        sys::pread_full(self.0, buf, sealed_off.0).map_err(io::Error::from_raw_os_error)
+        sys::pread_full(self.fd, buf, sealed_off.0).map_err(io::Error::from_raw_os_error)
     }
 
     fn read_two_at(
@@ -45,7 +60,7 @@ impl Storage for FdStorage {
             iovec { iov_base: second.as_mut_ptr().cast(), iov_len: second.len() },
         ];
         // SAFETY: both parts describe buffers that are valid for writes.
-        let got = unsafe { real::preadv(self.0, parts.as_ptr(), 2, offset(sealed_off)?) };
+        let got = unsafe { real::preadv(self.fd, parts.as_ptr(), 2, offset(sealed_off)?) };
         match usize::try_from(got) {
             Ok(got) if got == first.len() + second.len() => Ok(got),
             Err(_) if real::errno() != libc::EINTR => Err(io::Error::last_os_error()),
@@ -60,13 +75,18 @@ impl Storage for FdStorage {
         }
     }
 
+    fn with_view(&self, sealed_off: SealedOff, len: usize, look: &mut dyn FnMut(&[u8])) -> bool {
+        let Some(maps) = self.maps else { return false };
+        maps.ahead.borrow_mut().with_view(self.fd, sealed_off, len, look)
+    }
+
     fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()> {
         let mut done = 0;
         while done < buf.len() {
             let rest = &buf[done..];
             let at = offset(SealedOff(sealed_off.0 + done as u64))?;
             // SAFETY: `rest` is valid for reads of its length.
-            let put = unsafe { real::pwrite(self.0, rest.as_ptr().cast(), rest.len(), at) };
+            let put = unsafe { real::pwrite(self.fd, rest.as_ptr().cast(), rest.len(), at) };
             match usize::try_from(put) {
                 Ok(0) => return Err(io::Error::from_raw_os_error(libc::ENOSPC)),
                 Ok(put) => done += put,
@@ -77,70 +97,41 @@ impl Storage for FdStorage {
         Ok(())
     }
 
-    fn len(&self) -> io::Result<SealedLen> {
-        // Not fstat: this is what PostgreSQL asks most often, and lseek is cheaper. The kernel's
-        // own file offset means nothing to a sealed file.
-        // SAFETY: no pointers involved.
-        let end = unsafe { real::lseek(self.0, 0, libc::SEEK_END) };
-        u64::try_from(end).map(SealedLen).map_err(|_| io::Error::last_os_error())
-    }
-
-    fn set_len(&self, sealed_len: SealedLen) -> io::Result<()> {
-        // SAFETY: no pointers involved.
-        let done = unsafe { real::ftruncate(self.0, offset(SealedOff(sealed_len.0))?) };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        // SAFETY: no pointers involved.
-        let done = unsafe { libc::fdatasync(self.0) };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-
-    fn pause(&self, attempt: u32) {
-        std::thread::sleep(Duration::from_micros(50 << attempt.min(6)));
-    }
-}
-
-impl Storage for WindowedStorage<'_> {
-    fn read_at(&self, buf: &mut [u8], sealed_off: SealedOff) -> io::Result<usize> {
-        FdStorage(self.fd).read_at(buf, sealed_off)
-    }
-
-    fn read_two_at(
-        &self,
-        first: &mut [u8],
-        second: &mut [u8],
-        sealed_off: SealedOff,
-    ) -> io::Result<usize> {
-        FdStorage(self.fd).read_two_at(first, second, sealed_off)
-    }
-
-    fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()> {
-        FdStorage(self.fd).write_at(buf, sealed_off)
-    }
-
     fn write_tags(&self, entries: &[u8], sealed_off: SealedOff) -> io::Result<()> {
-        if self.window.borrow_mut().write(self.fd, entries, sealed_off) {
+        if self
+            .maps
+            .is_some_and(|maps| maps.window.borrow_mut().write(self.fd, entries, sealed_off))
+        {
             return Ok(());
         }
         self.write_at(entries, sealed_off)
     }
 
     fn len(&self) -> io::Result<SealedLen> {
-        FdStorage(self.fd).len()
+        // Not fstat: this is what PostgreSQL asks most often, and lseek is cheaper. The kernel's
+        // own file offset means nothing to a sealed file.
+        // SAFETY: no pointers involved.
+        let end = unsafe { real::lseek(self.fd, 0, libc::SEEK_END) };
+        u64::try_from(end).map(SealedLen).map_err(|_| io::Error::last_os_error())
     }
 
     fn set_len(&self, sealed_len: SealedLen) -> io::Result<()> {
-        self.window.borrow_mut().close();
-        FdStorage(self.fd).set_len(sealed_len)
+        if let Some(maps) = self.maps {
+            maps.window.borrow_mut().close();
+            maps.ahead.borrow_mut().close();
+        }
+        // SAFETY: no pointers involved.
+        let done = unsafe { real::ftruncate(self.fd, offset(SealedOff(sealed_len.0))?) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     fn sync(&self) -> io::Result<()> {
-        FdStorage(self.fd).sync()
+        // SAFETY: no pointers involved.
+        let done = unsafe { libc::fdatasync(self.fd) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     fn pause(&self, attempt: u32) {
-        FdStorage(self.fd).pause(attempt);
+        std::thread::sleep(Duration::from_micros(50 << attempt.min(6)));
     }
 }

@@ -67,6 +67,7 @@ pub const FAMILIES: &[Family] = &[
         treatment: Hooked,
         why: "Seal: blocks are opened; a relation page that does not authenticate is handed on as an invalid page, any other block is EIO. Pass: descriptors that are no sealed files.",
         tests: &[
+            "read_ahead.c",
             "read_all.c",
             "fortified.c",
             "fortified_overflow.c",

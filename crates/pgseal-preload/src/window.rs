@@ -99,12 +99,24 @@ impl Drop for TagWindow {
 
 /// Whether a block, once allocated, is overwritten where it lies.
 fn is_suitable(fd: c_int) -> bool {
+    matches!(kind_of_file_system(fd), Some(libc::EXT4_SUPER_MAGIC | libc::TMPFS_MAGIC))
+}
+
+/// Whether the page cache of this machine is the one place where the file changes, and a map shows
+/// it as `read` does.
+pub fn is_local(fd: c_int) -> bool {
+    let local =
+        [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC];
+    kind_of_file_system(fd).is_some_and(|kind| local.contains(&kind))
+}
+
+/// `f_type` of `statfs(2)`.
+fn kind_of_file_system(fd: c_int) -> Option<libc::c_long> {
     let mut answer = core::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: room for the answer.
     if unsafe { libc::fstatfs(fd, answer.as_mut_ptr()) } != 0 {
-        return false;
+        return None;
     }
     // SAFETY: the call succeeded and filled the structure.
-    let kind = unsafe { answer.assume_init() }.f_type;
-    kind == libc::EXT4_SUPER_MAGIC || kind == libc::TMPFS_MAGIC
+    Some(unsafe { answer.assume_init() }.f_type)
 }

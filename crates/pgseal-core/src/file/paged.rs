@@ -51,6 +51,10 @@ pub(super) fn read<S: Storage + ?Sized>(
         if in_block == 0 && rest.len() >= BLOCK {
             let pages = (rest.len() / BLOCK).min((GROUP_PAGES - block.0 % GROUP_PAGES) as usize);
             let target = &mut rest[..pages * BLOCK];
+            if open_where_they_lie(file, storage, block, target)? {
+                outcome.len += pages * BLOCK;
+                continue;
+            }
             let got = storage.read_at(target, block_sealed_off(Layout::Paged, block))?;
             let fresh = !file.header.suite.authenticates();
             if got > BLOCK {
@@ -86,6 +90,32 @@ pub(super) fn read<S: Storage + ?Sized>(
         }
     }
     Ok(outcome)
+}
+
+/// Opens whole pages of one group straight out of the memory of the storage, if it has them there.
+/// `false`: it has not, or one of them is a hole or does not open; nothing is decided then.
+fn open_where_they_lie<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    first: BlockNo,
+    target: &mut [u8],
+) -> Result<bool, SealError> {
+    // Without a tag, nothing would tell a page of which only the half had been there.
+    if !file.header.suite.authenticates() || file.tags.group != first.0 / GROUP_PAGES {
+        return Ok(false);
+    }
+    let (off, len) = (block_sealed_off(Layout::Paged, first), target.len());
+    let mut all_open = true;
+    let SealedFile { tags, cipher, .. } = file;
+    let mut open = |sealed: &[u8]| {
+        let pages = sealed.chunks_exact(BLOCK).zip(target.chunks_exact_mut(BLOCK));
+        all_open = pages.zip(first.0..).all(|((sealed, page), block)| {
+            let entry = tags.entry(BlockNo(block));
+            let Some((nonce, tag)) = decode_entry(&entry) else { return false };
+            cipher.open_block_from(BlockNo(block), nonce, &tag, sealed, page).is_ok()
+        });
+    };
+    Ok(storage.with_view(off, len, &mut open) && all_open)
 }
 
 /// Opens a page that was just read and whose tag is at hand, in place; reads page and tag again
@@ -125,17 +155,19 @@ fn try_open(file: &mut SealedFile, block: BlockNo, page: &mut [u8]) -> Page {
     }
     // CTR has no tag that would tell a wiped page; a few bytes may be zeros by chance.
     let wiped = !file.header.suite.authenticates() && page.len() >= 16 && all_zero(page);
-    if entry[28..] != WRITTEN || wiped {
-        return Page::Damaged;
-    }
-    let mut nonce: NonceBytes = [0; 12];
-    nonce.copy_from_slice(&entry[..12]);
-    let mut tag: TagBytes = [0; 16];
-    tag.copy_from_slice(&entry[12..28]);
+    let Some((nonce, tag)) = decode_entry(&entry).filter(|_| !wiped) else { return Page::Damaged };
     match file.cipher.open_block(block, nonce, &tag, page) {
         Ok(()) => Page::Data,
         Err(_) => Page::Damaged,
     }
+}
+
+/// Nonce and tag of a page that was written.
+fn decode_entry(entry: &[u8; ENTRY]) -> Option<(NonceBytes, TagBytes)> {
+    let (mut nonce, mut tag) = ([0; 12], [0; 16]);
+    nonce.copy_from_slice(&entry[..12]);
+    tag.copy_from_slice(&entry[12..28]);
+    (entry[28..] == WRITTEN).then_some((nonce, tag))
 }
 
 fn encode_entry(nonce: NonceBytes, tag: TagBytes, entry: &mut [u8]) {

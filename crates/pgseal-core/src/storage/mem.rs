@@ -6,20 +6,41 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::Storage;
 use crate::units::{SealedLen, SealedOff};
 
+/// What [`Storage::with_view`] does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Views {
+    /// It has no views.
+    #[default]
+    Never,
+    /// It shows the bytes.
+    Kept,
+    /// It shows half of the bytes and then zeros, and says that they went away.
+    Lost,
+}
+
 /// A file in memory.
 #[derive(Debug, Default)]
-pub struct MemStorage(Mutex<Vec<u8>>);
+pub struct MemStorage {
+    bytes: Mutex<Vec<u8>>,
+    views: Views,
+}
 
 impl MemStorage {
     /// A file with these sealed bytes.
     #[must_use]
     pub fn with(bytes: Vec<u8>) -> MemStorage {
-        MemStorage(Mutex::new(bytes))
+        MemStorage { bytes: Mutex::new(bytes), views: Views::Never }
+    }
+
+    /// An empty file that has views, or loses them.
+    #[must_use]
+    pub fn with_views(views: Views) -> MemStorage {
+        MemStorage { bytes: Mutex::default(), views }
     }
 
     /// The sealed bytes, to look at and to damage.
     pub fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -43,6 +64,21 @@ pub(crate) fn write_to(bytes: &mut Vec<u8>, buf: &[u8], off: SealedOff) -> io::R
 impl Storage for MemStorage {
     fn read_at(&self, buf: &mut [u8], off: SealedOff) -> io::Result<usize> {
         Ok(read_from(&self.bytes(), buf, off))
+    }
+
+    fn with_view(&self, off: SealedOff, len: usize, look: &mut dyn FnMut(&[u8])) -> bool {
+        if self.views == Views::Never {
+            return false;
+        }
+        let mut view = vec![0; len];
+        if read_from(&self.bytes(), &mut view, off) < len {
+            return false;
+        }
+        if self.views == Views::Lost {
+            view[len / 2..].fill(0);
+        }
+        look(&view);
+        self.views == Views::Kept
     }
 
     fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {

@@ -172,7 +172,7 @@ fn server_starts(root: &'static Root) -> Result<(), Errno> {
     if let Ok(path) = sys::c_path(&map)
         && let Ok(fd) = sys::open_read(&path)
     {
-        match SealedFile::open(&FdStorage(fd.0), keys) {
+        match SealedFile::open(&FdStorage::new(fd.0), keys) {
             Ok(_) => {}
             Err(error) => {
                 let errno = file::describe(&error, &map);
@@ -268,7 +268,7 @@ fn examine(
             Ok(Some(OpenFile::sealed(Box::new(file), path, append, writes)))
         }
         Kind::Unborn => {
-            let len = FdStorage(fd).len().map_err(|error| file::errno_of(&error))?;
+            let len = FdStorage::new(fd).len().map_err(|error| file::errno_of(&error))?;
             let behind = len.0 > geometry::HEADER_LEN;
             if behind && !root.is_some_and(datadir::in_recovery) {
                 log::line(format_args!(
@@ -280,13 +280,13 @@ fn examine(
             if behind && writes {
                 // Nothing of it was ever synced, or the header would be there: recovery rebuilds
                 // the file from WAL.
-                let cut = FdStorage(fd).set_len(pgseal_core::SealedLen(0));
+                let cut = FdStorage::new(fd).set_len(pgseal_core::SealedLen(0));
                 cut.map_err(|error| file::errno_of(&error))?;
             }
             unborn(want)
         }
         Kind::Plain if truncates => {
-            let cut = FdStorage(fd).set_len(pgseal_core::SealedLen(0));
+            let cut = FdStorage::new(fd).set_len(pgseal_core::SealedLen(0));
             cut.map_err(|error| file::errno_of(&error))?;
             unborn(want)
         }

@@ -49,6 +49,30 @@ fn reading() {
 }
 
 #[test]
+fn reading_page_after_page() {
+    same_everywhere("read_ahead");
+}
+
+/// The files that are read that way are mapped, and what is changed under the map is found.
+#[test]
+fn a_page_that_changes_under_the_map_does_not_open() {
+    let arena = Arena::new();
+    let program = arena.compile("read_ahead", "read_ahead", &[]);
+    // A byte of page 110: behind the header and the tag block, spec/sealed-file.md.
+    let at = 8192 + 8192 + 110 * 8192 + 77;
+    let path = SEALED[0];
+    let flip = format!("printf '?!' | dd of={path} bs=1 seek={at} conv=notrunc status=none");
+    let seen = arena.run_sealed(&program, &[path, &flip]);
+    assert!(seen.status.success(), "{}", seen.stderr);
+    assert!(seen.stderr.contains("mapped: 1\n"), "{}", seen.stderr);
+    assert!(seen.stderr.contains("block 110 of"), "{}", seen.stderr);
+    for page in 100..120 {
+        let line = format!("page {page} is as written: {}\n", u8::from(page != 110));
+        assert!(seen.stdout.contains(&line), "{line} is missing in {}", seen.stdout);
+    }
+}
+
+#[test]
 fn writing() {
     same_everywhere("write_all");
 }
