@@ -42,6 +42,16 @@ impl Server {
         self.child.id()
     }
 
+    /// The process numbers of the postmaster and of its children.
+    pub fn processes(&self) -> Vec<u32> {
+        let postmaster = self.child.id();
+        let is_child = |pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            ticks_of(&stat, false, postmaster).is_some()
+        };
+        std::iter::once(postmaster).chain(all_processes().filter(is_child)).collect()
+    }
+
     /// A database of this server, over its Unix socket, as the superuser.
     pub fn target<'a>(&'a self, tools: &'a Tools, database: &'a str) -> Target<'a> {
         Target { tools, host: &self.socket, port: self.port, database, user: SUPERUSER }
@@ -51,11 +61,7 @@ impl Server {
     /// that ended counts once the postmaster has waited for it, some milliseconds later.
     pub fn cpu_seconds(&self) -> f64 {
         let postmaster = self.child.id();
-        let ticks: u64 = fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        let ticks: u64 = all_processes()
             .filter_map(|pid| {
                 let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
                 ticks_of(&stat, pid == postmaster, postmaster)
@@ -107,6 +113,11 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn all_processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// CPU ticks in a line of `/proc/PID/stat` (proc(5)) if it is the postmaster's, then with those of

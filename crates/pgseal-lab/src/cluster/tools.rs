@@ -142,6 +142,11 @@ impl Tools {
         }
     }
 
+    /// As [`Tools::server`], but as the user of this process: what only root may do, if we are root.
+    pub fn helper(&self, words: &[&OsStr]) -> Command {
+        Self { account: None, cpus: None, ..self.clone() }.server(words)
+    }
+
     fn words(&self, prefix: &[&OsStr], words: &[&OsStr]) -> Command {
         let mut all: Vec<&OsStr> = prefix.to_vec();
         if let Some(cpus) = &self.cpus {

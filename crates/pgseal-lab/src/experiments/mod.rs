@@ -1,5 +1,6 @@
 //! The experiments. Each has a module here and profiles below `lab/profiles/`.
 
+pub mod instance;
 pub mod modes;
 
 use std::ffi::OsString;
@@ -16,7 +17,7 @@ use crate::results::Results;
 
 /// All experiments, in the order of `pgseal lab all`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![Box::new(modes::Modes)]
+    vec![Box::new(modes::Modes), Box::new(instance::Instance)]
 }
 
 /// The experiment of this name.

@@ -1,0 +1,151 @@
+//! One value of one arm.
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::arms::{ArmCluster, DATABASE, INIT_DATABASE, TableFiles};
+use super::work::{Cache, Spec, Work};
+use crate::cluster::{Outcome, Target, Tools};
+use crate::error::LabError;
+use crate::executor::{Observation, Step};
+use crate::warning::Warning;
+
+/// A backend's CPU time and statistics are there once the postmaster has waited for it.
+const AFTER_THE_END: Duration = Duration::from_millis(60);
+/// Of the big table, in the OS cache: at most this much is cold, at least this much is warm.
+const COLD_SHARE: f64 = 0.01;
+const WARM_SHARE: f64 = 0.99;
+/// pgbench has one thread; from this share of its time on it is the limit.
+const BUSY_CLIENT: f64 = 0.9;
+
+/// Takes a value.
+pub fn take(
+    tools: &Tools,
+    arm: &ArmCluster,
+    step: &Step<'_>,
+    spec: &Spec,
+    script: Option<&Path>,
+) -> Result<Observation, LabError> {
+    let mut seen = Observation::default();
+    let lab = arm.target(tools, DATABASE)?;
+    if let Work::Sql { before, .. } = &spec.work
+        && !before.is_empty()
+    {
+        lab.sql(before)?;
+    }
+    let database = match spec.work {
+        Work::Init { .. } => INIT_DATABASE,
+        _ => DATABASE,
+    };
+    let counted = Counters::read(&lab, database)?;
+    let files = arm.table_files(tools)?;
+    if spec.cache == Cache::Cold {
+        arm.drop_cached()?;
+    }
+    if matches!(spec.cache, Cache::Cold | Cache::Warm) {
+        prove(&files, step, spec.cache, &mut seen);
+    }
+    let server = arm.server()?;
+    let (begin, cpu) = (Instant::now(), server.cpu_seconds());
+    let outcome = run(tools, arm, step, spec, script)?;
+    let elapsed_s = begin.elapsed().as_secs_f64();
+    sleep(AFTER_THE_END);
+    let server_cpu_s = server.cpu_seconds() - cpu;
+    let done = Counters::read(&lab, database)?;
+    let operations = outcome.operations.max(1.0);
+    seen.value = outcome.value;
+    let mut put = |name: &str, value: f64| seen.extra.insert(name.to_owned(), value);
+    put("server_cpu_s_per_op", server_cpu_s / operations);
+    put("client_cpu_s_per_op", outcome.client_cpu_s / operations);
+    put("blocks_read_per_op", (done.blocks_read - counted.blocks_read).max(0.0) / operations);
+    put("blocks_hit_per_op", (done.blocks_hit - counted.blocks_hit).max(0.0) / operations);
+    put("wal_bytes_per_op", (done.wal_bytes - counted.wal_bytes).max(0.0) / operations);
+    put("data_bytes", done.data_bytes);
+    put("shared_buffers_bytes", spec.shared_buffers_bytes as f64);
+    if spec.cache == Cache::Limited
+        && let Ok(resident) = files.resident()
+    {
+        put("os_cache_share", resident.share());
+    }
+    seen.facts.insert("storage".to_owned(), arm.proof.clone());
+    if matches!(spec.work, Work::Pgbench { .. }) && outcome.client_cpu_s > elapsed_s * BUSY_CLIENT {
+        let client_share = outcome.client_cpu_s / (outcome.client_cpu_s + server_cpu_s);
+        seen.warnings.push(Warning::ClientBound {
+            case: step.case.id.clone(),
+            arm: step.arm.id.clone(),
+            client_share,
+        });
+    }
+    Ok(seen)
+}
+
+fn run(
+    tools: &Tools,
+    arm: &ArmCluster,
+    step: &Step<'_>,
+    spec: &Spec,
+    script: Option<&Path>,
+) -> Result<Outcome, LabError> {
+    match &spec.work {
+        Work::Sql { timed, .. } => arm.target(tools, DATABASE)?.sql(timed),
+        Work::Init { scale } => arm.target(tools, INIT_DATABASE)?.init(*scale),
+        Work::Pgbench { arguments, .. } => {
+            let mut arguments = arguments.clone();
+            // The same keys in every arm of a round.
+            let round = u64::from(step.round) + if step.warmup { 1_000_000 } else { 0 };
+            arguments.push(format!("--random-seed={}", step.plan.seed.wrapping_add(round)));
+            if let Some(script) = script {
+                arguments.push(format!("--file={}", script.display()));
+            }
+            arm.target(tools, DATABASE)?.pgbench(&arguments)
+        }
+    }
+}
+
+/// Looks at what the OS cache holds right before the value is taken.
+fn prove(files: &TableFiles, step: &Step<'_>, cache: Cache, seen: &mut Observation) {
+    let unproved = |why: String| Warning::CacheStateUnproved { case: step.case.id.clone(), why };
+    match files.resident() {
+        Err(why) => seen.warnings.push(unproved(why)),
+        Ok(resident) => {
+            let share = resident.share();
+            seen.extra.insert("os_cache_share".to_owned(), share);
+            let as_said = match cache {
+                Cache::Cold => share <= COLD_SHARE,
+                _ => share >= WARM_SHARE,
+            };
+            let text = format!("{:.0} % of the table in the OS cache (fincore)", share * 100.0);
+            if !as_said {
+                seen.warnings.push(unproved(format!("{}: {text}", step.arm.id)));
+            }
+            seen.facts.insert("cache".to_owned(), text);
+        }
+    }
+}
+
+/// What the server counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Counters {
+    blocks_read: f64,
+    blocks_hit: f64,
+    wal_bytes: f64,
+    data_bytes: f64,
+}
+
+impl Counters {
+    fn read(target: &Target<'_>, database: &str) -> Result<Self, LabError> {
+        let query = format!(
+            "SELECT blks_read, blks_hit, pg_current_wal_insert_lsn() - '0/0'::pg_lsn, \
+             pg_database_size('{database}') FROM pg_stat_database WHERE datname = '{database}'"
+        );
+        let row = target.rows(&query)?;
+        let numbers: Vec<f64> = row.split('|').filter_map(|text| text.parse().ok()).collect();
+        match numbers[..] {
+            [blocks_read, blocks_hit, wal_bytes, data_bytes] => {
+                Ok(Self { blocks_read, blocks_hit, wal_bytes, data_bytes })
+            }
+            _ => Err(LabError::Output { command: query, wanted: "four numbers".to_owned() }),
+        }
+    }
+}
