@@ -13,6 +13,8 @@ use crate::error::CliError;
 pub const SOUND: u8 = 0;
 /// `verify` found damage, or `tls check` something weak.
 pub const DAMAGE: u8 = 1;
+/// `lab compare` found something worse.
+pub const WORSE: u8 = 1;
 /// The command line makes no sense. The same as clap's.
 pub const USAGE: u8 = 2;
 /// Not a data directory, or no such file.

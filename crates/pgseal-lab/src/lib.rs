@@ -13,6 +13,7 @@
 
 pub mod analysis;
 pub mod cluster;
+pub mod compare;
 pub mod context;
 pub mod environment;
 pub mod error;

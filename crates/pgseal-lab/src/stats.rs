@@ -37,18 +37,56 @@ pub fn ratio(over: &[f64], under: &[f64]) -> Ratio {
     if rounds < 2 {
         return Ratio { value, low: f64::NAN, high: f64::NAN };
     }
+    interval(value, |random| {
+        let picks = picks(random, rounds);
+        resampled(over, &picks) / resampled(under, &picks)
+    })
+}
+
+/// Ratio of the medians of two runs that did not share their rounds: each is resampled on its own.
+pub fn ratio_of_runs(over: &[f64], under: &[f64]) -> Ratio {
+    let value = median(over) / median(under);
+    if over.len() < 2 || under.len() < 2 {
+        return Ratio { value, low: f64::NAN, high: f64::NAN };
+    }
+    interval(value, |random| {
+        let above = resampled(over, &picks(random, over.len()));
+        above / resampled(under, &picks(random, under.len()))
+    })
+}
+
+/// `median(a) / median(b) / (median(c) / median(d))` of two runs, `over` = (a, b) of the one and
+/// `under` = (c, d) of the other; the rounds of a and b, and of c and d, go together.
+pub fn ratio_of_ratios(over: (&[f64], &[f64]), under: (&[f64], &[f64])) -> Ratio {
+    let first = over.0.len().min(over.1.len());
+    let second = under.0.len().min(under.1.len());
+    let value = median(over.0) / median(over.1) / (median(under.0) / median(under.1));
+    if first < 2 || second < 2 {
+        return Ratio { value, low: f64::NAN, high: f64::NAN };
+    }
+    interval(value, |random| {
+        let a = picks(random, first);
+        let b = picks(random, second);
+        resampled(over.0, &a)
+            / resampled(over.1, &a)
+            / (resampled(under.0, &b) / resampled(under.1, &b))
+    })
+}
+
+fn picks(random: &mut SplitMix64, count: usize) -> Vec<usize> {
+    (0..count).map(|_| random.below(count)).collect()
+}
+
+fn resampled(values: &[f64], picks: &[usize]) -> f64 {
+    let picked: Vec<f64> = picks.iter().filter_map(|at| values.get(*at).copied()).collect();
+    median(&picked)
+}
+
+fn interval(value: f64, mut once: impl FnMut(&mut SplitMix64) -> f64) -> Ratio {
     let mut random = SplitMix64(0x9E37_79B9_7F4A_7C15);
-    let mut ratios: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            let picks: Vec<usize> = (0..rounds).map(|_| random.below(rounds)).collect();
-            let pick = |from: &[f64]| -> Vec<f64> {
-                picks.iter().filter_map(|at| from.get(*at).copied()).collect()
-            };
-            median(&pick(over)) / median(&pick(under))
-        })
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    Ratio { value, low: percentile(&ratios, 0.025), high: percentile(&ratios, 0.975) }
+    let mut found: Vec<f64> = (0..RESAMPLES).map(|_| once(&mut random)).collect();
+    found.sort_by(f64::total_cmp);
+    Ratio { value, low: percentile(&found, 0.025), high: percentile(&found, 0.975) }
 }
 
 /// 95 % percentile bootstrap interval of the median; NaN of fewer than two values. The same values
@@ -57,17 +95,8 @@ pub fn median_interval(values: &[f64]) -> (f64, f64) {
     if values.len() < 2 {
         return (f64::NAN, f64::NAN);
     }
-    let mut random = SplitMix64(0x9E37_79B9_7F4A_7C15);
-    let mut medians: Vec<f64> = (0..RESAMPLES)
-        .map(|_| {
-            let picked: Vec<f64> = (0..values.len())
-                .filter_map(|_| values.get(random.below(values.len())).copied())
-                .collect();
-            median(&picked)
-        })
-        .collect();
-    medians.sort_by(f64::total_cmp);
-    (percentile(&medians, 0.025), percentile(&medians, 0.975))
+    let found = interval(f64::NAN, |random| resampled(values, &picks(random, values.len())));
+    (found.low, found.high)
 }
 
 fn percentile(sorted: &[f64], share: f64) -> f64 {
@@ -130,6 +159,30 @@ mod tests {
         let noisy = [80.0, 120.0, 90.0, 115.0, 100.0, 85.0, 110.0, 95.0, 130.0];
         let found = ratio(&noisy, &plain);
         assert!(found.low < 0.95 && found.high > 1.05, "{found:?}");
+    }
+
+    /// 9 values: the bounds of the exact interval of the median are its 2nd and 8th value (binomial,
+    /// 96.1 %); the bootstrap must not leave them.
+    #[test]
+    fn the_interval_of_a_median_lies_within_the_exact_one() {
+        let values = [3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.0, 6.0, 5.5];
+        let (low, high) = median_interval(&values);
+        assert!((1.5..=4.0).contains(&low) && (4.0..=6.0).contains(&high), "{low} {high}");
+        assert!(low < 4.0 && high > 4.0);
+        assert!(median_interval(&[1.0]).0.is_nan());
+    }
+
+    #[test]
+    fn a_machine_that_is_twice_as_fast_changes_the_times_and_not_their_ratio() {
+        let plain = [10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1];
+        let sealed = plain.map(|value| value * 1.1);
+        let half = |values: [f64; 7]| values.map(|value| value / 2.0);
+        let times = ratio_of_runs(&half(sealed), &sealed);
+        assert!((times.value - 0.5).abs() < 1e-9 && times.high < 0.53);
+        let cost = ratio_of_ratios((&half(sealed), &half(plain)), (&sealed, &plain));
+        assert!((cost.value - 1.0).abs() < 1e-9, "{cost:?}");
+        assert!(cost.low <= 1.0 && cost.high >= 1.0);
+        assert!(ratio_of_runs(&[1.0], &plain).low.is_nan());
     }
 
     #[test]

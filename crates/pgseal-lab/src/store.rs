@@ -71,7 +71,9 @@ impl Store {
     ) -> Result<(Self, Results), LabError> {
         fs::create_dir_all(dir).map_err(LabError::io(dir, "make the directory for results"))?;
         let samples_path = dir.join(SAMPLES);
-        let before = match fs::read(&samples_path) {
+        // A device in its place has no end that could be read to.
+        let device = fs::metadata(&samples_path).is_ok_and(|meta| !meta.is_file());
+        let before = match if device { Ok(Vec::new()) } else { fs::read(&samples_path) } {
             Ok(bytes) if bytes.is_empty() => None,
             Ok(_) if !resume => return Err(LabError::Exists { path: dir.to_owned() }),
             Ok(bytes) => Some(bytes),

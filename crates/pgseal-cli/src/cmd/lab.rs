@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgMatches, FromArgMatches, Subcommand};
 use pgseal_lab::{LabError, experiments};
 
+use super::lab_compare::{self, CompareArgs};
 use super::lab_run::{self, RunArgs};
 use crate::error::CliError;
 use crate::exit;
@@ -46,6 +47,7 @@ enum Fixed {
     All(RunArgs),
     /// Write the reports anew from recorded results
     Report(ReportArgs),
+    Compare(CompareArgs),
     /// What a measurement runs in a process of its own
     #[command(hide = true)]
     Child {
@@ -109,6 +111,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::Run { experiment, args } => lab_run::one(experiment, args),
         Task::Fixed(Fixed::All(args)) => lab_run::all(args),
         Task::Fixed(Fixed::Report(args)) => lab_run::report(args),
+        Task::Fixed(Fixed::Compare(args)) => lab_compare::run(args),
         Task::Fixed(Fixed::Child { experiment, arguments }) => {
             let known = experiments::named(experiment).ok_or_else(|| {
                 LabError::Usage(format!("{experiment}: there is no such experiment"))

@@ -8,6 +8,7 @@ mod initdb;
 mod inspect;
 mod key;
 mod lab;
+mod lab_compare;
 mod lab_run;
 mod man;
 mod run;

@@ -39,13 +39,31 @@ pub fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
+/// An interval, the unit once if it is the same: `3.38 to 3.43 GB/s`.
+pub fn span(low: f64, high: f64, unit: &str) -> String {
+    let (low, high) = (quantity(low, unit), quantity(high, unit));
+    match (low.rsplit_once(' '), high.rsplit_once(' ')) {
+        (Some((number, below)), Some((_, above))) if below == above => {
+            format!("{number} to {high}")
+        }
+        _ => format!("{low} to {high}"),
+    }
+}
+
 /// A number without its unit, short enough for an axis.
 pub fn tick(value: f64, unit: &str) -> String {
     match unit {
-        "bytes" | "B" | "bytes/s" | "B/s" | "s" => quantity(value, unit),
+        "bytes" | "B" | "bytes/s" | "B/s" | "s" => {
+            let text = quantity(value, unit);
+            match text.split_once(' ') {
+                Some((number, unit)) => format!("{} {unit}", trimmed(number)),
+                None => text,
+            }
+        }
         _ if value.abs() >= 1000.0 => {
             let text = scaled(value, NONE, 7, "");
-            text.trim_end().replace(' ', "")
+            let (number, prefix) = text.split_once(' ').unwrap_or((&text, ""));
+            format!("{}{prefix}", trimmed(number))
         }
         _ => trimmed(&format!("{value:.4}")),
     }
@@ -84,7 +102,7 @@ fn scaled(value: f64, least: usize, most: usize, unit: &str) -> String {
         at -= 1;
     }
     let prefix = PREFIXES.get(at).copied().unwrap_or_default();
-    let number = trimmed(&significant(rest));
+    let number = significant(rest);
     if unit.starts_with('/') {
         let gap = if prefix.is_empty() { "" } else { " " };
         return format!("{number}{gap}{prefix}{unit}");
@@ -123,7 +141,8 @@ mod tests {
         assert_eq!(quantity(16_384.0, "bytes"), "16 KiB");
         assert_eq!(quantity(130.7 * 1048576.0, "bytes"), "131 MiB");
         assert_eq!(quantity(0.0123, "s"), "12.3 ms");
-        assert_eq!(quantity(90.0, "s"), "90 s");
+        assert_eq!(quantity(90.0, "s"), "90.0 s");
+        assert_eq!(quantity(3.4e9, "bytes/s"), "3.40 GB/s");
         assert_eq!(quantity(4321.0, "s"), "4321 s");
         assert_eq!(quantity(812.0, "1/s"), "812/s");
         assert_eq!(quantity(45_678.0, "1/s"), "45.7 k/s");
@@ -137,6 +156,13 @@ mod tests {
         assert_eq!(tick(20_000.0, "1/s"), "20k");
         assert_eq!(tick(8192.0, "bytes"), "8 KiB");
         assert_eq!(tick(0.0, ""), "0");
+        assert_eq!(tick(4.0e9, "bytes/s"), "4 GB/s");
+    }
+
+    #[test]
+    fn intervals_name_their_unit_once_if_they_can() {
+        assert_eq!(span(3.38e9, 3.43e9, "bytes/s"), "3.38 to 3.43 GB/s");
+        assert_eq!(span(0.98, 1.2, "s"), "980 ms to 1.20 s");
     }
 
     #[test]

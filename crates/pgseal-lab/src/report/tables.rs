@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Entry;
-use super::format::{percent_change, quantity, significant};
+use super::format::{percent_change, quantity, significant, span};
 use super::markup::{escape, identifier};
 use crate::analysis::{ArmAnalysis, CaseAnalysis, Verdict};
 use crate::exhibits::{Cell, Column, Origin, Table, Tone};
@@ -123,7 +123,7 @@ fn case_row(entry: &Entry, planned: &Case, case: &CaseAnalysis, arm: &ArmAnalysi
         Better::Lower => "less is better",
     };
     let mut out = format!(
-        "<tr><td><span class=\"hint\" data-tip=\"{}, {direction}\">{}</span></td><td>{}</td>",
+        "<tr><td class=\"w\"><span class=\"hint\" data-tip=\"{}, {direction}\">{}</span></td><td class=\"w\">{}</td>",
         escape(&case.case),
         escape(&planned.title),
         escape(title),
@@ -143,7 +143,7 @@ fn case_row(entry: &Entry, planned: &Case, case: &CaseAnalysis, arm: &ArmAnalysi
     let of = |value: f64| escape(&quantity(value, &planned.unit));
     let interval = match arm.interval {
         (low, high) if low.is_finite() && high.is_finite() => {
-            format!("{} to {}", of(low), of(high))
+            escape(&span(low, high, &planned.unit))
         }
         _ => String::new(),
     };
@@ -195,7 +195,9 @@ fn drawn(case: &CaseAnalysis, arm: &ArmAnalysis) -> String {
         .flat_map(|ratio| [ratio.value, ratio.low, ratio.high])
         .filter(|end| end.is_finite() && *end > 0.0)
         .map(|end| end.ln().abs())
-        .fold(case.noise_floor.ln().max(0.02), f64::max);
+        .fold(case.noise_floor.ln().max(0.02), f64::max)
+        // What lies farther off stands at the edge.
+        .min(std::f64::consts::LN_2);
     let at = |value: f64| middle + (value.max(1e-9).ln() / reach).clamp(-1.0, 1.0) * (middle - 5.0);
     let class = match arm.verdict {
         Verdict::Better => "good",

@@ -6,7 +6,7 @@ mod scale;
 
 use std::fmt::Write;
 
-use super::format::quantity;
+use super::format::{quantity, span};
 use super::markup::{escape, identifier};
 use crate::exhibits::{Chart, ChartKind, Origin, Point, Series, X};
 
@@ -21,7 +21,7 @@ struct Room {
     height: f64,
 }
 
-const WIDE: Room = Room { class: "wide", width: 760.0, height: 360.0 };
+const WIDE: Room = Room { class: "wide", width: 580.0, height: 310.0 };
 const NARROW: Room = Room { class: "narrow", width: 352.0, height: 300.0 };
 
 /// The figure of a chart: heading, legend, drawing, note, and its values as a table.
@@ -124,7 +124,7 @@ fn tip(chart: &Chart, series: &Series, point: &Point) -> String {
         && high.is_finite()
     {
         let unit = &chart.y.unit;
-        let _ = write!(text, "\n{} to {}", quantity(low, unit), quantity(high, unit));
+        let _ = write!(text, "\n95 % interval: {}", span(low, high, unit));
     }
     escape(&text)
 }
@@ -150,7 +150,7 @@ fn extent(chart: &Chart) -> impl Iterator<Item = f64> {
 
 fn titled(axis: &crate::exhibits::Axis) -> String {
     // Ticks of these carry their unit.
-    let told = matches!(axis.unit.as_str(), "" | "bytes" | "B" | "bytes/s" | "B/s" | "s");
+    let told = matches!(axis.unit.as_str(), "" | "ratio" | "bytes" | "B" | "bytes/s" | "B/s" | "s");
     let unit = match axis.unit.as_str() {
         "1/s" => "per second",
         unit => unit,
@@ -172,7 +172,7 @@ fn values(chart: &Chart) -> String {
             let unit = &chart.y.unit;
             let interval = match (point.low, point.high) {
                 (Some(low), Some(high)) if low.is_finite() && high.is_finite() => {
-                    format!("{} to {}", quantity(low, unit), quantity(high, unit))
+                    span(low, high, unit)
                 }
                 _ => String::new(),
             };
