@@ -1,8 +1,14 @@
 //! The AES block of AWS-LC with a kept key schedule, and the modes over it that have one.
 //!
-//! AWS-LC uses the processor's AES instructions, or else code whose timing does not depend on data.
+//! AWS-LC uses the processor's AES instructions, or else code whose timing does not depend on data. On x86-64
+//! what goes block by block uses the instructions inline instead.
 
 #![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod instructions;
+#[cfg(test)]
+mod tests;
 
 use core::fmt;
 use core::mem::MaybeUninit;
@@ -56,23 +62,75 @@ impl fmt::Debug for Schedule {
     }
 }
 
+/// Feistel rounds of FF1: those of a number of 2 * `half_bits` bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Feistel {
+    /// The cipher block of P, xored with the tweak.
+    pub(crate) chain: u128,
+    /// Bits of a half, at most 32.
+    pub(crate) half_bits: u32,
+    /// How many rounds.
+    pub(crate) rounds: u64,
+}
+
 /// AES with an encryption key schedule.
-#[derive(Debug)]
-pub(crate) struct Aes(Schedule);
+pub(crate) struct Aes {
+    library: Schedule,
+    #[cfg(target_arch = "x86_64")]
+    instructions: Option<Box<instructions::RoundKeys>>,
+}
+
+/// Uses the instructions where there are some, else AWS-LC.
+macro_rules! inline_or {
+    ($aes:expr, $keys:ident => $inline:expr, $library:expr) => {{
+        #[cfg(target_arch = "x86_64")]
+        if let Some($keys) = &$aes.instructions {
+            return $inline;
+        }
+        $library
+    }};
+}
 
 impl Aes {
     /// AES-128, -192 or -256 by the length of `key`.
     pub(crate) fn new(key: &[u8]) -> Result<Aes, ColumnError> {
-        Schedule::new(key, sys::AES_set_encrypt_key).map(Aes)
+        Ok(Aes {
+            library: Schedule::new(key, sys::AES_set_encrypt_key)?,
+            #[cfg(target_arch = "x86_64")]
+            instructions: instructions::RoundKeys::new(key),
+        })
+    }
+
+    /// As [`Aes::new`], by AWS-LC alone.
+    #[cfg(test)]
+    pub(crate) fn by_library(key: &[u8]) -> Result<Aes, ColumnError> {
+        Ok(Aes {
+            library: Schedule::new(key, sys::AES_set_encrypt_key)?,
+            #[cfg(target_arch = "x86_64")]
+            instructions: None,
+        })
     }
 
     /// Enciphers one block (FIPS 197).
     #[inline]
     pub(crate) fn encrypt(&self, block: &Block) -> Block {
+        inline_or!(self, keys => keys.encrypt(block), self.encrypt_by_library(block))
+    }
+
+    fn encrypt_by_library(&self, block: &Block) -> Block {
         let mut out = [0; BLOCK_BYTES];
         // SAFETY: both blocks are 16 bytes; the schedule is initialised.
-        unsafe { sys::AES_encrypt(block.as_ptr(), out.as_mut_ptr(), self.0.get()) };
+        unsafe { sys::AES_encrypt(block.as_ptr(), out.as_mut_ptr(), self.library.get()) };
         out
+    }
+
+    /// CBC-MAC: enciphers `chain` xored with the first block, and so on.
+    pub(crate) fn chain(&self, chain: &Block, blocks: &[Block]) -> Block {
+        inline_or!(
+            self,
+            keys => keys.chain(chain, blocks),
+            blocks.iter().fold(*chain, |chain, block| self.encrypt(&xor(&chain, block)))
+        )
     }
 
     /// CTR mode (SP 800-38A) with a 128-bit big-endian counter, from `input` to `output`.
@@ -85,20 +143,51 @@ impl Aes {
         if input.len() != output.len() {
             return Err(ColumnError::Internal);
         }
-        let (mut counter, mut stream, mut used) = (*counter, [0; BLOCK_BYTES], 0);
-        // SAFETY: both buffers have `input.len()` bytes, the blocks 16; the schedule is initialised.
-        unsafe {
-            sys::AES_ctr128_encrypt(
-                input.as_ptr(),
-                output.as_mut_ptr(),
-                input.len(),
-                self.0.get(),
-                counter.as_mut_ptr(),
-                stream.as_mut_ptr(),
-                &raw mut used,
-            );
-        }
-        Ok(())
+        inline_or!(self, keys => { keys.ctr(counter, input, output); Ok(()) }, {
+            let (mut counter, mut stream, mut used) = (*counter, [0; BLOCK_BYTES], 0);
+            // SAFETY: both buffers have `input.len()` bytes, the blocks 16; the schedule is initialised.
+            unsafe {
+                sys::AES_ctr128_encrypt(
+                    input.as_ptr(),
+                    output.as_mut_ptr(),
+                    input.len(),
+                    self.library.get(),
+                    counter.as_mut_ptr(),
+                    stream.as_mut_ptr(),
+                    &raw mut used,
+                );
+            }
+            Ok(())
+        })
+    }
+
+    /// Rounds of FF1 forward over the halves A and B (SP 800-38G, algorithm 7, step 6).
+    #[inline]
+    pub(crate) fn feistel(&self, shape: &Feistel, mut a: u64, mut b: u64) -> (u64, u64) {
+        inline_or!(self, keys => keys.feistel(shape, a, b), {
+            for i in 0..shape.rounds {
+                (a, b) = (b, a.wrapping_add(self.feistel_round(shape, i, b)) & shape.mask());
+            }
+            (a, b)
+        })
+    }
+
+    /// Rounds of FF1 backward (algorithm 8, step 6).
+    #[inline]
+    pub(crate) fn feistel_inverse(&self, shape: &Feistel, mut a: u64, mut b: u64) -> (u64, u64) {
+        inline_or!(self, keys => keys.feistel_inverse(shape, a, b), {
+            for i in (0..shape.rounds).rev() {
+                (a, b) = (b.wrapping_sub(self.feistel_round(shape, i, a)) & shape.mask(), a);
+            }
+            (a, b)
+        })
+    }
+
+    /// NUM(S), S being the first 8 bytes of the block that ends with the round and the half.
+    fn feistel_round(&self, shape: &Feistel, i: u64, half: u64) -> u64 {
+        let round = u128::from(i) << (8 * shape.half_bits.div_ceil(8));
+        let block = (shape.chain ^ round ^ u128::from(half)).to_be_bytes();
+        (u128::from_be_bytes(self.encrypt(&block)) >> 64) as u64
     }
 
     /// CBC mode (SP 800-38A) of whole blocks; `iv` becomes the last ciphertext block.
@@ -115,12 +204,24 @@ impl Aes {
                 input.as_ptr(),
                 output.as_mut_ptr(),
                 input.len(),
-                self.0.get(),
+                self.library.get(),
                 iv.as_mut_ptr(),
                 sys::AES_ENCRYPT,
             );
         }
         Ok(())
+    }
+}
+
+impl Feistel {
+    fn mask(&self) -> u64 {
+        (1 << self.half_bits) - 1
+    }
+}
+
+impl fmt::Debug for Aes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AES key")
     }
 }
 
@@ -164,6 +265,12 @@ impl AesInverse {
         }
         Ok(())
     }
+}
+
+/// The xor of two blocks.
+#[inline]
+pub(crate) fn xor(a: &Block, b: &Block) -> Block {
+    core::array::from_fn(|at| a[at] ^ b[at])
 }
 
 fn whole_blocks(input: &[u8], output: &[u8]) -> Result<(), ColumnError> {

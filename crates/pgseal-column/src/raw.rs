@@ -37,27 +37,21 @@ impl RawMode {
         self as i32
     }
 
-    /// From a cipher name of pgcrypto: `algorithm[-mode][/pad:padding]`, in any case.
+    /// From a cipher name of pgcrypto: `algorithm[-mode][/pad:padding]...`, in any case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<RawMode> {
-        let (cipher, options) = match name.split_once('/') {
-            Some((cipher, options)) => (cipher, Some(options)),
-            None => (name, None),
-        };
         let is = |text: &str, known: &[&str]| known.iter().any(|k| text.eq_ignore_ascii_case(k));
-        let padded = match options {
-            None => true,
-            Some(option) if is(option, &["pad:pkcs"]) => true,
-            Some(option) if is(option, &["pad:none"]) => false,
-            Some(_) => return None,
-        };
-        let cbc = if is(cipher, &["aes", "aes-cbc", "rijndael", "rijndael-cbc"]) {
-            true
-        } else if is(cipher, &["aes-ecb", "rijndael-ecb"]) {
-            false
-        } else {
+        let mut parts = name.split('/');
+        let cipher = parts.next()?;
+        let cbc = is(cipher, &["aes", "aes-cbc", "rijndael", "rijndael-cbc"]);
+        if !cbc && !is(cipher, &["aes-ecb", "rijndael-ecb"]) {
             return None;
-        };
+        }
+        let padded = parts.try_fold(true, |_, option| match option {
+            pad if is(pad, &["pad:pkcs"]) => Some(true),
+            pad if is(pad, &["pad:none"]) => Some(false),
+            _ => None,
+        })?;
         Some(match (cbc, padded) {
             (true, true) => RawMode::Cbc,
             (false, true) => RawMode::Ecb,

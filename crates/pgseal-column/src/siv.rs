@@ -4,7 +4,7 @@ use core::fmt;
 
 use zeroize::Zeroize;
 
-use crate::aes::{Aes, BLOCK_BYTES, Block};
+use crate::aes::{Aes, BLOCK_BYTES, Block, xor};
 use crate::error::ColumnError;
 
 /// AES-SIV under one key.
@@ -123,11 +123,7 @@ impl Siv {
 
     /// CBC-MAC of whole blocks.
     fn chain(&self, blocks: &[u8]) -> Block {
-        blocks
-            .as_chunks()
-            .0
-            .iter()
-            .fold([0; BLOCK_BYTES], |chain, block| self.mac.encrypt(&xor(&chain, block)))
+        self.mac.chain(&[0; BLOCK_BYTES], blocks.as_chunks().0)
     }
 
     fn crypt(&self, iv: &Block, input: &[u8], output: &mut [u8]) -> Result<(), ColumnError> {
@@ -174,12 +170,6 @@ fn split_last(blocks: &[u8]) -> (&[u8], Option<&Block>) {
         Some((front, last)) => (front, Some(last)),
         None => (blocks, None),
     }
-}
-
-/// RFC 5297, section 2.4: xor of two blocks.
-#[inline]
-fn xor(a: &Block, b: &Block) -> Block {
-    (u128::from_be_bytes(*a) ^ u128::from_be_bytes(*b)).to_be_bytes()
 }
 
 /// RFC 5297, section 2.3: multiplication by x; no branch on the bits.

@@ -4,12 +4,12 @@
 //! block is kept; Q holds the tweak, zeros, the round and the half B. NUM and STR of bit strings are what the
 //! processor does anyway, and the modulus is a mask.
 
-use crate::aes::Aes;
+use crate::aes::{Aes, Feistel};
 use crate::error::ColumnError;
 
 /// Bytes of the tweak.
 pub const TWEAK_BYTES: usize = 9;
-const ROUNDS: u128 = 10;
+const ROUNDS: u64 = 10;
 
 /// FF1 over numbers of 32, 60 and 64 bits under one key.
 #[derive(Debug)]
@@ -81,44 +81,25 @@ impl Ff1Native {
 
     #[inline]
     fn encrypt<const N: u32>(&self, p: u128, tweak: &[u8; TWEAK_BYTES], x: u64) -> u64 {
-        let chain = chain(p, tweak);
-        let (mut a, mut b) = (x >> (N / 2), x & half_mask::<N>());
-        for i in 0..ROUNDS {
-            (a, b) = (b, a.wrapping_add(self.round::<N>(chain, i, b)) & half_mask::<N>());
-        }
+        let half_mask = (1 << (N / 2)) - 1;
+        let (a, b) = self.aes.feistel(&shape::<N>(p, tweak), x >> (N / 2), x & half_mask);
         (a << (N / 2)) | b
     }
 
     #[inline]
     fn decrypt<const N: u32>(&self, p: u128, tweak: &[u8; TWEAK_BYTES], x: u64) -> u64 {
-        let chain = chain(p, tweak);
-        let (mut a, mut b) = (x >> (N / 2), x & half_mask::<N>());
-        for i in (0..ROUNDS).rev() {
-            (a, b) = (b.wrapping_sub(self.round::<N>(chain, i, a)) & half_mask::<N>(), a);
-        }
+        let half_mask = (1 << (N / 2)) - 1;
+        let (a, b) = self.aes.feistel_inverse(&shape::<N>(p, tweak), x >> (N / 2), x & half_mask);
         (a << (N / 2)) | b
     }
-
-    /// The low 64 bits of NUM(S): S is the first 8 bytes of the block. Q ends with the round and the half, whose
-    /// bytes are those of N / 2 bits.
-    #[inline]
-    fn round<const N: u32>(&self, chain: u128, i: u128, half: u64) -> u64 {
-        let half_bytes = (N / 2).div_ceil(8);
-        let block = chain ^ (i << (8 * half_bytes)) ^ u128::from(half);
-        (u128::from_be_bytes(self.aes.encrypt(&block.to_be_bytes())) >> 64) as u64
-    }
 }
 
-const fn half_mask<const N: u32>() -> u64 {
-    (1 << (N / 2)) - 1
-}
-
-/// The first block of the chain with everything of Q that no round changes, as a number.
+/// The network of N bits: Q begins with the tweak.
 #[inline]
-fn chain(p: u128, tweak: &[u8; TWEAK_BYTES]) -> u128 {
+fn shape<const N: u32>(p: u128, tweak: &[u8; TWEAK_BYTES]) -> Feistel {
     let mut block = [0; 16];
     block[..TWEAK_BYTES].copy_from_slice(tweak);
-    p ^ u128::from_be_bytes(block)
+    Feistel { chain: p ^ u128::from_be_bytes(block), half_bits: N / 2, rounds: ROUNDS }
 }
 
 fn below_60_bits(x: u64) -> Result<(), ColumnError> {
