@@ -256,6 +256,7 @@ fn keyring_has_id(root: &Root, id: KeyringId) -> bool {
 /// Called when a program creates a file or directory outside every sealed data directory: if that
 /// is the birth of a data directory that shall be sealed, makes its keyring first.
 pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
+    let mut newest = None;
     let dir = match program::role() {
         Role::Initdb if base_name(path) == b"PG_VERSION" => {
             if !keys::creation_asked_for() {
@@ -266,8 +267,7 @@ pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
         Role::BaseBackup => {
             let (target, tar) = program::base_backup_target();
             let sealed = keys::creation_asked_for() && !tar;
-            let allowed = sys::env(c"PGSEAL_UNSEALED_COPY").is_some_and(|value| value == b"yes");
-            if !sealed && !allowed {
+            if !sealed && !unsealed_copy_allowed() {
                 log::line(format_args!(
                     "ERROR: this pg_basebackup would write an unsealed copy; {} or set PGSEAL_UNSEALED_COPY=yes if that is what you want",
                     if tar {
@@ -286,14 +286,32 @@ pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
             }
             target
         }
+        Role::CombineBackup => {
+            let (target, backups) = program::combine_backup_target();
+            let Some(target) = target.map(|target| absolute(&target)) else { return Ok(()) };
+            if absolute(path) == target || !is_directory(&target) {
+                return Ok(());
+            }
+            // The newest backup is the last, and what is made of them is it.
+            newest = backups.iter().rev().find_map(|backup| find_root_at(&absolute(backup)));
+            if !keys::creation_asked_for() && (newest.is_none() || unsealed_copy_allowed()) {
+                return Ok(());
+            }
+            target
+        }
         _ => return Ok(()),
     };
     if find_root_at(&dir).is_none() {
-        keys::create_keyring(&dir)?;
+        keys::create_keyring(&dir, newest.filter(|_| !keys::creation_asked_for()))?;
         // Before the program has children of its own, which would all ask the helper again.
         register(&dir).keys()?;
     }
     Ok(())
+}
+
+/// Whether plain copies of sealed data directories were asked for by name.
+fn unsealed_copy_allowed() -> bool {
+    sys::env(c"PGSEAL_UNSEALED_COPY").is_some_and(|value| value == b"yes")
 }
 
 fn is_directory(path: &[u8]) -> bool {

@@ -64,8 +64,9 @@ fn protect(keys: &KeySet) {
     }
 }
 
-/// Makes the keyring of a data directory that is about to be created.
-pub fn create_keyring(dir: &[u8]) -> Result<(), c_int> {
+/// Makes the keyring of a data directory that is about to be created: as the environment says, or
+/// the same as another directory's.
+pub fn create_keyring(dir: &[u8], like: Option<&Root>) -> Result<(), c_int> {
     let mut arguments =
         vec![b"helper".to_vec(), b"new-keyring".to_vec(), b"--dir".to_vec(), dir.to_vec()];
     let options = [
@@ -73,7 +74,10 @@ pub fn create_keyring(dir: &[u8]) -> Result<(), c_int> {
         (c"PGSEAL_SUITE", b"--suite"),
         (c"PGSEAL_KEYRING_FROM", b"--from"),
     ];
-    for (variable, option) in options {
+    if let Some(like) = like {
+        arguments.extend([b"--from".to_vec(), like.keyring_path()]);
+    }
+    for (variable, option) in options.into_iter().filter(|_| like.is_none()) {
         if let Some(value) = sys::env(variable) {
             arguments.extend([option.to_vec(), value]);
         }

@@ -46,11 +46,13 @@ pub enum Role {
     Server = 5,
     /// `postgres --single`, `--boot`, `--check` and the like: one process, no children.
     Standalone = 6,
-    /// `pg_rewind`, `pg_verifybackup`, `pg_checksums`, `pg_combinebackup`: walk a data directory
-    /// and must not see what is pgseal's own.
+    /// `pg_rewind`, `pg_verifybackup`, `pg_checksums`: walk a data directory and must not see what
+    /// is pgseal's own.
     Walker = 7,
     /// `pg_resetwal`: throws away what it could not write anew without the keys.
     Resetwal = 8,
+    /// `pg_combinebackup`: walks data directories and makes one of them.
+    CombineBackup = 9,
 }
 
 static ROLE: AtomicU8 = AtomicU8::new(0);
@@ -67,6 +69,7 @@ pub fn role() -> Role {
         6 => Role::Standalone,
         7 => Role::Walker,
         8 => Role::Resetwal,
+        9 => Role::CombineBackup,
         _ => find_out(),
     }
 }
@@ -95,7 +98,8 @@ fn role_of(name: &[u8]) -> Role {
         b"initdb" => Role::Initdb,
         b"pg_basebackup" => Role::BaseBackup,
         b"pg_resetwal" => Role::Resetwal,
-        b"pg_rewind" | b"pg_verifybackup" | b"pg_checksums" | b"pg_combinebackup" => Role::Walker,
+        b"pg_combinebackup" => Role::CombineBackup,
+        b"pg_rewind" | b"pg_verifybackup" | b"pg_checksums" => Role::Walker,
         _ if ACTIVE.iter().any(|active| active.as_bytes() == name) => Role::Tool,
         _ => {
             let listed = sys::env(c"PGSEAL_PROGRAMS").unwrap_or_default();
@@ -130,30 +134,52 @@ pub fn arguments() -> Vec<Vec<u8>> {
     }
 }
 
+/// The value of an option in the argument at hand: `None` if it is another one, `Some(None)` if its
+/// value is the next argument.
+fn value_of(argument: &[u8], short: &[u8], long: &[u8]) -> Option<Option<Vec<u8>>> {
+    if argument == short || argument == long {
+        return Some(None);
+    }
+    if let Some(value) = argument.strip_prefix(long).and_then(|value| value.strip_prefix(b"=")) {
+        return Some(Some(value.to_vec()));
+    }
+    let attached = argument.strip_prefix(short).filter(|_| !argument.starts_with(b"--"));
+    attached.map(|value| Some(value.to_vec()))
+}
+
 /// The target and format that `pg_basebackup` was asked for: (`-D`, tar?).
 pub fn base_backup_target() -> (Option<Vec<u8>>, bool) {
     let (mut target, mut tar) = (None, false);
     let arguments = arguments();
     let mut rest = arguments.iter().skip(1);
     while let Some(argument) = rest.next() {
-        let value_of = |short: &[u8], long: &[u8]| -> Option<Option<Vec<u8>>> {
-            if argument == short || argument == long {
-                return Some(None);
-            }
-            if let Some(value) = argument.strip_prefix(long).and_then(|v| v.strip_prefix(b"=")) {
-                return Some(Some(value.to_vec()));
-            }
-            let attached = argument.strip_prefix(short).filter(|_| !argument.starts_with(b"--"));
-            attached.map(|value| Some(value.to_vec()))
-        };
-        if let Some(value) = value_of(b"-D", b"--pgdata") {
+        if let Some(value) = value_of(argument, b"-D", b"--pgdata") {
             target = value.or_else(|| rest.next().cloned());
-        } else if let Some(value) = value_of(b"-F", b"--format") {
+        } else if let Some(value) = value_of(argument, b"-F", b"--format") {
             let format = value.or_else(|| rest.next().cloned()).unwrap_or_default();
             tar = format.starts_with(b"t");
         }
     }
     (target, tar)
+}
+
+/// What `pg_combinebackup` was asked for: `-o`, and everything that may be the name of a backup,
+/// oldest first.
+pub fn combine_backup_target() -> (Option<Vec<u8>>, Vec<Vec<u8>>) {
+    combine_target(&arguments())
+}
+
+fn combine_target(arguments: &[Vec<u8>]) -> (Option<Vec<u8>>, Vec<Vec<u8>>) {
+    let (mut target, mut backups) = (None, Vec::new());
+    let mut rest = arguments.iter().skip(1);
+    while let Some(argument) = rest.next() {
+        if let Some(value) = value_of(argument, b"-o", b"--output") {
+            target = value.or_else(|| rest.next().cloned());
+        } else if !argument.starts_with(b"-") {
+            backups.push(argument.clone());
+        }
+    }
+    (target, backups)
 }
 
 #[cfg(test)]
@@ -168,5 +194,26 @@ mod tests {
         assert_eq!(role_of(b"pg_rewind"), Role::Walker);
         assert_eq!(role_of(b"initdb"), Role::Initdb);
         assert_eq!(role_of(b""), Role::Bystander);
+    }
+
+    #[test]
+    fn the_output_of_pg_combinebackup_is_told_from_its_inputs() {
+        let of = |line: &str| {
+            let arguments: Vec<Vec<u8>> =
+                line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            let (target, backups) = combine_target(&arguments);
+            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            (target.map(text), backups.into_iter().map(text).collect::<Vec<_>>().join(" "))
+        };
+        let wanted = (Some("out".to_owned()), "a b".to_owned());
+        for line in [
+            "pg_combinebackup -o out a b",
+            "pg_combinebackup a b -oout",
+            "pg_combinebackup -N --output=out --copy a b",
+            "pg_combinebackup a --output out b",
+        ] {
+            assert_eq!(of(line), wanted, "{line}");
+        }
+        assert_eq!(of("pg_combinebackup a"), (None, "a".to_owned()));
     }
 }

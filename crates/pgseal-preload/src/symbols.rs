@@ -182,8 +182,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "directories",
         treatment: Hooked,
-        why: "Hides pgseal/ from PostgreSQL's own walks; chdir tells which data directory relative paths mean; mkdir by pg_basebackup makes the keyring first.",
-        tests: &["listing.c"],
+        why: "Hides pgseal/ from PostgreSQL's own walks; chdir tells which data directory relative paths mean; mkdir by pg_basebackup and pg_combinebackup makes the keyring first.",
+        tests: &["listing.c", "combine.c"],
         symbols: &["opendir", "readdir", "readdir64", "closedir", "mkdir", "chdir", "fchdir"],
     },
     Family {

@@ -21,7 +21,10 @@ static HIDING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     // SAFETY: the caller's arguments.
     let dir = unsafe { real::opendir(path) };
-    let hides = matches!(program::role(), Role::Server | Role::Standalone | Role::Walker);
+    let hides = matches!(
+        program::role(),
+        Role::Server | Role::Standalone | Role::Walker | Role::CombineBackup
+    );
     if !dir.is_null() && hides {
         // SAFETY: the caller passes a C string.
         let name = unsafe { CStr::from_ptr(path) }.to_bytes();
@@ -71,12 +74,12 @@ pub unsafe extern "C" fn closedir(dir: *mut DIR) -> c_int {
     unsafe { real::closedir(dir) }
 }
 
-/// `mkdir(2)`: the first entry that `pg_basebackup` makes in its target.
+/// `mkdir(2)`: the first entry that `pg_basebackup` or `pg_combinebackup` makes in its target.
 /// # Safety
 /// As for `mkdir(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
-    if program::role() == Role::BaseBackup {
+    if matches!(program::role(), Role::BaseBackup | Role::CombineBackup) {
         // SAFETY: the caller passes a C string.
         let name = unsafe { CStr::from_ptr(path) }.to_bytes();
         if let Err(errno) = datadir::before_creation(name) {

@@ -1,6 +1,6 @@
 //! Several processes and one file: its birth, and small writes side by side.
 
-use crate::support::{Arena, SEALED};
+use crate::support::{Arena, MAGIC, SEALED, data_directory, finish, new_keyring};
 
 fn same_for_many(app: &str, paths: &[&str], rounds: usize) {
     let arena = Arena::new();
@@ -30,4 +30,34 @@ fn texts_of_many_writers_do_not_overwrite_each_other() {
 #[test]
 fn a_file_read_while_empty_and_written_by_another() {
     same_for_many("unborn", &SEALED, 1);
+}
+
+/// What is made of sealed backups is sealed, with the newest one's keyring, unless a plain copy was
+/// asked for by name.
+#[test]
+fn pg_combinebackup_seals_what_it_makes() {
+    let arena = Arena::new();
+    let program = arena.compile("combine", "pg_combinebackup", &[]);
+    let keyring = |dir: &str| std::fs::read(arena.tmp.path().join(dir).join("pgseal/keyring")).ok();
+    let older = arena.tmp.path().join("older");
+    data_directory(&older, Some(&new_keyring()));
+    let run = |target: &str, backups: &[&str], setting: Option<(&str, &str)>| {
+        let mut args = vec!["-o", target];
+        args.extend(backups);
+        let mut command = arena.preloaded(&program, &args);
+        command.env_remove("PGSEAL_PROVIDER").env_remove("PGSEAL_PROGRAMS");
+        command.current_dir(arena.tmp.path()).envs(setting);
+        let seen = finish(&mut command);
+        assert!(seen.status.success(), "{target}: {}", seen.stderr);
+        let raw = std::fs::read(arena.tmp.path().join(target).join("base/1/16384")).unwrap();
+        raw.starts_with(MAGIC)
+    };
+    // The keyrings name the provider, so that nothing else has to.
+    assert!(run("made", &["older", "sealed"], None));
+    assert_eq!(keyring("made"), keyring("sealed"));
+    assert!(run("other", &["plain"], Some(("PGSEAL_PROVIDER", "env:PGSEAL_KEY"))));
+    assert!(keyring("other").is_some());
+    assert!(!run("copy", &["older", "sealed"], Some(("PGSEAL_UNSEALED_COPY", "yes"))));
+    assert!(!run("of-plain", &["plain"], None));
+    assert_eq!((keyring("copy"), keyring("of-plain")), (None, None));
 }
