@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pgseal_scenarios::files::{self, changes, copy_tree, fingerprint, restore_tree};
-use pgseal_scenarios::{Node, Outcome};
-use pgseal_testkit::{Cluster, Sealing};
+use pgseal_scenarios::{Node, Outcome, server_major};
+use pgseal_testkit::{Cluster, Sealing, bindir};
 
 /// A sealed cluster with a table, stopped.
 fn stopped() -> Node {
@@ -238,9 +238,19 @@ fn settings_under_which_pages_could_not_be_repaired() {
     // Checksums, at creation and later.
     let dir = node.home().join("unchecked");
     let key = format!("file:{}", key_file(&node).display());
-    let outcome = node.pgseal(&["initdb", "-K", &key, &dir.display().to_string()]);
+    let programs = bindir().expect("PostgreSQL is there").display().to_string();
+    let mut initdb = vec!["initdb", "-K", &key, "--bindir", &programs];
+    let dir_text = dir.display().to_string();
+    initdb.push(&dir_text);
+    // From 18 on they are on unless they are switched off.
+    let by_default = server_major().parse::<u32>().is_ok_and(|major| major >= 18);
+    if by_default {
+        initdb.extend(["--", "--no-data-checksums"]);
+    }
+    let outcome = node.pgseal(&initdb);
     assert_eq!(outcome.code, 21, "{}", outcome.text);
-    assert!(outcome.text.contains("-k"), "{}", outcome.text);
+    let what = if by_default { "leave --no-data-checksums out" } else { "add -k" };
+    assert!(outcome.text.contains(what), "{}", outcome.text);
     assert!(!dir.exists());
 
     let mut disable = node.command("pg_checksums");
@@ -282,7 +292,8 @@ fn a_directory_that_is_no_data_directory() {
     let key = format!("file:{}", key_file(&node).display());
     let data = node.data().display().to_string();
     let before = fingerprint(node.data());
-    let outcome = node.pgseal(&["initdb", "-k", "-K", &key, &data]);
+    let programs = bindir().expect("PostgreSQL is there").display().to_string();
+    let outcome = node.pgseal(&["initdb", "-k", "-K", &key, "--bindir", &programs, &data]);
     assert_eq!(outcome.code, 5, "a second initdb: {}", outcome.text);
     assert_eq!(changes(&before, &fingerprint(node.data())), Vec::<String>::new());
     assert!(is_empty(&empty));

@@ -10,10 +10,11 @@
 pub mod files;
 mod load;
 mod node;
+pub mod paths;
 mod programs;
 mod session;
 
 pub use load::Ledger;
 pub use node::{Node, Outcome};
-pub use programs::{is_root, programs, server_major};
+pub use programs::{from_major, is_root, programs, server_major};
 pub use session::Session;

@@ -1,6 +1,8 @@
 //! Where the programs under test are.
 
 use std::env;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -55,6 +57,25 @@ pub fn server_major() -> String {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let version = text.split_whitespace().nth(2).unwrap_or_default().to_owned();
     version.chars().take_while(char::is_ascii_digit).collect()
+}
+
+/// Whether the server under test is of this major version or newer. If not, `test` has nothing to
+/// do; it says so, and to the file of `PGSEAL_TEST_NOT_APPLICABLE` if there is such a variable.
+///
+/// # Panics
+/// When that file cannot be written.
+#[must_use]
+pub fn from_major(major: u32, test: &str) -> bool {
+    let have = server_major();
+    if have.parse::<u32>().is_ok_and(|have| have >= major) {
+        return true;
+    }
+    eprintln!("{test}: not for PostgreSQL {have}; new in {major}");
+    if let Some(path) = env::var_os("PGSEAL_TEST_NOT_APPLICABLE") {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        writeln!(file.expect("the list can be opened"), "{test}").expect("it can be written");
+    }
+    false
 }
 
 /// Whether the tests run as root, under which PostgreSQL does not run.
