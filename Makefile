@@ -19,6 +19,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 
 # PG_CONFIG=PATH (one or more) chooses the PostgreSQL; default: all that the distribution has installed.
+# MAJORS="15 18" chooses those of test-matrix.
 export PG_CONFIG DESTDIR CARGO
 
 UPSTREAM = tests/pg/upstream
@@ -27,7 +28,7 @@ UPSTREAM = tests/pg/upstream
 help: ## this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
 	    awk -F '\t' '{ printf "  make %-18s %s\n", $$1, $$2 }'
-	@echo "Variables: PREFIX=$(PREFIX) DESTDIR= PG_CONFIG=(paths of pg_config)"
+	@echo "Variables: PREFIX=$(PREFIX) DESTDIR= PG_CONFIG=(paths of pg_config) MAJORS=(of test-matrix)"
 
 # ---- build ----
 
@@ -110,6 +111,20 @@ test-upstream: ## PostgreSQL's core, isolation and recovery suites, plain and se
 	@$(UPSTREAM)/run-tap.sh --mode plain recovery
 	@$(UPSTREAM)/run-tap.sh --mode sealed recovery
 	@$(UPSTREAM)/compare.sh core isolation recovery
+
+.PHONY: test-matrix
+test-matrix: ## every check against each PostgreSQL of MAJORS (default: all that can be had)
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@env -u PG_CONFIG scripts/matrix.sh run $(MAJORS)
+
+.PHONY: test-newest
+test-newest: ## the same against the newest stable PostgreSQL
+	@$(MAKE) test-matrix MAJORS=newest
+
+.PHONY: versions
+versions: ## write the table of docs/versions.md from the last runs of test-matrix
+	@scripts/matrix.sh table
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZ_SECONDS (60)

@@ -19,5 +19,7 @@ export PGSEAL_TEST_PROGRAM=$release/pgseal PGSEAL_LIBRARY=$release/libpgseal.so 
 export PGSEAL_GUARD_MODULE=$guard
 PGSEAL_TEST_BINDIR=$("$config" --bindir)
 export PGSEAL_TEST_BINDIR
-# All failures of a run, not only the first.
-exec "${CARGO:-cargo}" test --quiet --locked --no-fail-fast "$@"
+# All failures of a run, not only the first. PGSEAL_TEST_VERBOSE=yes: a line for each test.
+quiet=--quiet
+[ "${PGSEAL_TEST_VERBOSE:-}" != yes ] || quiet=
+exec "${CARGO:-cargo}" test ${quiet:+"$quiet"} --locked --no-fail-fast "$@"

@@ -29,6 +29,9 @@ pg_major() {
     "$1" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/'
 }
 
+# The newest stable major; CI runs it beside the distribution's own.
+NEWEST_MAJOR=18
+
 # Where scripts/postgres-versions.sh keeps what it got.
 postgres_cache() {
     local base=/var/cache

@@ -3,7 +3,8 @@
 #
 # Installs from the distribution (Debian, Ubuntu) what is missing, and nothing that is there already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
-#   test      the same, perl
+#   test      the same, perl; on Debian also the newest stable PostgreSQL, which is not installed but unpacked
+#             into a cache (scripts/postgres-versions.sh)
 #   matrix    the same, and what postgres-versions.sh gets other majors with
 #   upstream  the same, and what PostgreSQL's own test suites need
 #   demo      as build
@@ -154,6 +155,17 @@ setup_rust() {
         die "cargo is $have, this project needs $pinned or newer; install it through rustup"
 }
 
+setup_newest() {
+    # shellcheck disable=SC1091
+    if [ "$(. /etc/os-release && say "${ID:-}")" != debian ]; then
+        say "setup: this is no Debian; PostgreSQL $NEWEST_MAJOR, for 'make test-newest', has to be installed by hand"
+        return
+    fi
+    "$PGSEAL_ROOT/scripts/postgres-versions.sh" path "$NEWEST_MAJOR" >/dev/null 2>&1 ||
+        "$PGSEAL_ROOT/scripts/postgres-versions.sh" fetch "$NEWEST_MAJOR" >/dev/null
+}
+
+newest=no
 [ $# -gt 0 ] || set -- build
 for purpose in "$@"; do
     case "$purpose" in
@@ -161,6 +173,8 @@ for purpose in "$@"; do
     test)
         need_compiler
         need_upstream
+        need readelf binutils
+        newest=yes
         ;;
     upstream)
         need_compiler
@@ -190,4 +204,5 @@ case " $* " in
     setup_rust
     ;;
 esac
+[ "$newest" = no ] || setup_newest
 say "setup: everything for '$*' is there"

@@ -101,7 +101,7 @@ pub enum Class {
     Own,
     /// The link to a tablespace, `pg_tblspc/OID` (`src/backend/commands/tablespace.c`).
     TablespaceLink,
-    /// None of the above, as far as PostgreSQL 15 to 18 are known.
+    /// None of the above, as far as PostgreSQL 15 to 19 are known.
     Unknown,
 }
 

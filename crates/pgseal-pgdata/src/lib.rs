@@ -7,7 +7,7 @@
 //! The crate is pure: no input or output, no allocation (`no_std` without `alloc`), because the
 //! library asks it inside every `open()` of the server. Paths are bytes, as the kernel sees them.
 //!
-//! Names follow the sources of PostgreSQL 15 to 18. Much of what users think of as separate
+//! Names follow the sources of PostgreSQL 15 to 19. Much of what users think of as separate
 //! things has no file of its own: large objects (`pg_largeobject`), enum labels (`pg_enum`),
 //! comments (`pg_description`), defaults (`pg_attrdef`), function bodies (`pg_proc`), planner
 //! statistics (`pg_statistic`, `pg_statistic_ext_data`), TOAST values, materialised views,

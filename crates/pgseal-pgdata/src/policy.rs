@@ -143,7 +143,7 @@ impl Class {
             Class::Own => "the keyring: data keys, wrapped",
             Class::TablespaceLink => "a symbolic link, no data",
             Class::Unknown => {
-                "not a file that PostgreSQL 15 to 18 are known to write; sealed to be safe, and \
+                "not a file that PostgreSQL 15 to 19 are known to write; sealed to be safe, and \
                  read as it is when an administrator put a plain one there"
             }
         }
