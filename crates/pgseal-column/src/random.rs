@@ -1,15 +1,15 @@
-//! Random bytes: nonces, column keys, salts. Small draws come from a batch that no forked child inherits.
+//! Random bytes: nonces, column keys, salts. No forked child gets those of its parent.
 //!
-//! The generator of AWS-LC takes half a microsecond a draw, several times what sealing takes. The batch lies in a page
-//! that the kernel zeroes in a forked child (`MADV_WIPEONFORK`), and the count of what is left lies in the
-//! same page: a child starts empty.
+//! The generator is the kernel's (getrandom): that of AWS-LC gathers entropy of its own for a tenth of a second in every
+//! new process, which each connection would pay. A system call takes several times what sealing takes, so
+//! small draws come from a batch. It lies in a page that the kernel zeroes in a forked child
+//! (`MADV_WIPEONFORK`), and the count of what is left lies in the same page: a child starts empty.
 
 #![allow(unsafe_code)]
 
 use core::ptr::{self, NonNull};
-use std::sync::{Mutex, PoisonError};
-
-use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use std::io;
+use std::sync::{Mutex, TryLockError};
 
 /// The generator failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,20 +78,35 @@ impl Batch {
     }
 }
 
-/// The generator of AWS-LC (SP 800-90A CTR-DRBG), which no forked child repeats either.
+/// The generator of the kernel.
 fn generate(bytes: &mut [u8]) -> Result<(), RandomFailed> {
-    SystemRandom::new().fill(bytes).map_err(|_| RandomFailed)
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        // SAFETY: `rest` is valid for writes of its length.
+        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match usize::try_from(got) {
+            Ok(got) => rest = rest.get_mut(got..).ok_or(RandomFailed)?,
+            Err(_) if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Err(RandomFailed),
+        }
+    }
+    Ok(())
 }
 
 /// Fills `bytes` with random ones that nobody else gets, also not after `fork()`.
 ///
 /// # Errors
-/// [`RandomFailed`] when the generator has no entropy.
+/// [`RandomFailed`] when the kernel refuses (a sandbox without getrandom).
 pub fn fill_random(bytes: &mut [u8]) -> Result<(), RandomFailed> {
     if bytes.len() > MAX_FROM_BATCH {
         return generate(bytes);
     }
-    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Another thread draws, or drew when this process was forked off: do not wait for it.
+    let mut state = match STATE.try_lock() {
+        Ok(state) => state,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return generate(bytes),
+    };
     if matches!(*state, State::New) {
         *state = Batch::new().map_or(State::Unsupported, State::Ready);
     }

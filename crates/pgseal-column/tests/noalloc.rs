@@ -1,0 +1,71 @@
+//! No value takes anything from Rust's heap; making a key does, and freeing it gives all back.
+
+#![allow(unsafe_code, clippy::unwrap_used)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use pgseal_column::header::Mode;
+use pgseal_column::{ColumnKey, Domain, RawKey, RawMode, TypeCode, fill_random};
+
+thread_local! {
+    static TAKEN: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<i64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator as it came; counting touches no heap.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TAKEN.with(|taken| taken.set(taken.get() + 1));
+        HELD.with(|held| held.set(held.get() + 1));
+        // SAFETY: the caller keeps `alloc`'s contract.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        HELD.with(|held| held.set(held.get() - 1));
+        // SAFETY: the caller keeps `dealloc`'s contract.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn values_take_nothing_from_the_heap() {
+    let before = TAKEN.get();
+    drop(Vec::<u8>::with_capacity(1));
+    assert_eq!(TAKEN.get() - before, 1, "the counter counts");
+
+    let held = HELD.get();
+    let key = ColumnKey::new(&[1; 32], Domain(1), 1).unwrap();
+    let raw = RawKey::new(&[1; 32], RawMode::Cbc).unwrap();
+    let code = TypeCode::new(7).unwrap();
+    // The first draw of random bytes sets up the generator.
+    fill_random(&mut [0; 12]).unwrap();
+
+    let before = TAKEN.get();
+    let (plain, mut sealed, mut back) = ([7; 9000], [0; 9100], [0; 9100]);
+    for round in 0..2000 {
+        let plain = &plain[..round % 40 * (1 + round % 7)];
+        for mode in [Mode::Deterministic, Mode::Randomised] {
+            let len = key.seal(mode, code, plain, &mut sealed).unwrap();
+            assert_eq!(key.open(mode, code, &sealed[..len], &mut back), Ok(plain.len()));
+            sealed[len - 1] ^= 1;
+            assert!(key.open(mode, code, &sealed[..len], &mut back).is_err());
+        }
+        let len = raw.encrypt(b"", plain, &mut sealed).unwrap();
+        assert_eq!(raw.decrypt(b"", &sealed[..len], &mut back), Ok(plain.len()));
+        let number = key.encrypt64(code, round as u64);
+        assert_eq!(key.decrypt64(code, number), round as u64);
+        assert_eq!(key.decrypt32(code, key.encrypt32(code, 5)), 5);
+        assert_eq!(key.decrypt60(code, key.encrypt60(code, 5).unwrap()), Ok(5));
+    }
+    assert_eq!(TAKEN.get() - before, 0);
+
+    drop((key, raw));
+    assert_eq!(HELD.get(), held, "freed keys leave nothing behind");
+}
