@@ -101,6 +101,11 @@ test-core: ## PostgreSQL's core regression tests, plain and sealed, compared
 	@$(UPSTREAM)/run-core.sh --mode sealed
 	@$(UPSTREAM)/compare.sh core
 
+.PHONY: test-report
+test-report: ## pages of pgseal lab in a real browser (headless), with screenshots
+	@scripts/setup.sh report
+	@scripts/test-report.sh
+
 .PHONY: test-upstream
 test-upstream: ## PostgreSQL's core, isolation and recovery suites, plain and sealed, compared
 	@scripts/setup.sh upstream

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh [build|test|upstream|matrix|demo|lint]...   (default: build)
+# setup.sh [build|test|upstream|matrix|demo|lint|report]...   (default: build)
 #
 # Installs from the distribution (Debian, Ubuntu) what is missing, and nothing that is there already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -9,6 +9,7 @@
 #   upstream  the same, and what PostgreSQL's own test suites need
 #   demo      as build
 #   lint      shellcheck
+#   report    chromium and a font, for the pages of pgseal lab
 # Needs root or sudo only if something is missing. May be run any number of times.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -186,11 +187,15 @@ for purpose in "$@"; do
         need_matrix
         ;;
     lint) need shellcheck shellcheck ;;
+    report)
+        command -v chromium-browser >/dev/null || need chromium chromium
+        [ -n "$(installed_version fonts-dejavu-core)" ] || packages+=(fonts-dejavu-core)
+        ;;
     -h | --help)
         sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build test upstream matrix demo lint" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build test upstream matrix demo lint report" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
