@@ -8,10 +8,11 @@ use std::process::Command;
 use pgseal_core::Suite;
 use pgseal_keys::{Keyring, Provider, handover, kek_from_fd, keyring_path};
 
+use crate::cmd::helper_columns;
 use crate::error::CliError;
 use crate::{exit, keys};
 
-/// For the preloaded library only
+/// For the preloaded library and the extension only
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
 pub struct Args {
@@ -42,6 +43,16 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         from: Option<PathBuf>,
     },
+    /// For the extension pgseal: keys of columns, from standard input to standard output
+    ColumnKeys {
+        /// Where the key that wraps them comes from
+        #[arg(long, value_name = "URI")]
+        provider: String,
+        /// rewrap: where the new key comes from
+        #[arg(long, value_name = "URI")]
+        to: Option<String>,
+        task: helper_columns::Task,
+    },
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
@@ -54,6 +65,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         }
         Task::NewKeyring { dir, provider, suite, from } => {
             new_keyring(dir, provider.clone(), *suite, from.clone())?;
+        }
+        Task::ColumnKeys { provider, to, task } => {
+            helper_columns::run(*task, provider, to.as_deref())?;
         }
     }
     Ok(exit::SOUND)

@@ -4,6 +4,7 @@ mod cat;
 mod completions;
 mod env;
 mod helper;
+mod helper_columns;
 mod initdb;
 mod inspect;
 mod key;
