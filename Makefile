@@ -37,11 +37,13 @@ setup: ## install what the build needs and the machine lacks
 	@scripts/setup.sh build
 
 .PHONY: build
-build: ## program, library, guard module of each PostgreSQL here
+build: ## program, library, guard module and extension for each PostgreSQL here
 	@# Two commands: in one, cargo would give the library the features that only the program wants.
 	$(CARGO) build --quiet --release --locked -p pgseal-preload
 	$(CARGO) build --quiet --release --locked -p pgseal-cli
+	$(CARGO) build --quiet --release --locked -p pgseal-column
 	@scripts/guard.sh build
+	@scripts/extension.sh build
 	@echo "built target/release/pgseal, target/release/libpgseal.so"
 
 .PHONY: install
@@ -51,6 +53,7 @@ install: ## install what 'make build' built
 	@scripts/install-file.sh 0755 target/release/pgseal $(bindir)/pgseal
 	@scripts/install-file.sh 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
 	@scripts/guard.sh install
+	@scripts/extension.sh install
 	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
 
 .PHONY: uninstall
@@ -58,6 +61,7 @@ uninstall: ## remove what 'make install' installed
 	rm -f $(bindir)/pgseal $(libdir)/libpgseal.so
 	@if [ -d $(libdir) ]; then rmdir --ignore-fail-on-non-empty $(libdir); fi
 	@scripts/guard.sh uninstall
+	@scripts/extension.sh uninstall
 	@scripts/docs.sh uninstall $(mandir) $(bashdir) $(zshdir) $(fishdir)
 
 .PHONY: demo
@@ -78,6 +82,7 @@ test: ## everything that every change must pass
 	@$(MAKE) hooks-audit
 	$(call stage,crates and scenarios,scripts/cargo-test.sh --workspace)
 	$(call stage,guard module,$(MAKE) test-guard)
+	$(call stage,sealed columns,$(MAKE) test-extension)
 	$(call stage,core regression,$(MAKE) test-core)
 	@echo "make test: all passed"
 
@@ -89,6 +94,18 @@ test-unit: ## cargo test of the crates
 .PHONY: test-guard
 test-guard: ## the guard module against the real server
 	@scripts/guard.sh test
+
+.PHONY: test-extension
+test-extension: ## sealed columns: the extension against the real server
+	@scripts/extension.sh test
+
+.PHONY: test-extension-asan
+test-extension-asan: ## the extension's C code under AddressSanitizer and UBSan
+	@scripts/extension.sh asan
+
+.PHONY: test-extension-drivers
+test-extension-drivers: ## psycopg and JDBC against sealed columns; fetches the drivers
+	@scripts/extension.sh drivers
 
 .PHONY: test-scenarios
 test-scenarios: ## whole servers: crash, canary, tamper, refusals

@@ -1,0 +1,509 @@
+/*-------------------------------------------------------------------------
+ *
+ * catalog.c
+ *		Which types are sealed, under which domain, and who may decrypt.
+ *
+ * The tables of schema _pgseal are read once per backend, and again when a
+ * trigger on them says that they changed (a relcache invalidation, so it
+ * reaches every backend).  They are user_catalog_tables: logical decoding
+ * reads them too.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "pgseal.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "parser/parse_coerce.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#define CATALOG_SCHEMA "_pgseal"
+#define MARKER_SCHEMA "pgseal_decrypt"
+
+/* Columns of _pgseal.domain. */
+enum
+{
+	DOM_NAME = 1, DOM_ID, DOM_PROTECTION, DOM_SALT, DOM_ON_DENIED, DOM_RANDOM_VERSION, DOM_LOOKUP_VERSION,
+	DOM_ROTATING_TO
+};
+
+/* Columns of _pgseal.key. */
+enum
+{
+	KEY_DOMAIN = 1, KEY_VERSION, KEY_WRAPPED
+};
+
+/* Columns of _pgseal.type. */
+enum
+{
+	TYP_TYPE = 1, TYP_BASE, TYP_MODE, TYP_DOMAIN
+};
+
+uint64		pgseal_generation = 0;
+
+static bool stale = true;
+static uint64 acl_generation = 1;
+static Oid	relation_ids[3];	/* domain, key, type; as of the last reading */
+static MemoryContext cache = NULL;
+static HTAB *types = NULL;
+static List *domains = NIL;
+
+static void
+relation_changed(Datum arg, Oid relid)
+{
+	if (relid == InvalidOid || relid == relation_ids[0] || relid == relation_ids[1] ||
+		relid == relation_ids[2])
+		stale = true;
+	else if (relation_ids[0] == InvalidOid)
+		stale = true;			/* the extension may just be coming into being */
+}
+
+static void
+rights_changed(Datum arg, int cacheid, uint32 hashvalue)
+{
+	acl_generation++;
+}
+
+void
+pgseal_catalog_init(void)
+{
+	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, rights_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMMEMROLE, rights_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, rights_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, rights_changed, (Datum) 0);
+}
+
+static void
+forget(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, domains)
+	{
+		SealedDomain *domain = lfirst(lc);
+
+		for (int i = 0; i < domain->nkeys; i++)
+			pgseal_column_key_free(domain->keys[i].handle);
+	}
+	domains = NIL;
+	types = NULL;
+	pgseal_generation++;
+	if (cache != NULL)
+		MemoryContextReset(cache);
+	else
+		cache = AllocSetContextCreate(TopMemoryContext, "pgseal catalog", ALLOCSET_SMALL_SIZES);
+}
+
+typedef void (*row_reader) (HeapTuple tuple, TupleDesc desc);
+
+static void
+read_table(Oid relid, row_reader reader)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		reader(tuple, RelationGetDescr(rel));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+static Datum
+attribute(HeapTuple tuple, TupleDesc desc, int number)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, number, desc, &isnull);
+
+	return isnull ? (Datum) 0 : value;
+}
+
+static void
+copy_bytes(Datum value, uint8 *to, size_t len, const char *what)
+{
+	bytea	   *bytes;
+
+	memset(to, 0, len);
+	if (value == (Datum) 0)
+		return;
+	bytes = DatumGetByteaPP(value);
+	if (VARSIZE_ANY_EXHDR(bytes) != len)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("pgseal: a %s in its catalog has the wrong length", what)));
+	memcpy(to, VARDATA_ANY(bytes), len);
+}
+
+static void
+read_domain(HeapTuple tuple, TupleDesc desc)
+{
+	SealedDomain *domain = palloc0(sizeof(SealedDomain));
+
+	namestrcpy(&domain->name, NameStr(*DatumGetName(attribute(tuple, desc, DOM_NAME))));
+	domain->id = (uint64) DatumGetInt64(attribute(tuple, desc, DOM_ID));
+	domain->by_passphrase =
+		strcmp(TextDatumGetCString(attribute(tuple, desc, DOM_PROTECTION)), "passphrase") == 0;
+	copy_bytes(attribute(tuple, desc, DOM_SALT), domain->salt, sizeof(domain->salt), "salt");
+	domain->mask = strcmp(TextDatumGetCString(attribute(tuple, desc, DOM_ON_DENIED)), "mask") == 0;
+	domain->random_version = DatumGetInt32(attribute(tuple, desc, DOM_RANDOM_VERSION));
+	domain->lookup_version = DatumGetInt32(attribute(tuple, desc, DOM_LOOKUP_VERSION));
+	domain->rotating_to = DatumGetInt32(attribute(tuple, desc, DOM_ROTATING_TO));
+	domains = lappend(domains, domain);
+}
+
+static void
+read_key(HeapTuple tuple, TupleDesc desc)
+{
+	SealedDomain *domain = pgseal_domain(NameStr(*DatumGetName(attribute(tuple, desc, KEY_DOMAIN))), true);
+	DomainKey  *key;
+
+	if (domain == NULL)
+		return;
+	if (domain->keys == NULL)
+		domain->keys = palloc0(sizeof(DomainKey));
+	else
+		domain->keys = repalloc(domain->keys, sizeof(DomainKey) * (domain->nkeys + 1));
+	key = &domain->keys[domain->nkeys++];
+	key->version = DatumGetInt32(attribute(tuple, desc, KEY_VERSION));
+	key->handle = NULL;
+	copy_bytes(attribute(tuple, desc, KEY_WRAPPED), key->wrapped, sizeof(key->wrapped), "wrapped key");
+}
+
+static uint32
+code_of(Oid base)
+{
+	switch (base)
+	{
+		case INT4OID:
+			return PGSEAL_COLUMN_TYPE_INT4;
+		case INT8OID:
+			return PGSEAL_COLUMN_TYPE_INT8;
+		case DATEOID:
+			return PGSEAL_COLUMN_TYPE_DATE;
+		case TIMESTAMPOID:
+			return PGSEAL_COLUMN_TYPE_TIMESTAMP;
+		case TIMESTAMPTZOID:
+			return PGSEAL_COLUMN_TYPE_TIMESTAMPTZ;
+		case NUMERICOID:
+			return PGSEAL_COLUMN_TYPE_NUMERIC;
+		case TEXTOID:
+			return PGSEAL_COLUMN_TYPE_TEXT;
+		case BYTEAOID:
+			return PGSEAL_COLUMN_TYPE_BYTEA;
+		case UUIDOID:
+			return PGSEAL_COLUMN_TYPE_UUID;
+		case INT2OID:
+			return PGSEAL_COLUMN_TYPE_INT2;
+		case FLOAT4OID:
+			return PGSEAL_COLUMN_TYPE_FLOAT4;
+		case FLOAT8OID:
+			return PGSEAL_COLUMN_TYPE_FLOAT8;
+		case BOOLOID:
+			return PGSEAL_COLUMN_TYPE_BOOL;
+		case TIMEOID:
+			return PGSEAL_COLUMN_TYPE_TIME;
+		case INTERVALOID:
+			return PGSEAL_COLUMN_TYPE_INTERVAL;
+		case JSONBOID:
+			return PGSEAL_COLUMN_TYPE_JSONB;
+		case JSONOID:
+			return 17;
+		case INETOID:
+			return 18;
+		case CIDROID:
+			return 19;
+		case MACADDROID:
+			return 20;
+		case TIMETZOID:
+			return 21;
+		case XMLOID:
+			return 22;
+		default:
+			return PGSEAL_COLUMN_TYPE_OTHER;
+	}
+}
+
+static void
+read_type(HeapTuple tuple, TupleDesc desc)
+{
+	Oid			oid = DatumGetObjectId(attribute(tuple, desc, TYP_TYPE));
+	Oid			base = DatumGetObjectId(attribute(tuple, desc, TYP_BASE));
+	char	   *mode = TextDatumGetCString(attribute(tuple, desc, TYP_MODE));
+	SealedType *type = hash_search(types, &oid, HASH_ENTER, NULL);
+
+	memset(type, 0, sizeof(SealedType));
+	type->oid = oid;
+	type->base = base;
+	type->code = code_of(base);
+	namestrcpy(&type->domain_name, NameStr(*DatumGetName(attribute(tuple, desc, TYP_DOMAIN))));
+	type->domain = pgseal_domain(NameStr(type->domain_name), true);
+	type->layout = LAYOUT_VARLENA;
+	if (strcmp(mode, "format") == 0)
+	{
+		type->mode = SEAL_FORMAT;
+		type->layout = base == NUMERICOID ? LAYOUT_NUMERIC :
+			get_typlen(base) == 4 ? LAYOUT_INT4 : LAYOUT_INT8;
+	}
+	else if (strcmp(mode, "deterministic") == 0)
+		type->mode = SEAL_DETERMINISTIC;
+	else
+		type->mode = SEAL_RANDOM;
+}
+
+/* The rest of a type's entry, at its first use. */
+static void
+complete_type(SealedType *type)
+{
+	MemoryContext old = MemoryContextSwitchTo(cache);
+	Oid			in,
+				out,
+				recv,
+				send,
+				coerce;
+	bool		varlena;
+
+	get_typlenbyval(type->base, &type->base_len, &type->base_byval);
+	getTypeInputInfo(type->base, &in, &type->base_ioparam);
+	getTypeOutputInfo(type->base, &out, &varlena);
+	getTypeBinaryInputInfo(type->base, &recv, &type->base_ioparam);
+	getTypeBinaryOutputInfo(type->base, &send, &varlena);
+	fmgr_info_cxt(in, &type->base_in, cache);
+	fmgr_info_cxt(out, &type->base_out, cache);
+	fmgr_info_cxt(recv, &type->base_recv, cache);
+	fmgr_info_cxt(send, &type->base_send, cache);
+	if (type->base == NUMERICOID &&
+		find_typmod_coercion_function(type->base, &coerce) == COERCION_PATH_FUNC)
+		fmgr_info_cxt(coerce, &type->base_coerce, cache);
+	type->name = format_type_be(type->oid);
+	MemoryContextSwitchTo(old);
+}
+
+/* Reads the catalog again if it has changed. */
+void
+pgseal_refresh(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(SealedType)};
+	MemoryContext old;
+	Oid			schema;
+
+	if (likely(!stale))
+		return;
+	forget();
+	old = MemoryContextSwitchTo(cache);
+	ctl.hcxt = cache;
+	types = hash_create("pgseal types", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	/* Before reading: what comes in while we read makes it stale again. */
+	stale = false;
+	schema = get_namespace_oid(CATALOG_SCHEMA, true);
+	relation_ids[0] = OidIsValid(schema) ? get_relname_relid("domain", schema) : InvalidOid;
+	relation_ids[1] = OidIsValid(schema) ? get_relname_relid("key", schema) : InvalidOid;
+	relation_ids[2] = OidIsValid(schema) ? get_relname_relid("type", schema) : InvalidOid;
+	if (OidIsValid(relation_ids[0]) && OidIsValid(relation_ids[1]) && OidIsValid(relation_ids[2]))
+	{
+		PG_TRY();
+		{
+			read_table(relation_ids[0], read_domain);
+			read_table(relation_ids[1], read_key);
+			read_table(relation_ids[2], read_type);
+		}
+		PG_CATCH();
+		{
+			stale = true;
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+	}
+	MemoryContextSwitchTo(old);
+}
+
+SealedDomain *
+pgseal_domain(const char *name, bool missing_ok)
+{
+	ListCell   *lc;
+
+	foreach(lc, domains)
+	{
+		SealedDomain *domain = lfirst(lc);
+
+		if (strcmp(NameStr(domain->name), name) == 0)
+			return domain;
+	}
+	if (!missing_ok)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("key domain \"%s\" has no key in this database", name),
+				 errhint("Make one with SELECT pgseal.create_domain('%s'), or restore schema _pgseal first.", name)));
+	return NULL;
+}
+
+SealedType *
+pgseal_type_or_null(Oid oid)
+{
+	SealedType *type;
+
+	if (oid < FirstNormalObjectId)
+		return NULL;
+	pgseal_refresh();
+	type = hash_search(types, &oid, HASH_FIND, NULL);
+	if (type != NULL && type->name == NULL)
+		complete_type(type);
+	return type;
+}
+
+bool
+pgseal_is_sealed(Oid oid)
+{
+	return pgseal_type_or_null(oid) != NULL;
+}
+
+SealedType *
+pgseal_type(Oid oid)
+{
+	SealedType *type = pgseal_type_or_null(oid);
+
+	if (type == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("type %s is not registered as a sealed type", format_type_be(oid)),
+				 errhint("Make sealed types with pgseal.create_type(); when restoring a dump, restore schema _pgseal first.")));
+	return type;
+}
+
+/* The domain of a type, with its keys at hand. */
+SealedDomain *
+pgseal_domain_of(SealedType *type)
+{
+	if (unlikely(type->domain == NULL))
+		(void) pgseal_domain(NameStr(type->domain_name), false);
+	if (unlikely(type->domain->lookup_key == NULL))
+		pgseal_keys_load(type->domain);
+	return type->domain;
+}
+
+/* ---- call sites ---- */
+
+CallSite *
+pgseal_call_site(FunctionCallInfo fcinfo)
+{
+	CallSite   *site = fcinfo->flinfo->fn_extra;
+
+	pgseal_refresh();
+	if (unlikely(site == NULL))
+	{
+		site = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(CallSite));
+		fcinfo->flinfo->fn_extra = site;
+	}
+	if (unlikely(site->generation != pgseal_generation))
+	{
+		memset(site, 0, sizeof(CallSite));
+		site->generation = pgseal_generation;
+	}
+	return site;
+}
+
+static SealedType *
+type_of_function(FunctionCallInfo fcinfo, bool of_result)
+{
+	CallSite   *site = pgseal_call_site(fcinfo);
+
+	if (unlikely(site->type == NULL))
+	{
+		HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(fcinfo->flinfo->fn_oid));
+		Form_pg_proc proc;
+		Oid			oid;
+
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for function %u", fcinfo->flinfo->fn_oid);
+		proc = (Form_pg_proc) GETSTRUCT(tuple);
+		oid = of_result ? proc->prorettype : proc->proargtypes.values[0];
+		ReleaseSysCache(tuple);
+		site->type = pgseal_type(oid);
+	}
+	return site->type;
+}
+
+SealedType *
+pgseal_type_of_result(FunctionCallInfo fcinfo)
+{
+	return type_of_function(fcinfo, true);
+}
+
+SealedType *
+pgseal_type_of_argument(FunctionCallInfo fcinfo)
+{
+	return type_of_function(fcinfo, false);
+}
+
+/* ---- rights ---- */
+
+/*
+ * EXECUTE on the function pgseal_decrypt.DOMAIN() is the right to decrypt.
+ */
+bool
+pgseal_may_decrypt(SealedDomain *domain)
+{
+	Oid			user = GetUserId();
+
+	if (unlikely(domain->acl_user != user || domain->acl_generation != acl_generation))
+	{
+		Oid			schema = get_namespace_oid(MARKER_SCHEMA, true);
+		oidvector  *none = buildoidvector(NULL, 0);
+
+		domain->marker = !OidIsValid(schema) ? InvalidOid :
+			GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(NameStr(domain->name)),
+							PointerGetDatum(none), ObjectIdGetDatum(schema));
+#if PG_VERSION_NUM >= 160000
+		domain->acl_ok = !OidIsValid(domain->marker) ? superuser_arg(user) :
+			object_aclcheck(ProcedureRelationId, domain->marker, user, ACL_EXECUTE) == ACLCHECK_OK;
+#else
+		domain->acl_ok = !OidIsValid(domain->marker) ? superuser_arg(user) :
+			pg_proc_aclcheck(domain->marker, user, ACL_EXECUTE) == ACLCHECK_OK;
+#endif
+		domain->acl_user = user;
+		domain->acl_generation = acl_generation;
+	}
+	return domain->acl_ok;
+}
+
+void
+pgseal_denied(SealedType *type)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied to decrypt %s (key domain %s)", type->name, NameStr(type->domain_name)),
+			 errhint("SELECT pgseal.grant_decrypt('%s', '%s') gives the right; with pgseal.format = sealed values are shown as ciphertext.",
+					 NameStr(type->domain_name), GetUserNameFromId(GetUserId(), true))));
+}
+
+/* ---- the trigger of the catalog ---- */
+
+PG_FUNCTION_INFO_V1(pgseal_catalog_changed);
+
+Datum
+pgseal_catalog_changed(PG_FUNCTION_ARGS)
+{
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		elog(ERROR, "pgseal_catalog_changed is a trigger function");
+	CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
+	stale = true;
+	/* A trigger returns no null, but a null pointer. */
+	PG_RETURN_POINTER(NULL);
+}

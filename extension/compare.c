@@ -1,0 +1,312 @@
+/*-------------------------------------------------------------------------
+ *
+ * compare.c
+ *		Comparison of sealed values: equality, hash and the order of indexes on
+ *		ciphertext; <, <=, >=, > on what the values mean.
+ *
+ * Only 32- and 64-bit equality and hash are not here: the server's own
+ * functions for integers do for ciphertext too.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "pgseal.h"
+
+#include "access/detoast.h"
+#include "access/nbtree.h"
+#include "common/hashfn.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/sortsupport.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+/* ---- the order of indexes ---- */
+
+/*
+ * Arrays, rows and the like reach the comparison function through the type cache, and would take the order of
+ * ciphertext for one of values: they are refused.  What the type cache has is remembered by function.
+ */
+static void
+refuse_nested(FunctionCallInfo fcinfo)
+{
+	static struct
+	{
+		Oid			function;
+		FmgrInfo   *in_type_cache;
+	}			known[64];
+	FmgrInfo   *flinfo = fcinfo->flinfo;
+	int			slot = flinfo->fn_oid % lengthof(known);
+
+	if (unlikely(known[slot].function != flinfo->fn_oid))
+	{
+		Oid		   *args;
+		int			nargs;
+
+		(void) get_func_signature(flinfo->fn_oid, &args, &nargs);
+		known[slot].in_type_cache = &lookup_type_cache(args[0], 0)->cmp_proc_finfo;
+		known[slot].function = flinfo->fn_oid;
+	}
+	if (unlikely(known[slot].in_type_cache == flinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("sealed values inside arrays or rows cannot be compared"),
+				 errdetail("The order of ciphertext says nothing about values."),
+				 errhint("Cast them to plain types first.")));
+}
+
+static void
+refuse_late(void)
+{
+	if (unlikely(pgseal_loaded_late()))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the module pgseal was loaded only while this statement ran, too late to look at its ORDER BY"),
+				 errdetail("A sort by ciphertext order might pass for one by values."),
+				 errhint("Repeat the transaction. ALTER DATABASE ... SET session_preload_libraries = 'pgseal' avoids this.")));
+}
+
+#define NUMERIC_BITS(datum) ((uint64) DatumGetInt64(datum) >> 4)
+
+static inline int
+compare_u64(uint64 a, uint64 b)
+{
+	return a < b ? -1 : a > b ? 1 : 0;
+}
+
+static int
+compare_bytes(Datum x, Datum y)
+{
+	struct varlena *a = PG_DETOAST_DATUM_PACKED(x);
+	struct varlena *b = PG_DETOAST_DATUM_PACKED(y);
+	size_t		a_len = VARSIZE_ANY_EXHDR(a);
+	size_t		b_len = VARSIZE_ANY_EXHDR(b);
+	int			result = memcmp(VARDATA_ANY(a), VARDATA_ANY(b), Min(a_len, b_len));
+
+	if (result == 0)
+		result = a_len < b_len ? -1 : a_len > b_len ? 1 : 0;
+	if ((Pointer) a != DatumGetPointer(x))
+		pfree(a);
+	if ((Pointer) b != DatumGetPointer(y))
+		pfree(b);
+	return result;
+}
+
+/* A deterministic numeric ends with its display scale, which does not count. */
+static struct varlena *
+without_scale(Datum datum)
+{
+	struct varlena *v = PG_DETOAST_DATUM_COPY(datum);
+
+	SET_VARSIZE(v, Max(VARSIZE(v) - 2, VARHDRSZ));
+	return v;
+}
+
+static int
+compare_wide(Datum x, Datum y)
+{
+	return compare_bytes(PointerGetDatum(without_scale(x)), PointerGetDatum(without_scale(y)));
+}
+
+PG_FUNCTION_INFO_V1(pgseal_cmp_4);
+PG_FUNCTION_INFO_V1(pgseal_cmp_8);
+PG_FUNCTION_INFO_V1(pgseal_cmp_numeric);
+PG_FUNCTION_INFO_V1(pgseal_cmp_bytes);
+PG_FUNCTION_INFO_V1(pgseal_cmp_wide);
+
+Datum
+pgseal_cmp_4(PG_FUNCTION_ARGS)
+{
+	int32		a = PG_GETARG_INT32(0);
+	int32		b = PG_GETARG_INT32(1);
+
+	refuse_nested(fcinfo);
+	PG_RETURN_INT32(a < b ? -1 : a > b ? 1 : 0);
+}
+
+Datum
+pgseal_cmp_8(PG_FUNCTION_ARGS)
+{
+	int64		a = PG_GETARG_INT64(0);
+	int64		b = PG_GETARG_INT64(1);
+
+	refuse_nested(fcinfo);
+	PG_RETURN_INT32(a < b ? -1 : a > b ? 1 : 0);
+}
+
+Datum
+pgseal_cmp_numeric(PG_FUNCTION_ARGS)
+{
+	refuse_nested(fcinfo);
+	PG_RETURN_INT32(compare_u64(NUMERIC_BITS(PG_GETARG_DATUM(0)), NUMERIC_BITS(PG_GETARG_DATUM(1))));
+}
+
+Datum
+pgseal_cmp_bytes(PG_FUNCTION_ARGS)
+{
+	refuse_nested(fcinfo);
+	PG_RETURN_INT32(compare_bytes(PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)));
+}
+
+Datum
+pgseal_cmp_wide(PG_FUNCTION_ARGS)
+{
+	refuse_nested(fcinfo);
+	PG_RETURN_INT32(compare_wide(PG_GETARG_DATUM(0), PG_GETARG_DATUM(1)));
+}
+
+static int
+sort_numeric(Datum x, Datum y, SortSupport ssup)
+{
+	return compare_u64(NUMERIC_BITS(x), NUMERIC_BITS(y));
+}
+
+static int
+sort_bytes(Datum x, Datum y, SortSupport ssup)
+{
+	return compare_bytes(x, y);
+}
+
+static int
+sort_wide(Datum x, Datum y, SortSupport ssup)
+{
+	return compare_wide(x, y);
+}
+
+/* The first eight bytes: a header and random bits, as good as the whole. */
+static Datum
+abbreviate_bytes(Datum original, SortSupport ssup)
+{
+	struct varlena *v = PG_DETOAST_DATUM_PACKED(original);
+	size_t		len = Min(VARSIZE_ANY_EXHDR(v), 8);
+	const uint8 *bytes = (const uint8 *) VARDATA_ANY(v);
+	uint64		key = 0;
+
+	for (size_t i = 0; i < 8; i++)
+		key = key << 8 | (i < len ? bytes[i] : 0);
+	if ((Pointer) v != DatumGetPointer(original))
+		pfree(v);
+	return UInt64GetDatum(key);
+}
+
+static bool
+never_abort(int memtupcount, SortSupport ssup)
+{
+	return false;
+}
+
+PG_FUNCTION_INFO_V1(pgseal_sort_4);
+PG_FUNCTION_INFO_V1(pgseal_sort_8);
+PG_FUNCTION_INFO_V1(pgseal_sort_numeric);
+PG_FUNCTION_INFO_V1(pgseal_sort_bytes);
+PG_FUNCTION_INFO_V1(pgseal_sort_wide);
+
+Datum
+pgseal_sort_4(PG_FUNCTION_ARGS)
+{
+	refuse_late();
+	((SortSupport) PG_GETARG_POINTER(0))->comparator = ssup_datum_int32_cmp;
+	PG_RETURN_VOID();
+}
+
+Datum
+pgseal_sort_8(PG_FUNCTION_ARGS)
+{
+	refuse_late();
+	((SortSupport) PG_GETARG_POINTER(0))->comparator = ssup_datum_signed_cmp;
+	PG_RETURN_VOID();
+}
+
+Datum
+pgseal_sort_numeric(PG_FUNCTION_ARGS)
+{
+	refuse_late();
+	((SortSupport) PG_GETARG_POINTER(0))->comparator = sort_numeric;
+	PG_RETURN_VOID();
+}
+
+Datum
+pgseal_sort_bytes(PG_FUNCTION_ARGS)
+{
+	SortSupport ssup = (SortSupport) PG_GETARG_POINTER(0);
+
+	refuse_late();
+	ssup->comparator = sort_bytes;
+	if (ssup->abbreviate)
+	{
+		ssup->abbrev_converter = abbreviate_bytes;
+		ssup->abbrev_abort = never_abort;
+		ssup->comparator = ssup_datum_unsigned_cmp;
+		ssup->abbrev_full_comparator = sort_bytes;
+	}
+	PG_RETURN_VOID();
+}
+
+Datum
+pgseal_sort_wide(PG_FUNCTION_ARGS)
+{
+	refuse_late();
+	((SortSupport) PG_GETARG_POINTER(0))->comparator = sort_wide;
+	PG_RETURN_VOID();
+}
+
+/* ---- operators of the index order, and equality ---- */
+
+#define ORDER_OPERATORS(suffix, call) \
+	PG_FUNCTION_INFO_V1(pgseal_ord_lt_##suffix); \
+	Datum pgseal_ord_lt_##suffix(PG_FUNCTION_ARGS) { PG_RETURN_BOOL((call) < 0); } \
+	PG_FUNCTION_INFO_V1(pgseal_ord_le_##suffix); \
+	Datum pgseal_ord_le_##suffix(PG_FUNCTION_ARGS) { PG_RETURN_BOOL((call) <= 0); } \
+	PG_FUNCTION_INFO_V1(pgseal_ord_ge_##suffix); \
+	Datum pgseal_ord_ge_##suffix(PG_FUNCTION_ARGS) { PG_RETURN_BOOL((call) >= 0); } \
+	PG_FUNCTION_INFO_V1(pgseal_ord_gt_##suffix); \
+	Datum pgseal_ord_gt_##suffix(PG_FUNCTION_ARGS) { PG_RETURN_BOOL((call) > 0); }
+
+#define EQUALITY(suffix, test) \
+	PG_FUNCTION_INFO_V1(pgseal_eq_##suffix); \
+	Datum pgseal_eq_##suffix(PG_FUNCTION_ARGS) { PG_RETURN_BOOL(test); } \
+	PG_FUNCTION_INFO_V1(pgseal_ne_##suffix); \
+	Datum pgseal_ne_##suffix(PG_FUNCTION_ARGS) { PG_RETURN_BOOL(!(test)); }
+
+#define A PG_GETARG_DATUM(0)
+#define B PG_GETARG_DATUM(1)
+
+static bool
+equal_bytes(Datum x, Datum y)
+{
+	/* Without detoasting where the lengths differ. */
+	return toast_raw_datum_size(x) == toast_raw_datum_size(y) && compare_bytes(x, y) == 0;
+}
+
+ORDER_OPERATORS(4, DatumGetInt32(A) < DatumGetInt32(B) ? -1 : DatumGetInt32(A) > DatumGetInt32(B))
+ORDER_OPERATORS(8, DatumGetInt64(A) < DatumGetInt64(B) ? -1 : DatumGetInt64(A) > DatumGetInt64(B))
+ORDER_OPERATORS(numeric, compare_u64(NUMERIC_BITS(A), NUMERIC_BITS(B)))
+ORDER_OPERATORS(bytes, compare_bytes(A, B))
+ORDER_OPERATORS(wide, compare_wide(A, B))
+EQUALITY(4, DatumGetInt32(A) == DatumGetInt32(B))
+EQUALITY(8, DatumGetInt64(A) == DatumGetInt64(B))
+EQUALITY(numeric, NUMERIC_BITS(A) == NUMERIC_BITS(B))
+EQUALITY(bytes, equal_bytes(A, B))
+EQUALITY(wide, compare_wide(A, B) == 0)
+
+/* ---- hash ---- */
+
+#define HASHES(suffix, bytes, len) \
+	PG_FUNCTION_INFO_V1(pgseal_hash_##suffix); \
+	Datum pgseal_hash_##suffix(PG_FUNCTION_ARGS) { HASH_ARGUMENT; return hash_any((bytes), (len)); } \
+	PG_FUNCTION_INFO_V1(pgseal_hashext_##suffix); \
+	Datum pgseal_hashext_##suffix(PG_FUNCTION_ARGS) \
+	{ HASH_ARGUMENT; return hash_any_extended((bytes), (len), PG_GETARG_INT64(1)); }
+
+#define HASH_ARGUMENT uint64 v = NUMERIC_BITS(PG_GETARG_DATUM(0))
+HASHES(numeric, (unsigned char *) &v, sizeof(v))
+#undef HASH_ARGUMENT
+#define HASH_ARGUMENT struct varlena *v = PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0))
+HASHES(bytes, (unsigned char *) VARDATA_ANY(v), VARSIZE_ANY_EXHDR(v))
+#undef HASH_ARGUMENT
+#define HASH_ARGUMENT struct varlena *v = without_scale(PG_GETARG_DATUM(0))
+HASHES(wide, (unsigned char *) VARDATA_ANY(v), VARSIZE_ANY_EXHDR(v))

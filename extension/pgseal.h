@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * pgseal.h
+ *		What the parts of the extension share.
+ *
+ * A sealed type belongs to one key domain, for good: an output function gets
+ * a datum and nothing else, and a format-preserving value has no room to say
+ * which key it is under.  So the SQL function that is called says its type,
+ * the type says its domain, and the domain has the keys.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSEAL_H
+#define PGSEAL_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "utils/timestamp.h"
+
+#include "pgseal_column.h"
+
+#ifndef USE_FLOAT8_BYVAL
+#error "pgseal needs a 64-bit PostgreSQL"
+#endif
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "pgseal is written for PostgreSQL 15 to 18"
+#endif
+
+typedef enum SealMode
+{
+	SEAL_FORMAT = 'f',			/* deterministic, format-preserving: FF1 */
+	SEAL_DETERMINISTIC = 'd',	/* deterministic, authenticated: AES-SIV */
+	SEAL_RANDOM = 'r'			/* randomised, authenticated: AES-GCM */
+} SealMode;
+
+/* How a format-preserving type is laid out. */
+typedef enum SealLayout
+{
+	LAYOUT_INT4,				/* 32-bit number */
+	LAYOUT_INT8,				/* 64-bit number */
+	LAYOUT_NUMERIC,				/* 60 bits of FF1, 4 bits of display scale */
+	LAYOUT_VARLENA				/* authenticated modes */
+} SealLayout;
+
+typedef struct DomainKey
+{
+	uint32		version;
+	uint8		wrapped[PGSEAL_COLUMN_WRAPPED_BYTES];
+	pgseal_column_key *handle;	/* NULL until loaded */
+} DomainKey;
+
+typedef struct SealedDomain
+{
+	NameData	name;
+	uint64		id;
+	bool		by_passphrase;	/* else by the provider */
+	bool		mask;			/* a role without the right sees a mask */
+	uint8		salt[PGSEAL_COLUMN_SALT_BYTES];
+	uint32		random_version; /* for new randomised values */
+	uint32		lookup_version; /* for deterministic values */
+	uint32		rotating_to;	/* 0, or the lookup version that is being moved to */
+	int			nkeys;
+	DomainKey  *keys;
+	pgseal_column_key *random_key;	/* handles of the two versions; NULL until loaded */
+	pgseal_column_key *lookup_key;
+	/* the last answer about the right to decrypt */
+	Oid			marker;			/* function of the domain, whose EXECUTE is the right */
+	Oid			acl_user;
+	uint64		acl_generation;
+	bool		acl_ok;
+} SealedDomain;
+
+typedef struct SealedType
+{
+	Oid			oid;			/* hash key */
+	Oid			base;
+	SealMode	mode;
+	SealLayout	layout;
+	uint32		code;			/* PGSEAL_COLUMN_TYPE_* */
+	SealedDomain *domain;		/* NULL if there is no such domain (yet) */
+	NameData	domain_name;
+	char	   *name;
+	/* the base type */
+	int16		base_len;
+	bool		base_byval;
+	Oid			base_ioparam;
+	FmgrInfo	base_in;
+	FmgrInfo	base_out;
+	FmgrInfo	base_recv;
+	FmgrInfo	base_send;
+	FmgrInfo	base_coerce;	/* (base, typmod, explicit); fn_oid 0 if none */
+} SealedType;
+
+/* What a call site remembers in fn_extra. */
+typedef struct CallSite
+{
+	uint64		generation;
+	SealedType *type;
+	Oid			left;			/* operators on two arguments: their types */
+	Oid			right;
+	FmgrInfo	cmp;
+	/* the last format-preserving value opened on each side: constants are opened once */
+	bool		seen[2];
+	Datum		sealed[2];
+	Datum		opened[2];
+} CallSite;
+
+/* catalog.c */
+extern uint64 pgseal_generation;
+extern void pgseal_catalog_init(void);
+extern bool pgseal_is_sealed(Oid type);
+extern SealedType *pgseal_type(Oid type);
+extern SealedType *pgseal_type_or_null(Oid type);
+extern SealedDomain *pgseal_domain(const char *name, bool missing_ok);
+extern CallSite *pgseal_call_site(FunctionCallInfo fcinfo);
+extern SealedType *pgseal_type_of_result(FunctionCallInfo fcinfo);
+extern SealedType *pgseal_type_of_argument(FunctionCallInfo fcinfo);
+extern bool pgseal_may_decrypt(SealedDomain *domain);
+extern void pgseal_denied(SealedType *type) pg_attribute_noreturn();
+extern SealedDomain *pgseal_domain_of(SealedType *type);
+extern void pgseal_refresh(void);
+
+/* keys.c */
+extern void pgseal_keys_load(SealedDomain *domain);
+extern void pgseal_keys_export(void);
+extern pgseal_column_key *pgseal_key_version(SealedDomain *domain, uint32 version);
+extern void pgseal_fail(int code, SealedType *type, const char *doing) pg_attribute_noreturn();
+
+/* settings.c */
+typedef enum ExternalForm
+{
+	FORM_PLAIN,
+	FORM_SEALED
+} ExternalForm;
+
+extern int	pgseal_format;
+extern char *pgseal_provider;
+extern char *pgseal_helper;
+extern char *pgseal_passphrase;
+extern char *pgseal_pgcrypto_key;
+extern char *pgseal_worker_keys;
+extern bool pgseal_setting_worker_keys;
+extern bool pgseal_loaded_late(void);
+extern void pgseal_settings_init(void);
+
+/* spawn.c */
+extern void pgseal_run_helper(const char *task, const char *to_provider,
+							  const uint8 *input, size_t input_len,
+							  uint8 *output, size_t output_len);
+
+/* value.c: one value, of any type */
+extern Datum pgseal_seal(SealedType *type, Datum plain);
+extern Datum pgseal_open(SealedType *type, Datum sealed);
+extern Datum pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 to);
+extern bool pgseal_fits(SealedType *type, Datum plain);
+
+/* packing.c: numeric in 60 bits and 4 */
+extern bool pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale);
+extern bool pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric);
+
+/* planner.c */
+extern void pgseal_planner_init(void);
+
+#endif							/* PGSEAL_H */

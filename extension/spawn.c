@@ -1,0 +1,250 @@
+/*-------------------------------------------------------------------------
+ *
+ * spawn.c
+ *		Runs "pgseal helper column-keys": wrapped keys go in, unwrapped keys
+ *		come out, through pipes, never through arguments or files.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "pgseal.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libpq/pqsignal.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+
+#define MAX_MESSAGE 2000
+#define HELPER_TIMEOUT_MS 90000
+
+typedef struct Child
+{
+	pid_t		pid;
+	int			in;
+	int			out;
+	int			err;
+} Child;
+
+static void
+close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void
+start_child(Child *child, char *const argv[])
+{
+	int			in[2] = {-1, -1};
+	int			out[2] = {-1, -1};
+	int			err[2] = {-1, -1};
+
+	if (pipe(in) != 0 || pipe(out) != 0 || pipe(err) != 0)
+	{
+		int			save = errno;
+
+		close_fd(&in[0]);
+		close_fd(&in[1]);
+		close_fd(&out[0]);
+		close_fd(&out[1]);
+		errno = save;
+		ereport(ERROR, (errcode_for_file_access(), errmsg("could not make a pipe for the pgseal helper: %m")));
+	}
+	child->pid = fork();
+	if (child->pid == 0)
+	{
+		sigset_t	none;
+		int			max = (int) sysconf(_SC_OPEN_MAX);
+
+		/* Only async-signal-safe calls from here to exec. */
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		dup2(err[1], 2);
+		/* No socket, no data file of the server may reach the helper and what it starts. */
+		for (int fd = 3; fd < (max > 0 && max < 65536 ? max : 65536); fd++)
+			close(fd);
+		signal(SIGPIPE, SIG_DFL);
+		signal(SIGCHLD, SIG_DFL);
+		signal(SIGALRM, SIG_DFL);
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		execv(argv[0], argv);
+		_exit(errno == ENOENT ? 127 : 126);
+	}
+	close_fd(&in[0]);
+	close_fd(&out[1]);
+	close_fd(&err[1]);
+	child->in = in[1];
+	child->out = out[0];
+	child->err = err[0];
+	if (child->pid < 0)
+	{
+		close_fd(&child->in);
+		close_fd(&child->out);
+		close_fd(&child->err);
+		ereport(ERROR, (errmsg("could not fork for the pgseal helper: %m")));
+	}
+	fcntl(child->in, F_SETFL, O_NONBLOCK);
+	fcntl(child->out, F_SETFL, O_NONBLOCK);
+	fcntl(child->err, F_SETFL, O_NONBLOCK);
+}
+
+/* Waits for the end of the child, and kills it first if need be. */
+static int
+end_child(Child *child, bool kill_it)
+{
+	int			status = 0;
+
+	close_fd(&child->in);
+	close_fd(&child->out);
+	close_fd(&child->err);
+	if (child->pid <= 0)
+		return -1;
+	if (kill_it)
+		kill(child->pid, SIGKILL);
+	while (waitpid(child->pid, &status, 0) < 0)
+	{
+		if (errno != EINTR)
+		{
+			status = -1;
+			break;
+		}
+	}
+	child->pid = 0;
+	return status;
+}
+
+/*
+ * Feeds and reads the child until both its outputs end.  Returns the bytes that came on standard output, which may
+ * be more than fit.
+ */
+static size_t
+converse(Child *child, const uint8 *input, size_t input_len, uint8 *output, size_t capacity, char *message)
+{
+	size_t		sent = 0;
+	size_t		got = 0;
+	size_t		said = 0;
+	int			waited_ms = 0;
+
+	while (child->out >= 0 || child->err >= 0)
+	{
+		struct pollfd fds[3] = {
+			{child->in, POLLOUT, 0}, {child->out, POLLIN, 0}, {child->err, POLLIN, 0}
+		};
+		char		spill[256];
+		ssize_t		n;
+
+		CHECK_FOR_INTERRUPTS();
+		/* poll() skips descriptors below zero. */
+		if (poll(fds, 3, 100) == 0 && (waited_ms += 100) > HELPER_TIMEOUT_MS)
+			ereport(ERROR, (errmsg("the pgseal helper gave no keys within %d s", HELPER_TIMEOUT_MS / 1000)));
+		if (child->in >= 0)
+		{
+			n = sent < input_len ? write(child->in, input + sent, input_len - sent) : 0;
+			if (n > 0)
+				sent += n;
+			if (sent == input_len || (n < 0 && errno != EAGAIN && errno != EINTR))
+				close_fd(&child->in);
+		}
+		if (child->out >= 0)
+		{
+			n = got < capacity ? read(child->out, output + got, capacity - got) :
+				read(child->out, spill, sizeof(spill));
+			if (n > 0)
+				got += n;
+			else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+				close_fd(&child->out);
+		}
+		if (child->err >= 0)
+		{
+			n = said < MAX_MESSAGE - 1 ? read(child->err, message + said, MAX_MESSAGE - 1 - said) :
+				read(child->err, spill, sizeof(spill));
+			if (n > 0 && said < MAX_MESSAGE - 1)
+				said += n;
+			else if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+				close_fd(&child->err);
+		}
+	}
+	message[said] = '\0';
+	return got;
+}
+
+/*
+ * One call of the helper.  The answer is the 8 bytes PGSCOLK1, output_len bytes, and ENDK; anything else is an error.
+ */
+void
+pgseal_run_helper(const char *task, const char *to_provider,
+				  const uint8 *input, size_t input_len, uint8 *output, size_t output_len)
+{
+	char	   *argv[9];
+	int			argc = 0;
+	Child		child = {0, -1, -1, -1};
+	char		message[MAX_MESSAGE];
+	size_t		capacity = 8 + output_len + 4 + 1;
+	uint8	   *answer;
+	size_t volatile got = 0;
+	int			status;
+
+	if (pgseal_provider == NULL || *pgseal_provider == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("pgseal does not know where the key of the column keys comes from"),
+				 errhint("A superuser sets it: ALTER SYSTEM SET pgseal.provider = 'file:/path' and SELECT pg_reload_conf().")));
+	argv[argc++] = pgseal_helper;
+	argv[argc++] = "helper";
+	argv[argc++] = "column-keys";
+	argv[argc++] = "--provider";
+	argv[argc++] = pgseal_provider;
+	if (to_provider != NULL)
+	{
+		argv[argc++] = "--to";
+		argv[argc++] = unconstify(char *, to_provider);
+	}
+	argv[argc++] = unconstify(char *, task);
+	argv[argc] = NULL;
+
+	message[0] = '\0';
+	answer = palloc(capacity);
+	start_child(&child, argv);
+	PG_TRY();
+	{
+		got = converse(&child, input, input_len, answer, capacity, message);
+	}
+	PG_CATCH();
+	{
+		pgseal_column_wipe(answer, capacity);
+		end_child(&child, true);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	status = end_child(&child, false);
+	while (*message != '\0' && strchr(" \n", message[strlen(message) - 1]) != NULL)
+		message[strlen(message) - 1] = '\0';
+	if (status == 0 && got == capacity - 1 && memcmp(answer, "PGSCOLK1", 8) == 0 &&
+		memcmp(answer + 8 + output_len, "ENDK", 4) == 0)
+	{
+		memcpy(output, answer + 8, output_len);
+		pgseal_column_wipe(answer, capacity);
+		pfree(answer);
+		return;
+	}
+	pgseal_column_wipe(answer, capacity);
+	if (WIFEXITED(status) && (WEXITSTATUS(status) == 126 || WEXITSTATUS(status) == 127) && *message == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("the program \"%s\" could not be run, so there are no column keys", pgseal_helper),
+				 errhint("Install pgseal, or set pgseal.helper to where it is.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+			 errmsg("the pgseal helper gave no column keys"),
+			 *message ? errdetail_log("%s", message) : 0,
+			 superuser() && *message ? errdetail("%s", message) : 0,
+			 errhint("The server's log has the helper's message.")));
+}

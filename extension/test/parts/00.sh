@@ -1,0 +1,1 @@
+: # parts of the test, run one after the other in one shell

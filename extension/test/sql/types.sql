@@ -1,0 +1,64 @@
+-- Every type, in and out, at its limits.
+SELECT '-2147483648'::sealed_int4, '2147483647'::sealed_int4, 0::sealed_int4;
+SELECT '2147483648'::sealed_int4;
+SELECT '-9223372036854775808'::sealed_int8, '9223372036854775807'::sealed_int8;
+SELECT '4713-01-01 BC'::sealed_date, 'infinity'::sealed_date, '-infinity'::sealed_date, '5874897-12-31'::sealed_date;
+SET datestyle = 'ISO, YMD'; SET timezone = 'UTC';
+SELECT '294276-12-31 23:59:59.999999'::sealed_timestamp, 'infinity'::sealed_timestamp, '2024-02-29 12:00'::sealed_timestamptz;
+SELECT v::sealed_numeric FROM unnest('{0,0.00,1,-1,1.10,1.1,0.000000000000001,-0.5,1234567890123456,0.123456789012345,100,1e15,9999999999999999,-9999999999999999,NaN,Infinity,-Infinity}'::numeric[]) AS v;
+SELECT '12345678901234567'::sealed_numeric;
+SELECT '0.0000000000000001'::sealed_numeric;
+SELECT '1e17'::sealed_numeric, '1e18'::sealed_numeric;
+SELECT '1e40'::sealed_numeric_wide, '1.500'::sealed_numeric_wide, '-0.0000000000000000000001'::sealed_numeric_wide, 'NaN'::sealed_numeric_wide, '-Infinity'::sealed_numeric_wide;
+SELECT ''::sealed_text, 'a'::sealed_text, repeat('x', 5)::sealed_text, length(repeat('y', 100000)::sealed_text);
+SELECT ''::sealed_bytea, '\x00ff'::sealed_bytea, 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::sealed_uuid;
+SELECT 'r'::sealed_text_random, '\x01'::sealed_bytea_random, 1.50::sealed_numeric_random, 4::sealed_int4_random, 8::sealed_int8_random,
+    1.5::float8::sealed_float8_random, true::sealed_bool_random, '2024-01-01'::sealed_date_random, '{"a": [1]}'::sealed_jsonb_random,
+    'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::sealed_uuid_random;
+-- sizes: those of the plain type; 17 and 29 bytes more when authenticated
+SELECT pg_column_size(1::sealed_int4) AS int4, pg_column_size(1::sealed_int8) AS int8, pg_column_size('2024-01-01'::sealed_date) AS date,
+    pg_column_size(1.23::sealed_numeric) AS numeric;
+CREATE TABLE sizes (t sealed_text, r sealed_text_random, u sealed_uuid);
+INSERT INTO sizes VALUES ('sixteen bytes...', 'sixteen bytes...', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11');
+SELECT pg_column_size(t) AS text, pg_column_size(r) AS random, pg_column_size(u) AS uuid FROM sizes;
+DROP TABLE sizes;
+-- precision and scale
+CREATE TABLE money (a sealed_numeric(10,2), w sealed_numeric_wide(40,3), r sealed_numeric_random(6,1));
+INSERT INTO money VALUES (1.005, 1.0005, 1.05), ('2.345', '2', '3'), (7, 8, 9), (1e3, 1e3, 1e3);
+SELECT * FROM money;
+INSERT INTO money (a) VALUES (123456789.1);
+SELECT 1.25::sealed_numeric::sealed_numeric(10,1);
+CREATE TABLE bad (a sealed_numeric(17,2));
+CREATE TABLE bad (a sealed_text(5));
+DROP TABLE money;
+-- equality does not see the scale, the display does
+SELECT 1.0::sealed_numeric = 1.000::sealed_numeric AS eq, 1.0::sealed_numeric_wide = 1.000::sealed_numeric_wide AS wide_eq;
+SELECT count(*), count(DISTINCT v) FROM unnest('{1.0,1.00,1,2}'::sealed_numeric[]) AS v;
+SELECT v, count(*) FROM unnest('{1.0,1.00,2}'::sealed_numeric_wide[]) AS v GROUP BY v ORDER BY v;
+-- deterministic and not
+SELECT 'a'::sealed_text = 'a'::sealed_text AS det;
+SET pgseal.format = sealed;
+SELECT 'pgseal:1:00'::sealed_text;
+SELECT 5::sealed_int8::text = 5::sealed_int8::text AS same, format('%s', 'x'::text::sealed_text_random) = format('%s', 'x'::text::sealed_text_random) AS random_same, format('%s', 'x'::text::sealed_text) = format('%s', 'x'::text::sealed_text) AS text_same;
+SELECT 5::sealed_int8::text ~ '^pgseal:1:[0-9a-f]{16}$' AS form;
+SELECT '5'::sealed_int8;
+RESET pgseal.format;
+SELECT 'pgseal:1:0011223344556677'::sealed_int8;
+SELECT 'pgseal:1:zz'::sealed_text;
+SELECT 'pgseal:1:zz'::text::sealed_text;
+-- any base type of the server
+SELECT pgseal.create_type('sealed_inet', 'inet', 'random');
+SELECT pgseal.create_type('sealed_time', 'time', 'deterministic');
+SELECT pgseal.create_type('sealed_interval', 'interval', 'random');
+SELECT pgseal.create_type('sealed_int2', 'int2', 'deterministic');
+SELECT '10.0.0.1/8'::sealed_inet, '12:34:56.789'::sealed_time, '1 mon 2 days'::sealed_interval, 7::int2::sealed_int2, host('10.0.0.1'::sealed_inet);
+SELECT '12:00'::time::sealed_time = '12:00'::time AS eq, '12:00'::sealed_time < '13:00'::time AS lt;
+SELECT pgseal.create_type('bad', 'int2', 'format');
+SELECT pgseal.create_type('bad', 'jsonb', 'deterministic');
+SELECT pgseal.create_type('bad', 'int4[]', 'random');
+SELECT pgseal.create_type('bad', 'text', 'secret');
+SELECT pgseal.create_type('Bad', 'text', 'random');
+-- every operator class is complete
+SELECT opcname FROM pg_opclass AS c JOIN pg_type AS t ON t.oid = opcintype WHERE typname LIKE 'sealed%' AND NOT amvalidate(c.oid);
+-- NULL
+SELECT NULL::sealed_int8, NULL::sealed_text = 'a' AS eq, NULL::int8::sealed_int8;

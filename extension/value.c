@@ -1,0 +1,302 @@
+/*-------------------------------------------------------------------------
+ *
+ * value.c
+ *		Seals and opens one value of any sealed type.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "pgseal.h"
+
+#include "access/tupmacs.h"
+#include "catalog/pg_type.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/numeric.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+/* Behind a deterministic numeric: its display scale, which equality must not see. */
+#define SCALE_BYTES 2
+
+static bool
+has_scale(SealedType *type)
+{
+	return type->mode == SEAL_DETERMINISTIC && type->base == NUMERICOID;
+}
+
+static void
+check_rotation(SealedType *type, SealedDomain *domain)
+{
+	if (unlikely(domain->rotating_to != 0))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("type %s cannot be used while the key of key domain %s rotates",
+						type->name, NameStr(domain->name)),
+				 errhint("See pgseal.rotation_progress; CALL pgseal.rotate('%s') resumes it.",
+						 NameStr(domain->name))));
+}
+
+/* ---- format-preserving ---- */
+
+static Datum
+format_seal(SealedType *type, pgseal_column_key *key, Datum plain)
+{
+	uint32		out4;
+	uint64		out8;
+	uint32		scale;
+	int			code;
+
+	switch (type->layout)
+	{
+		case LAYOUT_INT4:
+			code = pgseal_column_ff1_encrypt32(key, type->code, (uint32) DatumGetInt32(plain), &out4);
+			if (likely(code == PGSEAL_COLUMN_OK))
+				return Int32GetDatum((int32) out4);
+			break;
+		case LAYOUT_INT8:
+			code = pgseal_column_ff1_encrypt64(key, type->code, (uint64) DatumGetInt64(plain), &out8);
+			if (likely(code == PGSEAL_COLUMN_OK))
+				return Int64GetDatum((int64) out8);
+			break;
+		default:
+			if (!pgseal_numeric_pack(plain, &out8, &scale))
+				ereport(ERROR,
+						(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+						 errmsg("value does not fit type %s", type->name),
+						 errdetail("It holds up to 16 significant digits, up to 15 of them after the decimal point, in 18 digits at its scale."),
+						 errhint("Use sealed_numeric_wide, or round the value.")));
+			code = pgseal_column_ff1_encrypt60(key, type->code, out8, &out8);
+			if (likely(code == PGSEAL_COLUMN_OK))
+				return Int64GetDatum((int64) (out8 << 4 | scale));
+			break;
+	}
+	pgseal_fail(code, type, "seal");
+}
+
+static Datum
+format_open(SealedType *type, pgseal_column_key *key, Datum sealed)
+{
+	uint32		out4;
+	uint64		out8;
+	Datum		numeric;
+	int			code;
+	bool		valid = true;
+
+	switch (type->layout)
+	{
+		case LAYOUT_INT4:
+			code = pgseal_column_ff1_decrypt32(key, type->code, (uint32) DatumGetInt32(sealed), &out4);
+			if (type->base == DATEOID && code == PGSEAL_COLUMN_OK)
+				valid = DATE_NOT_FINITE((DateADT) out4) || IS_VALID_DATE((DateADT) out4);
+			if (likely(code == PGSEAL_COLUMN_OK && valid))
+				return Int32GetDatum((int32) out4);
+			break;
+		case LAYOUT_INT8:
+			code = pgseal_column_ff1_decrypt64(key, type->code, (uint64) DatumGetInt64(sealed), &out8);
+			if (type->base != INT8OID && code == PGSEAL_COLUMN_OK)
+				valid = TIMESTAMP_NOT_FINITE((Timestamp) out8) || IS_VALID_TIMESTAMP((Timestamp) out8);
+			if (likely(code == PGSEAL_COLUMN_OK && valid))
+				return Int64GetDatum((int64) out8);
+			break;
+		default:
+			code = pgseal_column_ff1_decrypt60(key, type->code, (uint64) DatumGetInt64(sealed) >> 4, &out8);
+			if (likely(code == PGSEAL_COLUMN_OK))
+			{
+				valid = pgseal_numeric_unpack(out8, (uint32) (DatumGetInt64(sealed) & 15), &numeric);
+				if (likely(valid))
+					return numeric;
+			}
+			break;
+	}
+	if (code == PGSEAL_COLUMN_OK)
+		code = PGSEAL_COLUMN_NOT_AUTHENTIC; /* what came out is no value of the base type */
+	pgseal_fail(code, type, "open");
+}
+
+/* ---- authenticated ---- */
+
+static Datum
+bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
+{
+	Datum		given = plain;
+	const uint8 *bytes;
+	size_t		len;
+	size_t		sealed_len;
+	size_t		written;
+	union
+	{
+		Datum		datum;
+		uint8		bytes[sizeof(Datum)];
+	}			byval;
+	struct varlena *result;
+	uint8	   *to;
+	int			code;
+	uint16		scale = 0;
+
+	if (has_scale(type) && !numeric_is_nan(DatumGetNumeric(plain)) && !numeric_is_inf(DatumGetNumeric(plain)))
+	{
+		/* The same value must be the same bytes: take trailing zeros off, and keep their number apart. */
+		scale = DatumGetInt32(DirectFunctionCall1(numeric_scale, plain));
+		plain = DirectFunctionCall1(numeric_trim_scale, plain);
+	}
+	if (type->base_len == -1)
+	{
+		struct varlena *value = PG_DETOAST_DATUM_PACKED(plain);
+
+		bytes = (const uint8 *) VARDATA_ANY(value);
+		len = VARSIZE_ANY_EXHDR(value);
+		plain = PointerGetDatum(value);
+	}
+	else if (type->base_byval)
+	{
+		store_att_byval(&byval, plain, type->base_len);
+		bytes = byval.bytes;
+		len = type->base_len;
+	}
+	else
+	{
+		bytes = (const uint8 *) DatumGetPointer(plain);
+		len = type->base_len;
+	}
+	sealed_len = type->mode == SEAL_RANDOM ? pgseal_column_rnd_sealed_len(key, len) :
+		pgseal_column_det_sealed_len(key, len);
+	result = palloc(VARHDRSZ + sealed_len + SCALE_BYTES);
+	to = (uint8 *) VARDATA(result);
+	if (type->mode == SEAL_RANDOM)
+		code = pgseal_column_rnd_seal(key, type->code, bytes, len, to, sealed_len, &written);
+	else
+		code = pgseal_column_det_seal(key, type->code, bytes, len, to, sealed_len, &written);
+	if (unlikely(code != PGSEAL_COLUMN_OK))
+		pgseal_fail(code, type, "seal");
+	if (has_scale(type))
+	{
+		memcpy(to + written, &scale, SCALE_BYTES);
+		written += SCALE_BYTES;
+	}
+	SET_VARSIZE(result, VARHDRSZ + written);
+	if (type->base_len == -1 && plain != given)
+		pfree(DatumGetPointer(plain));
+	return PointerGetDatum(result);
+}
+
+static Datum
+bytes_open(SealedType *type, SealedDomain *domain, Datum sealed)
+{
+	struct varlena *value = PG_DETOAST_DATUM_PACKED(sealed);
+	const uint8 *bytes = (const uint8 *) VARDATA_ANY(value);
+	size_t		len = VARSIZE_ANY_EXHDR(value);
+	struct varlena *result;
+	pgseal_column_key *key = type->mode == SEAL_RANDOM ? domain->random_key : domain->lookup_key;
+	uint32		version;
+	size_t		plain_len;
+	uint16		scale = 0;
+	uint8	   *to;
+	int			code;
+	Datum		plain;
+
+	if (has_scale(type))
+	{
+		if (len < SCALE_BYTES)
+			pgseal_fail(PGSEAL_COLUMN_NOT_SEALED, type, "open");
+		len -= SCALE_BYTES;
+		memcpy(&scale, bytes + len, SCALE_BYTES);
+	}
+	result = palloc(VARHDRSZ + len);
+	to = (uint8 *) VARDATA(result);
+	for (;;)
+	{
+		if (type->mode == SEAL_RANDOM)
+			code = pgseal_column_rnd_open(key, type->code, bytes, len, to, len, &plain_len);
+		else
+			code = pgseal_column_det_open(key, type->code, bytes, len, to, len, &plain_len);
+		if (likely(code != PGSEAL_COLUMN_OTHER_VERSION))
+			break;
+		if (pgseal_column_inspect(bytes, len, NULL, &version, NULL) != PGSEAL_COLUMN_OK ||
+			version == pgseal_column_key_version(key) ||
+			(key = pgseal_key_version(domain, version)) == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_DATA_CORRUPTED),
+					 errmsg("cannot open a value of type %s: key domain %s has no such version of its key",
+							type->name, NameStr(type->domain_name)),
+					 errhint("The value was damaged, or sealed in another database: restore its rows of _pgseal.key.")));
+	}
+	if (unlikely(code != PGSEAL_COLUMN_OK))
+		pgseal_fail(code, type, "open");
+	if (value != (struct varlena *) DatumGetPointer(sealed))
+		pfree(value);
+	if (type->base_len == -1)
+	{
+		SET_VARSIZE(result, VARHDRSZ + plain_len);
+		plain = PointerGetDatum(result);
+		if (has_scale(type) && scale > 0 && !numeric_is_nan(DatumGetNumeric(plain)) &&
+			!numeric_is_inf(DatumGetNumeric(plain)))
+			plain = DirectFunctionCall2(numeric_round, plain, Int32GetDatum(scale));
+		return plain;
+	}
+	if (plain_len != (size_t) type->base_len)
+		pgseal_fail(PGSEAL_COLUMN_NOT_AUTHENTIC, type, "open");
+	if (type->base_byval)
+		return fetch_att(to, true, type->base_len);
+	/* By reference and of fixed length: an aligned place of its own. */
+	to = palloc(plain_len);
+	memcpy(to, VARDATA(result), plain_len);
+	pfree(result);
+	return PointerGetDatum(to);
+}
+
+/* ---- both ---- */
+
+/* From a value of the base type to a sealed one. */
+Datum
+pgseal_seal(SealedType *type, Datum plain)
+{
+	SealedDomain *domain = pgseal_domain_of(type);
+
+	if (type->mode == SEAL_RANDOM)
+		return bytes_seal(type, domain->random_key, plain);
+	check_rotation(type, domain);
+	if (type->mode == SEAL_FORMAT)
+		return format_seal(type, domain->lookup_key, plain);
+	return bytes_seal(type, domain->lookup_key, plain);
+}
+
+/* From a sealed value to one of the base type. The caller has asked for the right. */
+Datum
+pgseal_open(SealedType *type, Datum sealed)
+{
+	SealedDomain *domain = pgseal_domain_of(type);
+
+	if (type->mode != SEAL_FORMAT)
+		return bytes_open(type, domain, sealed);
+	check_rotation(type, domain);
+	return format_open(type, domain->lookup_key, sealed);
+}
+
+/* Under another version of the key: for the rotation. */
+Datum
+pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 to)
+{
+	SealedDomain *domain = pgseal_domain_of(type);
+	pgseal_column_key *old = pgseal_key_version(domain, from);
+	pgseal_column_key *new = pgseal_key_version(domain, to);
+
+	if (old == NULL || new == NULL)
+		ereport(ERROR,
+				(errmsg("key domain %s has no key of version %u or %u", NameStr(domain->name), from, to)));
+	if (type->mode == SEAL_FORMAT)
+		return format_seal(type, new, format_open(type, old, sealed));
+	return bytes_seal(type, new, bytes_open(type, domain, sealed));
+}
+
+/* Whether a value of the base type has a place in the sealed type at all. */
+bool
+pgseal_fits(SealedType *type, Datum plain)
+{
+	uint64		packed;
+	uint32		scale;
+
+	return type->layout != LAYOUT_NUMERIC || pgseal_numeric_pack(plain, &packed, &scale);
+}

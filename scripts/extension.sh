@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# extension.sh build|install|uninstall|test|asan|drivers
+#
+# The extension pgseal for each PostgreSQL here (or those of PG_CONFIG):
+#   build      with PGXS in a copy of extension/, into target/extension/MAJOR/; needs the release build of pgseal-column
+#   install    to where that server looks for modules and extensions; DESTDIR is put before it
+#   test       its tests against a private copy of the installation, by an ordinary user (extension/test/run.sh)
+#   asan       the same regression tests with AddressSanitizer and UndefinedBehaviorSanitizer in the C code
+#   drivers    psycopg and JDBC against a real server; fetches both drivers from their registries
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$PGSEAL_ROOT"
+
+action=${1:-}
+library=$PGSEAL_ROOT/target/release/libpgseal_column.a
+
+# compile CONFIG WORK [MAKE-ARGUMENT...]: a copy per major, since PGXS builds in place.
+compile() {
+    local config=$1 work=$2
+    shift 2
+    rm -rf "$work"
+    mkdir -p "$work"
+    cp extension/Makefile extension/*.[ch] extension/pgseal.control extension/*.sql "$work/"
+    env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$work" PG_CONFIG="$config" COLUMN_LIBRARY="$library" \
+        COLUMN_INCLUDE="$PGSEAL_ROOT/crates/pgseal-column/include" "$@" >/dev/null
+}
+
+done_any=no
+for config in $(pg_configs); do
+    major=$(pg_major "$config")
+    built=target/extension/$major
+    modules=${DESTDIR:-}$("$config" --pkglibdir)
+    share=${DESTDIR:-}$("$config" --sharedir)/extension
+    [ "$major" -ge 15 ] || continue
+    case "$action" in
+    build)
+        if [ ! -e "$("$config" --includedir-server)/postgres.h" ]; then
+            warn "PostgreSQL $major: no extension, its server headers are missing (scripts/setup.sh build)"
+            continue
+        fi
+        [ -e "$library" ] || die "$library is missing: cargo build --release -p pgseal-column"
+        done_any=yes
+        if [ -e "$built/pgseal.so" ] && [ ! "$library" -nt "$built/pgseal.so" ] &&
+            [ -z "$(find extension crates/pgseal-column/include -name '*.[ch]' -newer "$built/pgseal.so" \
+                -o -name Makefile -newer "$built/pgseal.so")" ] &&
+            [ ! "$("$config" --includedir-server)/postgres.h" -nt "$built/pgseal.so" ]; then
+            continue
+        fi
+        compile "$config" "$built/build"
+        mv -f "$built/build/pgseal.so" "$built/pgseal.so"
+        rm -rf "$built/build"
+        say "extension: PostgreSQL $major: $built/pgseal.so"
+        ;;
+    install)
+        if [ ! -e "$built/pgseal.so" ]; then
+            warn "PostgreSQL $major: the extension was not built; it has no sealed column types"
+            continue
+        fi
+        done_any=yes
+        install_file 0755 "$built/pgseal.so" "$modules/pgseal.so"
+        install_file 0644 extension/pgseal.control "$share/pgseal.control"
+        for file in extension/pgseal--*.sql; do install_file 0644 "$file" "$share/${file##*/}"; done
+        ;;
+    uninstall)
+        done_any=yes
+        rm -f "$modules/pgseal.so" "$share/pgseal.control" "$share"/pgseal--*.sql
+        ;;
+    test | drivers)
+        [ -e "$built/pgseal.so" ] || continue
+        done_any=yes
+        PG_CONFIG=$config scripts/as-user.sh extension/test/run.sh "$action"
+        ;;
+    asan)
+        done_any=yes
+        compile "$config" "target/extension/asan/$major" \
+            EXTRA_CFLAGS='-fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1' \
+            EXTRA_LINK='-fsanitize=address,undefined'
+        PG_CONFIG=$config scripts/as-user.sh extension/test/run.sh asan
+        ;;
+    *) die "build, install, uninstall, test, asan or drivers?" ;;
+    esac
+done
+[ "$done_any" = yes ] || warn "nothing done: no PostgreSQL from 15 on with its headers here, or not built (make build)"
+[ "$done_any" = yes ]
