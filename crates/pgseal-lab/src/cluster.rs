@@ -146,6 +146,19 @@ impl Cluster {
     /// # Errors
     /// With the last lines of the server's log.
     pub fn start<S: AsRef<str>>(&self, tools: &Tools, settings: &[S]) -> Result<Server, LabError> {
+        self.start_with(tools, settings, &[])
+    }
+
+    /// [`Cluster::start`] with these environment variables more.
+    ///
+    /// # Errors
+    /// With the last lines of the server's log.
+    pub fn start_with<S: AsRef<str>>(
+        &self,
+        tools: &Tools,
+        settings: &[S],
+        environment: &[(&str, &OsStr)],
+    ) -> Result<Server, LabError> {
         let postgres = tools.bindir.join("postgres");
         let mut command = match self.suite {
             None => tools.server(&[postgres.as_os_str()]),
@@ -170,6 +183,7 @@ impl Cluster {
             .map_err(LabError::io(&self.log, "write the log"))?;
         let errors = log.try_clone().map_err(LabError::io(&self.log, "write the log"))?;
         let shown = shown(&command);
+        command.envs(environment.iter().copied());
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let child = command.spawn().map_err(LabError::io(&postgres, "run the program"))?;
         let mut server = Server::new(child, self.socket.clone(), port);

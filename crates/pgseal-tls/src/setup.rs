@@ -159,6 +159,13 @@ impl Cluster {
                 settings::FIRST_WITH_VERSIONS
             )));
         }
+        if ask("ssl_library")?.is_empty() {
+            return Err(TlsError::Settings(format!(
+                "{}: this PostgreSQL was built without TLS; take another build of it. Nothing has \
+                 been changed",
+                wish.postgres.display()
+            )));
+        }
         let owner = Owner::of(&data)?;
         let here = |name: String| {
             let path = PathBuf::from(name);

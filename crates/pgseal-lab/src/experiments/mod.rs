@@ -2,6 +2,7 @@
 
 pub mod instance;
 pub mod modes;
+pub mod tls;
 
 use std::ffi::OsString;
 
@@ -17,7 +18,7 @@ use crate::results::Results;
 
 /// All experiments, in the order of `pgseal lab all`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![Box::new(modes::Modes), Box::new(instance::Instance)]
+    vec![Box::new(modes::Modes), Box::new(tls::Tls), Box::new(instance::Instance)]
 }
 
 /// The experiment of this name.

@@ -1,0 +1,173 @@
+//! One run of pgbench: its throughput and its CPU time.
+
+use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::context::shown;
+use crate::error::LabError;
+
+/// What one run gave.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bench {
+    /// Transactions a second; without the time of the first connections, unless each transaction
+    /// has one.
+    pub tps: f64,
+    /// CPU seconds of pgbench, user and system, for one transaction.
+    pub client_cpu_s_per_op: f64,
+    /// CPU seconds of the server for one transaction.
+    pub server_cpu_s_per_op: f64,
+}
+
+/// Where the CPU clocks stood.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    when: Instant,
+    client_cpu_s: f64,
+    server_cpu_s: f64,
+}
+
+/// A pgbench that runs; it is ended if this goes away.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    command: String,
+    start: Mark,
+    mark: Option<Mark>,
+}
+
+impl Running {
+    /// Starts it; the server has used so much CPU time by now.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(command: &mut Command, server_cpu_s: f64) -> Result<Self, LabError> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let program = Path::new(command.get_program()).to_owned();
+        let child = command.spawn().map_err(LabError::io(&program, "run the program"))?;
+        let start = Mark { when: Instant::now(), client_cpu_s: 0.0, server_cpu_s };
+        Ok(Self { child, command: shown(command), start, mark: None })
+    }
+
+    /// State of the process and its CPU seconds, also after its end, since only [`Running::finish`]
+    /// waits for it.
+    fn look(&self) -> Option<(char, f64)> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
+        let (state, ticks) = state_and_ticks(&stat)?;
+        Some((state, ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+    }
+
+    /// Whether it still runs.
+    pub fn runs(&self) -> bool {
+        self.look().is_some_and(|(state, _)| state != 'Z')
+    }
+
+    /// CPU time counts from now on, when the server has used so much.
+    pub fn mark(&mut self, server_cpu_s: f64) {
+        let client_cpu_s = self.look().map_or(0.0, |(_, seconds)| seconds);
+        self.mark = Some(Mark { when: Instant::now(), client_cpu_s, server_cpu_s });
+    }
+
+    /// Waits for its end. `server_cpu_s` tells how much the server has used then.
+    ///
+    /// # Errors
+    /// With what pgbench said, if it failed.
+    pub fn finish(mut self, server_cpu_s: impl Fn() -> f64) -> Result<Bench, LabError> {
+        let client_cpu_s = loop {
+            match self.look() {
+                Some(('Z', seconds)) => break seconds,
+                Some(_) => sleep(Duration::from_millis(5)),
+                None => break f64::NAN,
+            }
+        };
+        let ended = Instant::now();
+        let program = Path::new("pgbench");
+        let status = self.child.wait().map_err(LabError::io(program, "wait for its end"))?;
+        let (mut out, mut err) = (String::new(), String::new());
+        if let (Some(stdout), Some(stderr)) = (&mut self.child.stdout, &mut self.child.stderr) {
+            stdout.read_to_string(&mut out).map_err(LabError::io(program, "read its output"))?;
+            stderr.read_to_string(&mut err).map_err(LabError::io(program, "read its output"))?;
+        }
+        if !status.success() {
+            let last: Vec<&str> = err.lines().rev().take(3).collect();
+            let said = format!("{status}: {}", last.join("; "));
+            return Err(LabError::Program { command: self.command.clone(), said });
+        }
+        let missing = |wanted: &str| LabError::Output {
+            command: self.command.clone(),
+            wanted: wanted.to_owned(),
+        };
+        let tps = number_after(&out, "tps = ").ok_or_else(|| missing("tps"))?;
+        let all = number_after(&out, "number of transactions actually processed: ")
+            .ok_or_else(|| missing("number of transactions"))?;
+        // The last backends count once the postmaster has waited for them.
+        sleep(Duration::from_millis(50));
+        let from = self.mark.unwrap_or(self.start);
+        // Since a mark there were as many as at this pace; else all of them.
+        let since = tps * ended.duration_since(from.when).as_secs_f64();
+        let operations = if self.mark.is_some() { since } else { all }.max(1.0);
+        Ok(Bench {
+            tps,
+            client_cpu_s_per_op: (client_cpu_s - from.client_cpu_s) / operations,
+            server_cpu_s_per_op: (server_cpu_s() - from.server_cpu_s) / operations,
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            // It may end in between.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// State, and ticks of user and system time, in a line of `/proc/PID/stat` (proc(5)).
+fn state_and_ticks(stat: &str) -> Option<(char, u64)> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let ticks = |at: usize| fields.get(at)?.parse::<u64>().ok();
+    Some((fields.first()?.chars().next()?, ticks(11)? + ticks(12)?))
+}
+
+fn number_after(text: &str, label: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
+    rest.split([' ', '/']).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_and_cpu_time_are_read_past_a_name_with_parentheses() {
+        let stat = "7 (pg) b) Z 5 7 7 0 -1 4194304 1 2 3 4 100 20 3000 400 20 0 1 0 9";
+        assert_eq!(state_and_ticks(stat), Some(('Z', 120)));
+        assert_eq!(state_and_ticks("7 (cut"), None);
+    }
+
+    #[test]
+    fn a_program_that_ends_leaves_its_cpu_time_and_its_words() {
+        let script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; \
+                      echo 'number of transactions actually processed: 8/9'; echo 'tps = 2.5 (x)'";
+        let start = |script: &str| Running::start(Command::new("sh").args(["-c", script]), 3.0);
+        let bench = start(script).unwrap().finish(|| 5.0).unwrap();
+        assert_eq!((bench.tps, bench.server_cpu_s_per_op), (2.5, 0.25));
+        assert!(bench.client_cpu_s_per_op > 0.0, "{bench:?}");
+        let mut marked = start(
+            "sleep 0.2; echo 'tps = 10'; echo 'number of transactions actually processed: 9'",
+        )
+        .unwrap();
+        marked.mark(4.0);
+        let bench = marked.finish(|| 8.0).unwrap();
+        // At 10 a second for a fifth of a second, or a little longer.
+        assert!((0.2..=2.0).contains(&bench.server_cpu_s_per_op), "{bench:?}");
+        let error = start("echo no >&2; exit 3").unwrap().finish(|| 0.0).unwrap_err().to_string();
+        assert!(error.contains("no"), "{error}");
+    }
+}
