@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::arms::{ArmCluster, DATABASE, INIT_DATABASE, TableFiles};
 use super::work::{Cache, Spec, Work};
-use crate::cluster::{Outcome, Target, Tools};
+use crate::cluster::{Outcome, SUPERUSER, Target, Tools};
 use crate::error::LabError;
 use crate::executor::{Observation, Step};
 use crate::warning::Warning;
@@ -38,8 +38,11 @@ pub fn take(
         Work::Init { .. } => INIT_DATABASE,
         _ => DATABASE,
     };
-    let counted = Counters::read(&lab, database)?;
     let files = arm.table_files(tools)?;
+    let data_bytes = data_bytes(&lab)?;
+    // From another database, so that asking is not counted.
+    let aside = arm.target(tools, SUPERUSER)?;
+    let counted = Counters::read(&aside, database)?;
     if spec.cache == Cache::Cold {
         arm.drop_cached()?;
     }
@@ -52,7 +55,7 @@ pub fn take(
     let elapsed_s = begin.elapsed().as_secs_f64();
     sleep(AFTER_THE_END);
     let server_cpu_s = server.cpu_seconds() - cpu;
-    let done = Counters::read(&lab, database)?;
+    let done = Counters::read(&aside, database)?;
     let operations = outcome.operations.max(1.0);
     seen.value = outcome.value;
     let mut put = |name: &str, value: f64| seen.extra.insert(name.to_owned(), value);
@@ -61,7 +64,7 @@ pub fn take(
     put("blocks_read_per_op", (done.blocks_read - counted.blocks_read).max(0.0) / operations);
     put("blocks_hit_per_op", (done.blocks_hit - counted.blocks_hit).max(0.0) / operations);
     put("wal_bytes_per_op", (done.wal_bytes - counted.wal_bytes).max(0.0) / operations);
-    put("data_bytes", done.data_bytes);
+    put("data_bytes", data_bytes);
     put("shared_buffers_bytes", spec.shared_buffers_bytes as f64);
     if spec.cache == Cache::Limited
         && let Ok(resident) = files.resident()
@@ -130,22 +133,28 @@ struct Counters {
     blocks_read: f64,
     blocks_hit: f64,
     wal_bytes: f64,
-    data_bytes: f64,
+}
+
+/// Size of all tables with their indexes.
+fn data_bytes(target: &Target<'_>) -> Result<f64, LabError> {
+    let query = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND \
+                 relnamespace = 'public'::regnamespace";
+    let found = target.rows(query)?.parse();
+    let wanted = "a number".to_owned();
+    found.map_err(|_| LabError::Output { command: query.to_owned(), wanted })
 }
 
 impl Counters {
     fn read(target: &Target<'_>, database: &str) -> Result<Self, LabError> {
         let query = format!(
-            "SELECT blks_read, blks_hit, pg_current_wal_insert_lsn() - '0/0'::pg_lsn, \
-             pg_database_size('{database}') FROM pg_stat_database WHERE datname = '{database}'"
+            "SELECT blks_read, blks_hit, pg_current_wal_insert_lsn() - '0/0'::pg_lsn FROM \
+             pg_stat_database WHERE datname = '{database}'"
         );
         let row = target.rows(&query)?;
         let numbers: Vec<f64> = row.split('|').filter_map(|text| text.parse().ok()).collect();
         match numbers[..] {
-            [blocks_read, blocks_hit, wal_bytes, data_bytes] => {
-                Ok(Self { blocks_read, blocks_hit, wal_bytes, data_bytes })
-            }
-            _ => Err(LabError::Output { command: query, wanted: "four numbers".to_owned() }),
+            [blocks_read, blocks_hit, wal_bytes] => Ok(Self { blocks_read, blocks_hit, wal_bytes }),
+            _ => Err(LabError::Output { command: query, wanted: "three numbers".to_owned() }),
         }
     }
 }
