@@ -14,6 +14,10 @@ pub struct Context {
     pub bindir: PathBuf,
     /// The program `pgseal`, for sealed clusters and for child processes of the lab itself.
     pub pgseal: PathBuf,
+    /// `libpgseal.so`; none: where `pgseal` finds it by itself, if at all.
+    pub library: Option<PathBuf>,
+    /// `pgseal_guard.so` for this PostgreSQL; none: where the server or `pgseal` finds it by itself.
+    pub guard: Option<PathBuf>,
     /// Directory for clusters and other files that go away at the end; owned by `account`.
     pub work_dir: PathBuf,
     /// Directory of this experiment's results.

@@ -36,6 +36,10 @@ pub struct Request {
     pub bindir: Option<PathBuf>,
     /// The program `pgseal`.
     pub pgseal: PathBuf,
+    /// `libpgseal.so`; none: where `pgseal` finds it by itself.
+    pub library: Option<PathBuf>,
+    /// `pgseal_guard.so`; none: where the server or `pgseal` finds it by itself.
+    pub guard: Option<PathBuf>,
     /// CPUs of what is measured.
     pub cpus: Option<String>,
 }
@@ -77,6 +81,8 @@ pub fn run(
     let context = Context {
         bindir: request.bindir.clone().unwrap_or_default(),
         pgseal: request.pgseal.clone(),
+        library: request.library.clone(),
+        guard: request.guard.clone(),
         work_dir: work.path().to_owned(),
         output_dir: output.clone(),
         cpus: request.cpus.clone(),

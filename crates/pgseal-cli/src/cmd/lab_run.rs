@@ -108,10 +108,22 @@ fn request(args: &RunArgs) -> Result<Request, CliError> {
         resume: args.resume,
         output: args.output.clone(),
         work: args.work.clone(),
-        bindir,
         pgseal: library::program()?,
+        // What is missing here is missed, and named, where a cluster is to be sealed.
+        library: library::library().ok(),
+        guard: guard(bindir.as_deref()),
+        bindir,
         cpus: args.cpus.clone(),
     })
+}
+
+/// The guard module, if it is not where the server looks for its modules.
+fn guard(bindir: Option<&Path>) -> Option<PathBuf> {
+    let dir = bindir?;
+    let major = bindir::major_of(&dir.join("initdb")).ok()?;
+    let pkglibdir = bindir::ask_pg_config(&dir.join("pg_config"), "--pkglibdir");
+    let guard = PathBuf::from(library::guard(&major, pkglibdir.as_deref()).ok()?);
+    guard.is_absolute().then_some(guard)
 }
 
 fn measure(

@@ -33,6 +33,8 @@ pub struct Tools {
     pub cpus: Option<String>,
     /// Whom servers and clients run as; `None`: the user of this process.
     pub account: Option<Account>,
+    /// Whether the programs of sealing lie side by side.
+    staged: bool,
     /// `setpriv` of util-linux, which ends a server with us.
     setpriv: Option<PathBuf>,
 }
@@ -64,17 +66,27 @@ impl Tools {
             pgseal: full(pgseal),
             cpus: None,
             account,
+            staged: false,
             setpriv: in_path("setpriv"),
         })
     }
 
-    /// Those of a context.
+    /// Those of a context; as root those of sealing are copied into its working directory first.
     ///
     /// # Errors
-    /// When a program of PostgreSQL is missing.
+    /// When a program of PostgreSQL is missing, or one cannot be copied.
     pub fn of(context: &Context) -> Result<Self, LabError> {
         let tools = Self::with(&context.bindir, &context.pgseal, context.account.clone())?;
-        Ok(tools.pinned_to(context.cpus.as_deref()))
+        let tools = tools.pinned_to(context.cpus.as_deref());
+        if tools.account.is_none() {
+            return Ok(tools);
+        }
+        let programs = Programs {
+            pgseal: context.pgseal.clone(),
+            library: context.library.clone(),
+            guard: context.guard.clone(),
+        };
+        tools.stage(&programs, &context.work_dir.join("bin"))
     }
 
     /// Pinned to these CPUs (`taskset -c`).
@@ -106,6 +118,7 @@ impl Tools {
         if let Some(guard) = &programs.guard {
             copy(guard, "pgseal_guard.so")?;
         }
+        self.staged = true;
         Ok(self)
     }
 
@@ -158,6 +171,10 @@ impl Tools {
         let mut command = Command::new(program);
         command.args(arguments).current_dir("/").env("LC_ALL", "C");
         run_as(self.account.as_ref(), &mut command);
+        if self.staged {
+            // They may name what this user cannot reach.
+            command.env_remove("PGSEAL_LIBRARY").env_remove("PGSEAL_GUARD_MODULE");
+        }
         command
     }
 }
