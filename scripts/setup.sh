@@ -176,6 +176,8 @@ for purpose in "$@"; do
         need_upstream
         need readelf binutils
         newest=yes
+        # what the OS cache holds
+        need fincore util-linux-extra
         ;;
     upstream)
         need_compiler

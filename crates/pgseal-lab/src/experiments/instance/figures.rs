@@ -40,15 +40,17 @@ impl Cost {
         Some(Self { percent: of(ratio.value), low, high, verdict: found.verdict, ratio })
     }
 
-    /// `12.3 % (10.1 to 14.2)`, or that there is no difference.
+    /// `12.3 % (95 %: 10.1 to 14.2)`, or that it is nothing that stands out from the noise.
     pub fn words(&self) -> String {
-        let interval = format!("{:.1} to {:.1}", self.low, self.high);
+        let percent = format!("{:.1} %", self.percent);
+        if self.low.is_nan() {
+            return format!("{percent} (one round, no interval)");
+        }
+        let interval = format!("95 %: {:.1} to {:.1}", self.low, self.high);
         match self.verdict {
-            Verdict::NoDifference => {
-                format!("{:.1} % (95 %: {interval}; no difference beyond the noise)", self.percent)
-            }
-            _ if self.low.is_nan() => format!("{:.1} % (one round, no interval)", self.percent),
-            _ => format!("{:.1} % (95 %: {interval})", self.percent),
+            Verdict::NoDifference => format!("nothing beyond the noise ({percent}; {interval})"),
+            Verdict::Better => format!("less than nothing: it gains ({percent}; {interval})"),
+            _ => format!("{percent} ({interval})"),
         }
     }
 }

@@ -24,7 +24,7 @@ pub fn findings(results: &Results, analysis: &Analysis) -> Vec<Finding> {
 
 /// The study's main result: cost at both ends of the sweep.
 fn over_buffers(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Option<Finding> {
-    let (first, last) = (sizes.first()?, sizes.last()?);
+    let (first, last) = (sizes.first()?, sizes.last().filter(|_| sizes.len() > 1)?);
     let mut parts = Vec::new();
     for arm in suites(&results.plan) {
         let at = |size: &Size<'_>| Cost::of(analysis, size.case, &arm.id);
@@ -172,19 +172,18 @@ fn workloads(results: &Results, analysis: &Analysis, arm: &Arm) -> Option<Findin
     }
     worse.sort_by(|a, b| b.0.total_cmp(&a.0));
     let worse: Vec<String> = worse.into_iter().map(|(_, words)| words).collect();
-    let mut text = format!("{} in the other workloads", arm.id);
-    for (words, list) in [
-        (" costs most first: ", worse),
-        ("; no difference beyond the noise: ", same),
-        ("; better than plain: ", better),
-    ] {
-        if !list.is_empty() {
-            text += words;
-            text += &list.join(", ");
-        }
-    }
+    let parts: Vec<String> = [
+        ("costs, most first", worse),
+        ("costs nothing beyond the noise in", same),
+        ("is faster than plain in", better),
+    ]
+    .into_iter()
+    .filter(|(_, list)| !list.is_empty())
+    .map(|(words, list)| format!("{words}: {}", list.join(", ")))
+    .collect();
     let study = "The study measured pgbench -S only.";
-    Some(Finding::with_study(format!("{text}."), study))
+    let text = format!("In the other workloads {} {}.", arm.id, parts.join("; "));
+    Some(Finding::with_study(text, study))
 }
 
 fn peer(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Option<Finding> {

@@ -12,6 +12,8 @@ mod plan;
 mod proof;
 mod sample;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use crate::analysis::Analysis;

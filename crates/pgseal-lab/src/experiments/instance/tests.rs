@@ -1,0 +1,151 @@
+//! Plans and exhibits, without servers.
+
+use std::collections::BTreeMap;
+
+use super::plan::{OTHERS, plan, spec_of};
+use super::{Instance, findings, tables};
+use crate::Analysis;
+use crate::environment::Environment;
+use crate::exhibits::Tone;
+use crate::experiments::Experiment;
+use crate::plan::Plan;
+use crate::profile::Profile;
+use crate::results::{Results, SCHEMA, Sample};
+
+fn planned(name: &str, set: &[&str]) -> Result<Plan, String> {
+    let mut profile = Profile::load(&Instance, name).map_err(|error| error.to_string())?;
+    for assignment in set {
+        profile.set(assignment).map_err(|error| error.to_string())?;
+    }
+    let machine = Environment { memory_bytes: 8 << 30, ..Environment::default() };
+    plan(&profile, &machine).map_err(|error| error.to_string())
+}
+
+#[test]
+fn every_profile_makes_a_plan_and_full_knows_all_cases_and_suites() {
+    for (name, _) in Instance.profiles() {
+        let plan = planned(name, &[]).unwrap();
+        assert!(plan.again().is_some() && plan.arms.len() > 2, "{name}");
+        for case in &plan.cases {
+            assert!(spec_of(case).is_some(), "{name} {}", case.id);
+            assert_eq!(plan.baseline_of(case).unwrap().id, "plain");
+        }
+    }
+    let full = planned("full", &[]).unwrap();
+    for id in OTHERS {
+        assert!(full.case(id).is_some(), "{id}");
+    }
+    let ids: Vec<&str> = full.arms.iter().map(|arm| arm.id.as_str()).collect();
+    for suite in ["gcm", "xts", "ctr"] {
+        for bits in ["128", "256"] {
+            assert!(ids.contains(&format!("aes-{bits}-{suite}").as_str()), "{ids:?}");
+        }
+    }
+    assert!(ids.contains(&"gocryptfs"));
+    assert!(full.estimate_s() < 25.0 * 60.0, "{}", full.estimate_s());
+    assert!(planned("quick", &[]).unwrap().estimate_s() < 100.0);
+}
+
+#[test]
+fn suites_of_the_second_rank_take_the_cases_named_and_no_others() {
+    let full = planned("full", &[]).unwrap();
+    let takes = |case: &str, arm: &str| full.arms_of(full.case(case).unwrap()).any(|a| a.id == arm);
+    assert!(takes("select-8mb", "aes-128-ctr") && !takes("select-64mb", "aes-128-ctr"));
+    assert!(takes("select-64mb", "aes-256-gcm") && takes("tpcb", "gocryptfs"));
+    // Its own process needs memory too, and would not be counted.
+    assert!(!takes("beyond-memory", "gocryptfs"));
+}
+
+#[test]
+fn what_a_profile_asks_for_in_vain_is_named() {
+    let error = planned("tiny", &[r#"cases=["coffee"]"#]).unwrap_err();
+    assert!(error.contains("coffee") && error.contains("scan-cold"), "{error}");
+    let error = planned("tiny", &[r#"more_suites_in=["select-1mb"]"#]).unwrap_err();
+    assert!(error.contains("select-1mb"), "{error}");
+    let error = planned("tiny", &["buffers_mb=[4000]"]).unwrap_err();
+    assert!(error.contains("4000 MB") && error.contains("8192 MB"), "{error}");
+    let error = planned("tiny", &["bufers=1"]).unwrap_err();
+    assert!(error.contains("bufers"), "{error}");
+}
+
+/// Results of the tiny plan: `values` for each case and arm, five rounds with a spread of 1 %.
+fn recorded(values: &[(&str, &str, f64)]) -> Results {
+    let mut plan = planned("tiny", &[]).unwrap();
+    plan.rounds = 5;
+    let samples = values.iter().flat_map(|(case, arm, value)| {
+        (0..5u32).map(move |round| Sample {
+            case: (*case).to_owned(),
+            arm: (*arm).to_owned(),
+            round,
+            place: 0,
+            value: value * (1.0 + 0.0025 * (f64::from(round) - 2.0)),
+            extra: BTreeMap::from([
+                ("server_cpu_s_per_op".to_owned(), 1.0 / value),
+                ("blocks_read_per_op".to_owned(), 2.0),
+                ("data_bytes".to_owned(), f64::from(16 << 20)),
+            ]),
+            facts: BTreeMap::new(),
+            load: 0.1,
+            step_s: 1.0,
+        })
+    });
+    Results {
+        schema: SCHEMA.to_owned(),
+        experiment: "instance".to_owned(),
+        plan_hash: plan.plan_hash(),
+        samples: samples.collect(),
+        plan,
+        environment: Environment::default(),
+        started_unix_s: 0,
+        finished: true,
+        warmups: Vec::new(),
+        missing: Vec::new(),
+        warnings: Vec::new(),
+        command: "pgseal lab instance".to_owned(),
+    }
+}
+
+#[test]
+fn the_summary_tells_what_costs_and_what_does_not() {
+    let results = recorded(&[
+        ("select-4mb", "plain", 10_000.0),
+        ("select-4mb", "plain-again", 10_000.0),
+        ("select-4mb", "aes-256-gcm", 8_000.0),
+        ("select-64mb", "plain", 20_000.0),
+        ("select-64mb", "plain-again", 20_000.0),
+        ("select-64mb", "aes-256-gcm", 20_000.0),
+        ("scan-warm", "plain", 0.1),
+        ("scan-warm", "plain-again", 0.1),
+        ("scan-warm", "aes-256-gcm", 0.12),
+    ]);
+    let analysis = Analysis::of(&results);
+    let all = findings::findings(&results, &analysis);
+    let text = all.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join("\n");
+    assert!(text.contains("20.0 % (95 %:"), "{text}");
+    assert!(text.contains("data 4.0 times as large"), "{text}");
+    assert!(text.contains("64 MB of shared_buffers (all data fit, 25 % of it)"), "{text}");
+    assert!(text.contains("nothing beyond the noise (0.0 %"), "{text}");
+    // 25 us more for two blocks.
+    assert!(text.contains("aes-256-gcm 12.5 us (0.7 GB/s)"), "{text}");
+    let study: Vec<_> = all.iter().filter_map(|finding| finding.study.as_deref()).collect();
+    assert!(study.iter().any(|text| text.contains("close to zero once the data fits")));
+
+    let tables = tables::tables(&results, &analysis);
+    let sweep = tables.iter().find(|table| table.id == "instance-sweep").unwrap();
+    let last = sweep.rows.first().unwrap().last().unwrap();
+    assert_eq!((last.text.as_str(), last.tone), ("0.800", Tone::Bad));
+    for table in &tables {
+        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.id);
+    }
+    let charts = tables::charts(&results, &analysis);
+    assert_eq!(charts.len(), 3);
+}
+
+#[test]
+fn nothing_measured_yet_is_no_reason_to_fall_over() {
+    let results = recorded(&[]);
+    let analysis = Analysis::of(&results);
+    assert!(findings::findings(&results, &analysis).is_empty());
+    assert!(tables::charts(&results, &analysis).is_empty());
+    assert!(!tables::tables(&results, &analysis).is_empty());
+}
