@@ -4,7 +4,6 @@
 mod cases;
 mod cost;
 mod error;
-mod machine;
 mod plan;
 mod report;
 mod tpch;

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::PathBuf;
 
+use pgseal_lab::Environment;
 use pgseal_lab::cluster::{Cluster, Outcome, SUPERUSER, Server, Tools};
 use pgseal_lab::stats::SplitMix64;
 use serde::Serialize;
 
 use crate::cases::{CASES, Case, Work};
 use crate::error::BenchError;
-use crate::machine::Machine;
 use crate::report::{AGAIN, Arm, CaseResult, PLAIN, Sample, judge, table};
 
 const DATABASE: &str = "bench";
@@ -63,7 +63,7 @@ struct Plan {
 
 #[derive(Debug, Serialize)]
 struct File<'a> {
-    machine: &'a Machine,
+    machine: &'a Environment,
     plan: Plan,
     cpus: &'a Option<String>,
     common: [&'static str; 4],
@@ -94,8 +94,8 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
     } else {
         Plan { rounds: args.rounds.unwrap_or(11), scale: 20, init_scale: 10, seconds: 5 }
     };
-    let machine = Machine::look(&tools, &args.work);
-    let name = format!("bench-{}.json", machine.started_unix_s);
+    let machine = Environment::look(&args.work, Some(&tools.bindir));
+    let name = format!("bench-{}.json", machine.time_unix_s);
     fs::create_dir_all(&args.output).map_err(BenchError::io(&args.output))?;
     let path = args.output.join(name);
 
@@ -114,7 +114,7 @@ pub fn run(args: &Args) -> Result<(), BenchError> {
         clusters.push(cluster);
     }
     let mut results = Vec::new();
-    let mut random = SplitMix64(machine.started_unix_s);
+    let mut random = SplitMix64(machine.time_unix_s);
     for case in cases {
         let mut running = Vec::new();
         for cluster in clusters {
@@ -225,9 +225,9 @@ fn sample(
     Ok((outcome, running.server.cpu_seconds() - before))
 }
 
-fn print_machine(machine: &Machine, plan: Plan, tools: &Tools) {
-    println!("{}, {} CPUs ({})", machine.cpu, machine.cpus, machine.cpu_flags.join(" "));
-    println!("{}; {}; {}", machine.kernel, machine.file_system, machine.postgresql);
+fn print_machine(machine: &Environment, plan: Plan, tools: &Tools) {
+    println!("{}, {} CPUs ({})", machine.cpu_model, machine.cpus, machine.cpu_flags.join(" "));
+    println!("{}; {}; {}", machine.kernel, machine.file_system, machine.postgresql.join(", "));
     let cpus = tools.cpus.as_ref().map_or("not pinned".to_owned(), |cpus| format!("CPU {cpus}"));
     println!(
         "pgbench scale {}, {} rounds, server and client: {cpus}; load before {}\n",
