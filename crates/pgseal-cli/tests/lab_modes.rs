@@ -116,6 +116,44 @@ fn what_is_measured_is_what_is_said() {
     {
         assert!(words.contains(part), "{part}: {words}");
     }
+    advice_rests_on_it(dir.path());
+}
+
+/// `pgseal advise` reads the same results and says of each recommendation what it rests on.
+fn advice_rests_on_it(results: &Path) {
+    let advise = Command::new(env!("CARGO_BIN_EXE_pgseal"))
+        .args(["advise", "--json", "--data-size", "20GB", "--results"])
+        .arg(results)
+        .output()
+        .unwrap();
+    ok(&advise);
+    let advice: Value = serde_json::from_slice(&advise.stdout).unwrap();
+    assert_eq!(advice["sources"][0]["profile"], "tiny");
+    let cautions = advice["cautions"].as_array().unwrap();
+    assert!(cautions.iter().any(|one| one.as_str().unwrap().contains("no measurement")));
+    let of = |topic: &str| {
+        let all = advice["recommendations"].as_array().unwrap();
+        all.iter().find(|one| one["topic"] == topic).unwrap()
+    };
+    let suite = of("suite");
+    assert_eq!(suite["basis"], "estimated");
+    assert_eq!(suite["reasons"][0]["source"], "modes aes-256-gcm, arm aws-lc");
+    assert!(text(&suite["paste"][0], "text").contains("--suite aes-256-gcm"));
+    assert_eq!(of("shared-buffers")["basis"], "not-measured");
+    assert_eq!(of("groups")["basis"], "not-measured");
+    assert_ne!(of("tls-ciphers")["basis"], "not-measured");
+}
+
+#[test]
+fn advice_without_results_there_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let done = Command::new(env!("CARGO_BIN_EXE_pgseal"))
+        .args(["advise", "--results"])
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("no results of pgseal lab here"));
 }
 
 #[test]

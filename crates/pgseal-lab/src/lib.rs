@@ -11,6 +11,7 @@
 //! `unsafe` is confined to three modules of [`experiments::modes`], which call cryptographic libraries.
 #![deny(unsafe_code)]
 
+pub mod advise;
 pub mod analysis;
 pub mod cluster;
 pub mod compare;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::environment::{Environment, load};
 use crate::error::LabError;
@@ -135,7 +135,8 @@ impl Walk<'_> {
         walked.and(ended)
     }
 
-    /// Each round through all cases, in random order; the reports are written after each round.
+    /// Each round through all cases, in random order. The reports are written after each round, unless
+    /// that would take more than a tenth of the time; every sample is on disk anyway.
     fn interleaved(&mut self, executor: &mut dyn Executor) -> Result<(), LabError> {
         let plan = self.run.plan;
         let most = plan.cases.iter().map(|case| plan.rounds_of(case)).max().unwrap_or(0);
@@ -145,13 +146,18 @@ impl Walk<'_> {
         let first = (0..most).find(|round| to_do(self, *round));
         let Some(first) = first else { return Ok(()) };
         let warmups = (0..plan.warmups).map(|round| (round, true));
+        let (mut written_at, mut took) = (Instant::now(), Duration::ZERO);
         for (round, warmup) in warmups.chain((first..most).map(|round| (round, false))) {
             let (kind, of) = if warmup { ("warm-up", plan.warmups) } else { ("round", most) };
             let left = self.clock.left();
             self.run.progress.say(&format!("{kind} {} of {of}{left}", round + 1));
             let done = self.all_cases(round, warmup, executor);
-            let written = (self.run.after_case)(self.run.output, &self.results);
-            done.and(written)?;
+            if done.is_err() || written_at.elapsed() >= took * 10 {
+                let begin = Instant::now();
+                let written = (self.run.after_case)(self.run.output, &self.results);
+                (written_at, took) = (Instant::now(), begin.elapsed());
+                done.and(written)?;
+            }
         }
         Ok(())
     }

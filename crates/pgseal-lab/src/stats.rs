@@ -7,8 +7,12 @@ const RESAMPLES: usize = 5000;
 
 /// The middle value, or the mean of the two middle ones; NaN of nothing.
 pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    median_of(&mut values.to_vec())
+}
+
+/// As [`median`], in place: resampling does it millions of times.
+fn median_of(sorted: &mut [f64]) -> f64 {
+    sorted.sort_unstable_by(f64::total_cmp);
     let half = sorted.len() / 2;
     match (sorted.get(half), sorted.len() % 2) {
         (None, _) => f64::NAN,
@@ -78,8 +82,8 @@ fn picks(random: &mut SplitMix64, count: usize) -> Vec<usize> {
 }
 
 fn resampled(values: &[f64], picks: &[usize]) -> f64 {
-    let picked: Vec<f64> = picks.iter().filter_map(|at| values.get(*at).copied()).collect();
-    median(&picked)
+    let mut picked: Vec<f64> = picks.iter().filter_map(|at| values.get(*at).copied()).collect();
+    median_of(&mut picked)
 }
 
 fn interval(value: f64, mut once: impl FnMut(&mut SplitMix64) -> f64) -> Ratio {

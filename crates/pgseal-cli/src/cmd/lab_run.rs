@@ -137,7 +137,7 @@ fn measure(
 
 /// The first signal ends the run after the step at hand, servers stopped and files removed; the
 /// second one ends the program.
-fn stop_on_signals() -> Result<Arc<AtomicBool>, CliError> {
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>, CliError> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         let code = i32::from(exit::INTERRUPTED);

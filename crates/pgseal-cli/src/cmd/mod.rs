@@ -1,5 +1,6 @@
 //! The command line, one module for each subcommand.
 
+mod advise;
 mod cat;
 mod completions;
 mod env;
@@ -75,6 +76,7 @@ enum Command {
     Cat(cat::Args),
     Key(key::Args),
     Lab(lab::Args),
+    Advise(advise::Args),
     Tls(tls::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -93,6 +95,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Cat(args) => cat::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Advise(args) => advise::run(&args),
         Command::Tls(args) => tls::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::algorithm::{Algorithm, Direction, Mode};
 use super::plan::{AGAIN, PAGE_BYTES, figure};
+use super::protocol::CycleSource;
 use crate::results::Results;
 use crate::stats::{Ratio, median, ratio};
 
@@ -120,19 +121,14 @@ impl<'a> Figures<'a> {
     /// above 1. Every case has its A/A pair; 1 if it was not measured.
     pub fn floor(&self, at: At<'_>) -> f64 {
         let noise = self.ratio(at.arm(AGAIN), at.arm("openssl"));
-        let away = |end: f64| if end.is_finite() && end > 0.0 { end.max(1.0 / end) } else { 1.0 };
-        noise.map_or(1.0, |noise| away(noise.low).max(away(noise.high)).max(away(noise.value)))
+        noise.map_or(1.0, |noise| floor_of(&noise))
     }
 
     /// The ratio of two figures if it is a difference: its interval does not touch 1, and it lies
     /// outside the noise floor of both.
     pub fn difference(&self, over: At<'_>, under: At<'_>) -> Option<Compared> {
         let found = self.ratio(over, under)?;
-        let floor = self.floor(over).max(self.floor(under));
-        let inside = (1.0 / floor..=floor).contains(&found.value);
-        let touches = found.low <= 1.0 && found.high >= 1.0;
-        let sure = found.low.is_finite() && found.high.is_finite();
-        Some(Compared { ratio: found, differs: sure && !inside && !touches })
+        Some(compared(found, self.floor(over).max(self.floor(under))))
     }
 
     /// The algorithms of the plan, in its order.
@@ -143,6 +139,23 @@ impl<'a> Figures<'a> {
     /// Whether the plan has this arm.
     pub fn has_arm(&self, arm: &str) -> bool {
         self.results.plan.arm(arm).is_some()
+    }
+
+    /// Two cases' values held against each other, as [`Figures::difference`] does it; for signatures.
+    pub fn named_difference(&self, over: &str, under: &str) -> Option<Compared> {
+        let noise = |case| {
+            let noise = self.named_ratio((case, AGAIN, ""), (case, "openssl", ""));
+            noise.map_or(1.0, |noise| floor_of(&noise))
+        };
+        let ratio = self.named_ratio((over, "openssl", ""), (under, "openssl", ""))?;
+        Some(compared(ratio, noise(over).max(noise(under))))
+    }
+
+    /// Where cycles come from, in words.
+    pub fn cycles_from(&self) -> Option<&'static str> {
+        let case = self.algorithms().first()?.to_string();
+        let id = self.fact(&case, "openssl", "cycles_from")?;
+        CycleSource::by_id(id).map(CycleSource::title)
     }
 
     /// A fact of the first sample of an arm in a case.
@@ -159,4 +172,17 @@ pub struct Compared {
     pub ratio: Ratio,
     /// Whether it is more than noise.
     pub differs: bool,
+}
+
+/// The farther end of an A/A interval from 1, as a ratio above 1.
+fn floor_of(noise: &Ratio) -> f64 {
+    let away = |end: f64| if end.is_finite() && end > 0.0 { end.max(1.0 / end) } else { 1.0 };
+    away(noise.low).max(away(noise.high)).max(away(noise.value))
+}
+
+fn compared(ratio: Ratio, floor: f64) -> Compared {
+    let inside = (1.0 / floor..=floor).contains(&ratio.value);
+    let touches = ratio.low <= 1.0 && ratio.high >= 1.0;
+    let sure = ratio.low.is_finite() && ratio.high.is_finite();
+    Compared { ratio, differs: sure && !inside && !touches }
 }

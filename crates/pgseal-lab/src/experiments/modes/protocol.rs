@@ -156,6 +156,20 @@ pub enum CycleSource {
 }
 
 impl CycleSource {
+    /// As in the JSON.
+    pub fn id(self) -> &'static str {
+        match self {
+            CycleSource::Counter => "counter",
+            CycleSource::DependentChain => "dependent-chain",
+            CycleSource::None => "none",
+        }
+    }
+
+    /// The source of this id.
+    pub fn by_id(id: &str) -> Option<CycleSource> {
+        [CycleSource::Counter, CycleSource::DependentChain].into_iter().find(|one| one.id() == id)
+    }
+
     /// What it is, in words for a label.
     pub fn title(self) -> &'static str {
         match self {

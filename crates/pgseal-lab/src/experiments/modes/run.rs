@@ -236,7 +236,7 @@ impl Executor for Bursts {
             fact("vaes", shown(about.openssl_vaes));
         }
         fact("core", about.core.to_string());
-        fact("cycles_from", about.cycles.title().to_owned());
+        fact("cycles_from", about.cycles.id().to_owned());
         Ok(seen)
     }
 

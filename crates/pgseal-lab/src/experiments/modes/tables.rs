@@ -117,14 +117,12 @@ fn page(figures: &Figures<'_>, study: &Study) -> Option<Table> {
         }
         rows.push(row);
     }
-    let source = figures.algorithms().first().map(Algorithm::to_string);
-    let source = source.and_then(|case| figures.fact(&case, "openssl", "cycles_from"));
     Some(Table {
         id: "page".to_owned(),
         title: format!("A page of {PAGE_BYTES} bytes, one core"),
         columns,
         rows,
-        note: source.map(|source| format!("Cycles are from {source}.")),
+        note: figures.cycles_from().map(|source| format!("Cycles are from {source}.")),
     })
 }
 

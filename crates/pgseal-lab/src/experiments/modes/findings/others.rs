@@ -25,8 +25,7 @@ pub fn cycles(figures: &Figures<'_>) -> Option<Finding> {
             parts.push(format!("{title} {} ({}{without})", significant(value), library(arm)));
         }
     }
-    let case = figures.algorithms().first()?.to_string();
-    let source = figures.fact(&case, "openssl", "cycles_from")?;
+    let source = figures.cycles_from()?;
     if parts.is_empty() {
         return None;
     }
