@@ -2,6 +2,7 @@
 
 mod chart;
 mod csv;
+mod emphasis;
 pub mod format;
 
 mod html;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::chart;
+use super::emphasis::emphasised;
 use super::markup::{date, escape, script_json};
 use super::tables;
 use super::{CSV, Entry, json_of};
@@ -59,7 +60,7 @@ pub fn section(entry: &Entry, nested: bool) -> String {
 pub fn findings<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
     let mut out = String::from("<ul class=\"findings\">");
     for finding in findings {
-        let _ = write!(out, "<li><p>{}</p>", escape(&finding.text));
+        let _ = write!(out, "<li><p>{}</p>", emphasised(&finding.text));
         if let Some(study) = &finding.study {
             let _ = write!(
                 out,

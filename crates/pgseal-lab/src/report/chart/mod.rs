@@ -205,9 +205,9 @@ fn open(chart: &Chart, room: Room, height: f64) -> String {
     )
 }
 
-/// Width of text at 12 pixels, about.
+/// Width of text at 12 pixels, about; of a wide font rather than a narrow one.
 fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * 6.7
+    text.chars().count() as f64 * 7.3
 }
 
 /// An error bar between two places, upright or lying.
