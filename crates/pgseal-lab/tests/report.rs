@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 
 use common::{Demo, data, demo_plan, normal, walk};
-use pgseal_lab::report::{self, Entry};
+use pgseal_lab::report::{self, Entry, Files};
 
 fn blessing() -> bool {
     std::env::var_os("PGSEAL_BLESS").is_some()
@@ -50,11 +50,11 @@ fn reports_of_recorded_results_are_as_recorded() {
     same("results.json", &String::from_utf8(report::json_of(&entry).unwrap()).unwrap());
     same("results.csv", &String::from_utf8(report::csv_of(&entry.results).unwrap()).unwrap());
     same("report.txt", &report::text_of(&entry));
-    let one = report::html_of(std::slice::from_ref(&entry));
+    let one = report::html_of(std::slice::from_ref(&entry), Files::Beside);
     same("report.html", &one);
     let mut second = entry.clone();
     second.results.experiment = "second".to_owned();
-    same("summary.html", &report::html_of(&[entry, second]));
+    same("summary.html", &report::html_of(&[entry, second], Files::Below));
 
     for page in [&one] {
         assert!(!page.contains("<b>markup</b>"), "text of a finding became markup");
@@ -73,7 +73,7 @@ fn reports_of_recorded_results_are_as_recorded() {
 fn what_is_missing_and_what_warns_stands_in_every_form() {
     let entry = entry();
     let text = report::text_of(&entry);
-    let page = report::html_of(std::slice::from_ref(&entry));
+    let page = report::html_of(std::slice::from_ref(&entry), Files::Beside);
     let json = String::from_utf8(report::json_of(&entry).unwrap()).unwrap();
     for form in [&text, &page, &json] {
         assert!(form.contains("the mock has no value"), "missing: {form:.200}");

@@ -34,6 +34,8 @@ fn context() -> (TempDir, Context) {
     let context = Context {
         bindir: pgseal_testkit::bindir().unwrap(),
         pgseal: "/no/pgseal".into(),
+        library: None,
+        guard: None,
         work_dir: dir.path().join("w"),
         output_dir: dir.path().join("o"),
         cpus: None,

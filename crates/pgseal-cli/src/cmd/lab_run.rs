@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use pgseal_lab::executor::Stderr;
 use pgseal_lab::report::{self, Entry};
 use pgseal_lab::session::{self, Request};
-use pgseal_lab::{Experiment, LabError, experiments};
+use pgseal_lab::{Experiment, LabError, experiments, store};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -89,7 +89,13 @@ pub fn report(args: &ReportArgs) -> Result<u8, CliError> {
         report::write_entry(&dir, &entry)?;
         entries.push(entry);
     }
-    let summary = report::write_summary(&args.dir, &entries)?;
+    // Of a single experiment's directory there is no page over it.
+    let single = args.dir.join(store::RESULTS).exists();
+    let summary = if single {
+        args.dir.join(report::HTML)
+    } else {
+        report::write_summary(&args.dir, &entries)?
+    };
     print(&entries, args.json)?;
     eprintln!("lab: report: {}", summary.display());
     Ok(exit::SOUND)

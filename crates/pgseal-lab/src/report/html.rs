@@ -13,8 +13,17 @@ const SCRIPT: &str = include_str!("script.js");
 /// Findings of each experiment in the summary over several.
 const SUMMARY_FINDINGS: usize = 4;
 
+/// Where the other files of an experiment are, seen from the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// In the page's directory.
+    Beside,
+    /// In a directory of the experiment's name below it.
+    Below,
+}
+
 /// One self-contained page: of one experiment, or over several with a summary of all.
-pub fn html_of(entries: &[Entry]) -> String {
+pub fn html_of(entries: &[Entry], files: Files) -> String {
     let title = match entries {
         [one] => one.title.clone(),
         _ => "What encryption costs on this machine".to_owned(),
@@ -26,7 +35,7 @@ pub fn html_of(entries: &[Entry]) -> String {
         out.push_str(&summary(entries));
     }
     for entry in entries {
-        out.push_str(&section::section(entry, entries.len() > 1));
+        out.push_str(&section::section(entry, entries.len() > 1, files));
     }
     out.push_str(FOOT);
     let _ = writeln!(out, "<script>{SCRIPT}</script></body></html>");

@@ -24,7 +24,7 @@ use crate::store::{RESULTS, replace_file};
 use crate::warning::Warning;
 
 pub use self::csv::csv_of;
-pub use self::html::html_of;
+pub use self::html::{Files, html_of};
 pub use self::json::json_of;
 pub use self::text::{missing_text, text_of};
 
@@ -146,7 +146,7 @@ pub fn write(experiment: &dyn Experiment, dir: &Path, results: &Results) -> Resu
 pub fn write_entry(dir: &Path, entry: &Entry) -> Result<(), LabError> {
     replace_file(&dir.join(RESULTS), &json_of(entry)?)?;
     replace_file(&dir.join(CSV), &csv_of(&entry.results)?)?;
-    replace_file(&dir.join(HTML), html_of(std::slice::from_ref(entry)).as_bytes())
+    replace_file(&dir.join(HTML), html_of(std::slice::from_ref(entry), Files::Beside).as_bytes())
 }
 
 /// Writes `report.html` over all experiments and returns its path.
@@ -156,6 +156,6 @@ pub fn write_entry(dir: &Path, entry: &Entry) -> Result<(), LabError> {
 /// [`LabError::Io`].
 pub fn write_summary(dir: &Path, entries: &[Entry]) -> Result<PathBuf, LabError> {
     let path = dir.join(HTML);
-    replace_file(&path, html_of(entries).as_bytes())?;
+    replace_file(&path, html_of(entries, Files::Below).as_bytes())?;
     Ok(path)
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::chart;
 use super::emphasis::emphasised;
+use super::html::Files;
 use super::markup::{date, escape, script_json};
 use super::tables;
 use super::{CSV, Entry, json_of};
@@ -20,7 +21,7 @@ const EMBED_BYTES: usize = 4 << 20;
 const SHOWN_WARNINGS: usize = 2;
 
 /// The whole section; `nested` among others, else it is the page.
-pub fn section(entry: &Entry, nested: bool) -> String {
+pub fn section(entry: &Entry, nested: bool, files: Files) -> String {
     let Entry { results, exhibits, .. } = entry;
     let name = &results.experiment;
     let mut out = format!("<section class=\"experiment\" id=\"{}\">", escape(name));
@@ -51,7 +52,7 @@ pub fn section(entry: &Entry, nested: bool) -> String {
     }
     out.push_str(&tables::cases(entry));
     out.push_str(&environment(&results.environment));
-    out.push_str(&reproduce(entry, nested));
+    out.push_str(&reproduce(entry, files));
     out.push_str("</section>");
     out
 }
@@ -222,7 +223,7 @@ fn environment(machine: &Environment) -> String {
     out
 }
 
-fn reproduce(entry: &Entry, nested: bool) -> String {
+fn reproduce(entry: &Entry, files: Files) -> String {
     let results = &entry.results;
     let name = escape(&results.experiment);
     let mut out = format!(
@@ -233,7 +234,10 @@ fn reproduce(entry: &Entry, nested: bool) -> String {
         escape(results.plan_hash.get(..16).unwrap_or(&results.plan_hash)),
         results.plan.seed,
     );
-    let below = if nested { format!("{name}/") } else { String::new() };
+    let below = match files {
+        Files::Beside => String::new(),
+        Files::Below => format!("{name}/"),
+    };
     let _ = write!(
         out,
         "<p>All samples: <a href=\"{below}{RESULTS}\">{RESULTS}</a>, <a href=\"{below}{CSV}\">{CSV}</a> \
