@@ -271,7 +271,8 @@ impl Scratch {
 /// The first `len` bytes of a buffer that only ever grows; their contents are unspecified.
 fn grow(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if buffer.len() < len {
-        buffer.resize(len, 0);
+        // Zeros fresh from the allocator: a large buffer costs memory as it is used, not at once.
+        *buffer = vec![0; len];
     }
     &mut buffer[..len]
 }
