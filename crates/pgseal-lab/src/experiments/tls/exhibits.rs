@@ -1,8 +1,8 @@
 //! Tables and charts; from the data alone.
 
-use super::arms::{PLAIN, Wanted};
+use super::arms::{PLAIN, USUAL_KEY, USUAL_SUITE, Wanted};
 use super::findings;
-use super::plan::PERSISTENT;
+use super::plan::{CONNECT, PERSISTENT};
 use crate::analysis::{Analysis, ArmAnalysis, CaseAnalysis, Verdict};
 use crate::exhibits::{
     Axis, Cell, Chart, ChartKind, Column, Exhibits, Origin, Point, Series, Table, Tone,
@@ -156,15 +156,32 @@ fn percent(ratio: f64) -> Cell {
     Cell::number(value, format!("{value:+.1}"))
 }
 
+/// The arm's id, short enough for a chart.
+fn label(case: &str, arm: &str) -> String {
+    // There it stands for its certificate.
+    if case == CONNECT && arm == USUAL_SUITE {
+        return USUAL_KEY.name().to_owned();
+    }
+    let text = match arm.strip_prefix("TLS_") {
+        Some(suite) => format!("1.3 {}", suite.replace("AES_", "AES").replace('_', "-")),
+        None => arm.replace("-RSA-", " ").replace("-ECDSA-", " "),
+    };
+    let text = text.replace("-POLY1305", "");
+    // The hash of a suite with authenticated encryption says nothing about its speed.
+    let aead = text.contains("GCM") || text.contains("CHACHA20");
+    let end = ["-SHA256", "-SHA384"].into_iter().find(|end| aead && text.ends_with(end));
+    end.and_then(|end| text.strip_suffix(end)).unwrap_or(&text).to_owned()
+}
+
 fn throughput(results: &Results, case: &Case, found: &CaseAnalysis, study: &[TlsCipher]) -> Chart {
     let there = || found.arms.iter().filter(|arm| arm.n > 0);
     let ours = there().map(|arm| match arm.ratio {
         Some(ratio) if ratio.low.is_finite() && ratio.high.is_finite() => {
-            Point::label(&arm.arm, ratio.value * 100.0)
+            Point::label(label(&case.id, &arm.arm), ratio.value * 100.0)
                 .between(ratio.low * 100.0, ratio.high * 100.0)
         }
-        Some(ratio) => Point::label(&arm.arm, ratio.value * 100.0),
-        None => Point::label(&arm.arm, 100.0),
+        Some(ratio) => Point::label(label(&case.id, &arm.arm), ratio.value * 100.0),
+        None => Point::label(label(&case.id, &arm.arm), 100.0),
     });
     let mut series = vec![Series {
         name: "measured".to_owned(),
@@ -176,7 +193,7 @@ fn throughput(results: &Results, case: &Case, found: &CaseAnalysis, study: &[Tls
         .iter()
         .filter_map(|arm| {
             let (_, ratio) = of_study(study, &case.id, &arm.arm)?;
-            Some(Point::label(&arm.arm, ratio * 100.0))
+            Some(Point::label(label(&case.id, &arm.arm), ratio * 100.0))
         })
         .collect();
     if !theirs.is_empty() {
@@ -206,10 +223,9 @@ fn throughput(results: &Results, case: &Case, found: &CaseAnalysis, study: &[Tls
 
 fn cpu_time(results: &Results, case: &Case, found: &CaseAnalysis) -> Chart {
     let side = |name: &str, extra: &str| {
-        let points = found
-            .arms
-            .iter()
-            .filter_map(|arm| Some(Point::label(&arm.arm, arm.extra.get(extra)? * 1e6)));
+        let points = found.arms.iter().filter_map(|arm| {
+            Some(Point::label(label(&case.id, &arm.arm), arm.extra.get(extra)? * 1e6))
+        });
         Series { name: name.to_owned(), origin: Origin::Measured, points: points.collect() }
     };
     Chart {
@@ -223,5 +239,26 @@ fn cpu_time(results: &Results, case: &Case, found: &CaseAnalysis) -> Chart {
             side("client (pgbench)", "client_cpu_s_per_op"),
         ],
         note: Some(format!("Medians of {} rounds.", results.plan.rounds_of(case))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_short_and_tell_suites_apart() {
+        for (arm, want) in [
+            ("TLS_AES_256_GCM_SHA384", "1.3 AES256-GCM"),
+            ("TLS_CHACHA20_POLY1305_SHA256", "1.3 CHACHA20"),
+            ("ECDHE-RSA-AES128-GCM-SHA256", "ECDHE AES128-GCM"),
+            ("ECDHE-RSA-AES128-SHA256", "ECDHE AES128-SHA256"),
+            ("DHE-RSA-AES256-SHA", "DHE AES256-SHA"),
+            ("plain-again", "plain-again"),
+            ("X25519MLKEM768", "X25519MLKEM768"),
+        ] {
+            assert_eq!(label(PERSISTENT, arm), want);
+        }
+        assert_eq!(label(CONNECT, "TLS_AES_256_GCM_SHA384"), "rsa-2048");
     }
 }

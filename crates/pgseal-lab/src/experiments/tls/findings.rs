@@ -99,7 +99,7 @@ fn persistent(case: &CaseAnalysis, study: &[TlsCipher]) -> Option<Finding> {
         .iter()
         .filter_map(|row| {
             let (_, ratio) = of_study(study, PERSISTENT, &row.cipher)?;
-            Some(format!("{} {}", row.cipher, cost(ratio)))
+            (row.bits > 0).then(|| format!("{} {}", row.cipher, cost(ratio)))
         })
         .collect();
     let shared: Vec<String> = study
