@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use pgseal_column::header::{Header, Mode};
-use pgseal_column::{ColumnKey, Domain, Kek, RawKey, RawMode, TypeCode};
+use pgseal_column::{ColumnKey, Domain, Kek, NumberCode, RawKey, RawMode, TypeCode};
 
 /// The key of all inputs.
 pub fn key() -> ColumnKey {
@@ -20,6 +20,7 @@ pub fn kek() -> Kek {
 /// a deterministic value byte for byte, of the others the plain bytes again.
 pub fn column(data: &[u8]) {
     let (key, code) = (key(), TypeCode::new(7).unwrap());
+    let short = NumberCode::new(2).unwrap();
     let mut plain = vec![0; data.len()];
     let mut again = vec![0; data.len() + 40];
     for mode in [Mode::Deterministic, Mode::Randomised] {
@@ -38,8 +39,8 @@ pub fn column(data: &[u8]) {
     }
     let _ = kek().unwrap(Domain(5), 1, data);
     let number = data.iter().fold(0_u64, |x, byte| x.rotate_left(8) ^ u64::from(*byte));
-    assert_eq!(key.decrypt64(code, key.encrypt64(code, number)), number);
-    assert_eq!(key.encrypt64(code, key.decrypt64(code, number)), number);
+    assert_eq!(key.decrypt64(short, key.encrypt64(short, number)), number);
+    assert_eq!(key.encrypt64(short, key.decrypt64(short, number)), number);
     let (key_len, mode) = data.split_first().map_or((0, 0), |(first, _)| (first / 4, first % 4));
     let raw_key = &data[..usize::from(key_len).min(data.len())];
     let raw = RawKey::new(raw_key, RawMode::from_number(i32::from(mode)).unwrap()).unwrap();

@@ -65,7 +65,9 @@ extern uint32_t pgseal_column_abi(void);
 
 /*
  * What a value is: bound into every ciphertext, so that the same bytes of two types differ. The numbers are
- * stored nowhere but bound for ever. Any number from 1 to PGSEAL_COLUMN_TYPE_MAX may be used.
+ * stored nowhere but bound for ever. FF1 takes 1 to PGSEAL_COLUMN_TYPE_MAX; authenticated values take any number
+ * but 0, above PGSEAL_COLUMN_TYPE_MAX some nanoseconds more slowly. Types whose bytes mean different things
+ * must have different numbers.
  */
 enum
 {

@@ -19,33 +19,47 @@ use crate::siv::{Associated, Siv};
 pub const KEY_BYTES: usize = 32;
 /// The most key material that is taken, in bytes.
 pub const MAX_MATERIAL_BYTES: usize = 64;
-/// The highest type code.
-pub const MAX_TYPE_CODE: u32 = 63;
+/// The highest type code of FF1, and of those that cost nothing.
+pub const MAX_SHORT_TYPE_CODE: u32 = 63;
 
 /// The number of a domain: of the columns that share keys and join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Domain(pub u64);
 
-/// What a value is, bound into its ciphertext: 1 to [`MAX_TYPE_CODE`].
+/// What an authenticated value is, bound into its ciphertext: any number but 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TypeCode(u8);
+pub struct TypeCode(u32);
 
 impl TypeCode {
     /// Checks a code.
     ///
     /// # Errors
-    /// [`ColumnError::BadArgument`].
+    /// [`ColumnError::BadArgument`] for 0.
     pub fn new(code: u32) -> Result<TypeCode, ColumnError> {
-        match u8::try_from(code) {
-            Ok(small) if (1..=MAX_TYPE_CODE).contains(&code) => Ok(TypeCode(small)),
-            _ => Err(ColumnError::BadArgument),
-        }
+        if code == 0 { Err(ColumnError::BadArgument) } else { Ok(TypeCode(code)) }
     }
 
     /// The number.
     #[must_use]
-    pub fn get(self) -> u8 {
+    pub fn get(self) -> u32 {
         self.0
+    }
+}
+
+/// What a format-preserving value is: 1 to [`MAX_SHORT_TYPE_CODE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NumberCode(u8);
+
+impl NumberCode {
+    /// Checks a code.
+    ///
+    /// # Errors
+    /// [`ColumnError::BadArgument`] for 0 and for more than [`MAX_SHORT_TYPE_CODE`].
+    pub fn new(code: u32) -> Result<NumberCode, ColumnError> {
+        match u8::try_from(code) {
+            Ok(short) if (1..=MAX_SHORT_TYPE_CODE).contains(&code) => Ok(NumberCode(short)),
+            _ => Err(ColumnError::BadArgument),
+        }
     }
 }
 
@@ -58,11 +72,9 @@ pub struct ColumnKey {
     gcm: Gcm,
     deterministic: HeaderBytes,
     randomised: HeaderBytes,
-    /// S2V over the associated data of each type code.
-    associated: [Associated; MAX_TYPE_CODE as usize + 1],
+    /// S2V over the associated data of each short type code.
+    associated: [Associated; MAX_SHORT_TYPE_CODE as usize + 1],
 }
-
-const ASSOCIATED_BYTES: usize = MAX_HEADER_BYTES + 9;
 
 impl ColumnKey {
     /// From 32 to 64 bytes of key material.
@@ -94,8 +106,8 @@ impl ColumnKey {
         let deterministic = Header { mode: Mode::Deterministic, key_version }.to_bytes();
         let randomised = Header { mode: Mode::Randomised, key_version }.to_bytes();
         let associated = core::array::from_fn(|code| {
-            let mut buffer = [0; ASSOCIATED_BYTES];
-            siv.associate(&[associated_data(&mut buffer, &deterministic, domain, code as u8)])
+            let data = AssociatedData::new(&deterministic, domain, TypeCode(code as u32));
+            siv.associate(&[data.get()])
         });
         Ok(ColumnKey {
             domain,
@@ -123,7 +135,7 @@ impl ColumnKey {
 
     /// The tweak of FF1: domain and type.
     #[inline]
-    fn tweak(&self, type_code: TypeCode) -> [u8; TWEAK_BYTES] {
+    fn tweak(&self, type_code: NumberCode) -> [u8; TWEAK_BYTES] {
         let mut tweak = [0; TWEAK_BYTES];
         let (domain, code) = tweak.split_at_mut(8);
         domain.copy_from_slice(&self.domain.0.to_le_bytes());
@@ -133,25 +145,25 @@ impl ColumnKey {
 
     /// FF1 of a 32-bit number.
     #[must_use]
-    pub fn encrypt32(&self, type_code: TypeCode, plain: u32) -> u32 {
+    pub fn encrypt32(&self, type_code: NumberCode, plain: u32) -> u32 {
         self.ff1.encrypt32(&self.tweak(type_code), plain)
     }
 
     /// The inverse of [`ColumnKey::encrypt32`].
     #[must_use]
-    pub fn decrypt32(&self, type_code: TypeCode, sealed: u32) -> u32 {
+    pub fn decrypt32(&self, type_code: NumberCode, sealed: u32) -> u32 {
         self.ff1.decrypt32(&self.tweak(type_code), sealed)
     }
 
     /// FF1 of a 64-bit number.
     #[must_use]
-    pub fn encrypt64(&self, type_code: TypeCode, plain: u64) -> u64 {
+    pub fn encrypt64(&self, type_code: NumberCode, plain: u64) -> u64 {
         self.ff1.encrypt64(&self.tweak(type_code), plain)
     }
 
     /// The inverse of [`ColumnKey::encrypt64`].
     #[must_use]
-    pub fn decrypt64(&self, type_code: TypeCode, sealed: u64) -> u64 {
+    pub fn decrypt64(&self, type_code: NumberCode, sealed: u64) -> u64 {
         self.ff1.decrypt64(&self.tweak(type_code), sealed)
     }
 
@@ -159,7 +171,7 @@ impl ColumnKey {
     ///
     /// # Errors
     /// [`ColumnError::Domain`] for any other.
-    pub fn encrypt60(&self, type_code: TypeCode, plain: u64) -> Result<u64, ColumnError> {
+    pub fn encrypt60(&self, type_code: NumberCode, plain: u64) -> Result<u64, ColumnError> {
         self.ff1.encrypt60(&self.tweak(type_code), plain)
     }
 
@@ -167,7 +179,7 @@ impl ColumnKey {
     ///
     /// # Errors
     /// [`ColumnError::Domain`] for a number that it never gives.
-    pub fn decrypt60(&self, type_code: TypeCode, sealed: u64) -> Result<u64, ColumnError> {
+    pub fn decrypt60(&self, type_code: NumberCode, sealed: u64) -> Result<u64, ColumnError> {
         self.ff1.decrypt60(&self.tweak(type_code), sealed)
     }
 
@@ -206,16 +218,15 @@ impl ColumnKey {
         match mode {
             Mode::Deterministic => {
                 let (iv, body) = body.split_first_chunk_mut().ok_or(ColumnError::Internal)?;
-                *iv = self.siv.seal(self.associated_of(type_code)?, plain, body)?;
+                *iv = self.siv.seal(&self.associated_of(type_code), plain, body)?;
             }
             Mode::Randomised => {
                 let (nonce, body) =
                     body.split_first_chunk_mut::<NONCE_BYTES>().ok_or(ColumnError::Internal)?;
                 let (body, tag) = body.split_last_chunk_mut().ok_or(ColumnError::Internal)?;
                 fill_random(nonce)?;
-                let mut buffer = [0; ASSOCIATED_BYTES];
-                let associated = associated_data(&mut buffer, header, self.domain, type_code.0);
-                *tag = self.gcm.seal(*nonce, associated, plain, body)?;
+                let associated = AssociatedData::new(header, self.domain, type_code);
+                *tag = self.gcm.seal(*nonce, associated.get(), plain, body)?;
             }
         }
         Ok(len)
@@ -246,23 +257,26 @@ impl ColumnKey {
         match mode {
             Mode::Deterministic => {
                 let (iv, body) = body.split_first_chunk().ok_or(ColumnError::NotSealed)?;
-                self.siv.open(self.associated_of(type_code)?, iv, body, plain)?;
+                self.siv.open(&self.associated_of(type_code), iv, body, plain)?;
             }
             Mode::Randomised => {
                 let (nonce, body) = body.split_first_chunk().ok_or(ColumnError::NotSealed)?;
                 let (body, tag) =
                     body.split_last_chunk::<TAG_BYTES>().ok_or(ColumnError::NotSealed)?;
-                let mut buffer = [0; ASSOCIATED_BYTES];
-                let header = &self.randomised;
-                let associated = associated_data(&mut buffer, header, self.domain, type_code.0);
-                self.gcm.open(*nonce, associated, body, tag, plain)?;
+                let associated = AssociatedData::new(&self.randomised, self.domain, type_code);
+                self.gcm.open(*nonce, associated.get(), body, tag, plain)?;
             }
         }
         Ok(len)
     }
 
-    fn associated_of(&self, type_code: TypeCode) -> Result<&Associated, ColumnError> {
-        self.associated.get(usize::from(type_code.0)).ok_or(ColumnError::Internal)
+    /// S2V over the associated data: kept for short codes, made for the others.
+    fn associated_of(&self, type_code: TypeCode) -> Associated {
+        let kept = usize::try_from(type_code.0).ok().and_then(|code| self.associated.get(code));
+        kept.copied().unwrap_or_else(|| {
+            let data = AssociatedData::new(&self.deterministic, self.domain, type_code);
+            self.siv.associate(&[data.get()])
+        })
     }
 }
 
@@ -272,19 +286,29 @@ impl fmt::Debug for ColumnKey {
     }
 }
 
-/// header || domain (u64) || type (u8).
-fn associated_data<'a>(
-    buffer: &'a mut [u8; ASSOCIATED_BYTES],
-    header: &HeaderBytes,
-    domain: Domain,
-    type_code: u8,
-) -> &'a [u8] {
-    let header = header.get();
-    let parts = header.iter().copied().chain(domain.0.to_le_bytes()).chain([type_code]);
-    for (to, from) in buffer.iter_mut().zip(parts) {
-        *to = from;
+/// header || domain (u64) || type code (u8); above 63: header || domain (u64) || 0 || type code (u32).
+struct AssociatedData {
+    bytes: [u8; MAX_HEADER_BYTES + 8 + 5],
+    len: usize,
+}
+
+impl AssociatedData {
+    fn new(header: &HeaderBytes, domain: Domain, type_code: TypeCode) -> AssociatedData {
+        let short = type_code.0 <= MAX_SHORT_TYPE_CODE;
+        let [a, b, c, d] = type_code.0.to_le_bytes();
+        let (code, code_len) = if short { ([a, 0, 0, 0, 0], 1) } else { ([0, a, b, c, d], 5) };
+        let header = header.get();
+        let parts = header.iter().copied().chain(domain.0.to_le_bytes()).chain(code);
+        let mut bytes = [0; MAX_HEADER_BYTES + 8 + 5];
+        for (to, from) in bytes.iter_mut().zip(parts) {
+            *to = from;
+        }
+        AssociatedData { bytes, len: header.len() + 8 + code_len }
     }
-    buffer.get(..header.len() + 9).unwrap_or_default()
+
+    fn get(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
 }
 
 /// A length of output of HKDF, in bytes.

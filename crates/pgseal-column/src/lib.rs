@@ -21,7 +21,7 @@ pub mod siv;
 pub use aes::BLOCK_BYTES;
 pub use error::ColumnError;
 pub use kek::{Argon2idCost, Kek, WRAPPED_BYTES};
-pub use key::{ColumnKey, Domain, KEY_BYTES, MAX_TYPE_CODE, TypeCode};
+pub use key::{ColumnKey, Domain, KEY_BYTES, MAX_SHORT_TYPE_CODE, NumberCode, TypeCode};
 pub use random::{RandomFailed, fill_random};
 pub use raw::{RawKey, RawMode};
 

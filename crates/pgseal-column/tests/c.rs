@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pgseal_column::header::MAX_PLAIN_BYTES;
-use pgseal_column::{ABI, ColumnError, KEY_BYTES, MAX_TYPE_CODE, RawMode, WRAPPED_BYTES};
+use pgseal_column::{ABI, ColumnError, KEY_BYTES, MAX_SHORT_TYPE_CODE, RawMode, WRAPPED_BYTES};
 
 const DIR: &str = env!("CARGO_MANIFEST_DIR");
 const HEADER: &str = include_str!("../include/pgseal_column.h");
@@ -127,7 +127,7 @@ fn the_header_has_the_numbers_of_the_library() {
         assert_eq!(number(name), i64::from(mode.number()), "{name}");
     }
     assert_eq!(number("ABI"), i64::from(ABI));
-    assert_eq!(number("TYPE_MAX"), i64::from(MAX_TYPE_CODE));
+    assert_eq!(number("TYPE_MAX"), i64::from(MAX_SHORT_TYPE_CODE));
     assert_eq!(number("KEY_BYTES"), KEY_BYTES as i64);
     assert_eq!(number("WRAPPED_BYTES"), WRAPPED_BYTES as i64);
     assert_eq!(number("MAX_PLAIN"), MAX_PLAIN_BYTES as i64);

@@ -6,7 +6,9 @@ mod common;
 
 use common::hex;
 use pgseal_column::header::Mode;
-use pgseal_column::{Argon2idCost, ColumnError, ColumnKey, Domain, Kek, TypeCode, WRAPPED_BYTES};
+use pgseal_column::{
+    Argon2idCost, ColumnError, ColumnKey, Domain, Kek, NumberCode, TypeCode, WRAPPED_BYTES,
+};
 
 const DOMAIN: Domain = Domain(0x0102_0304_0506_0708);
 const SMALL: Argon2idCost = Argon2idCost { memory_kib: 64, passes: 2, lanes: 2 };
@@ -59,7 +61,8 @@ fn another_kek_changes_no_value() {
         let mut plain = [0; 5];
         key.open(Mode::Deterministic, code, &sealed, &mut plain).unwrap();
         assert_eq!(&plain, b"hello");
-        assert_eq!(key.encrypt64(code, 7), before.encrypt64(code, 7));
+        let int8 = NumberCode::new(2).unwrap();
+        assert_eq!(key.encrypt64(int8, 7), before.encrypt64(int8, 7));
     }
     assert_eq!(new.rewrap(&new, DOMAIN, 1, &wrapped), Err(ColumnError::WrongKek));
 }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use pgseal_column::header::{Header, MAX_PLAIN_BYTES, Mode};
-use pgseal_column::{ColumnError, ColumnKey, Domain, TypeCode};
+use pgseal_column::{ColumnError, ColumnKey, Domain, NumberCode, TypeCode};
 use proptest::prelude::*;
 
 const BOTH: [Mode; 2] = [Mode::Deterministic, Mode::Randomised];
@@ -100,6 +100,15 @@ fn a_value_belongs_to_key_domain_version_and_type() {
             assert_eq!(open(&key(1, 5, 2), mode, text(), &sealed), other);
             let bytea = TypeCode::new(8).unwrap();
             assert_eq!(open(&key(1, 5, 1), mode, bytea, &sealed), not, "type");
+            // Codes in the long form, among them those that end like the short one.
+            for code in [64, 7 << 8, 7 << 24, 65_536 + 7, u32::MAX] {
+                let code = TypeCode::new(code).unwrap();
+                assert_eq!(open(&key(1, 5, 1), mode, code, &sealed), not, "{code:?}");
+                let mut long = vec![0; sealed.len()];
+                key(1, 5, 1).seal(mode, code, plain, &mut long).unwrap();
+                assert_eq!(open(&key(1, 5, 1), mode, code, &long).unwrap(), plain);
+                assert_eq!(open(&key(1, 5, 1), mode, text(), &long), not, "{code:?}");
+            }
             let mode = BOTH[usize::from(mode == Mode::Deterministic)];
             assert_eq!(open(&key(1, 5, 1), mode, text(), &sealed).unwrap_err(), {
                 // A value may be too short for the other mode.
@@ -121,7 +130,7 @@ fn sealed_mode(sealed: &[u8]) -> Mode {
 /// FF1's numbers change with key, domain, type and version too.
 #[test]
 fn numbers_belong_to_key_domain_version_and_type() {
-    let (int4, int8) = (TypeCode::new(1).unwrap(), TypeCode::new(2).unwrap());
+    let (int4, int8) = (NumberCode::new(1).unwrap(), NumberCode::new(2).unwrap());
     let sealed = key(1, 5, 1).encrypt64(int8, 42);
     assert_eq!(key(1, 5, 1).decrypt64(int8, sealed), 42);
     let others = [
@@ -171,9 +180,11 @@ fn arguments_are_checked() {
     }
     assert!(matches!(ColumnKey::new(&[1; 32], Domain(1), 0), Err(ColumnError::BadArgument)));
     assert_eq!(TypeCode::new(0), Err(ColumnError::BadArgument));
-    assert_eq!(TypeCode::new(64), Err(ColumnError::BadArgument));
-    assert_eq!(TypeCode::new(257), Err(ColumnError::BadArgument));
-    assert_eq!(TypeCode::new(63).unwrap().get(), 63);
+    assert_eq!(TypeCode::new(u32::MAX).unwrap().get(), u32::MAX);
+    for bad in [0, 64, 257] {
+        assert_eq!(NumberCode::new(bad), Err(ColumnError::BadArgument));
+    }
+    assert!(NumberCode::new(1).is_ok() && NumberCode::new(63).is_ok());
     let key = key(1, 1, 1);
     for mode in BOTH {
         let len = key.sealed_len(mode, 5);

@@ -92,11 +92,15 @@ impl Key {
         }
     }
 
-    fn associated(&self, mode: u8, type_code: u8) -> Vec<u8> {
-        [&self.header(mode)[..], &self.domain.to_le_bytes(), &[type_code]].concat()
+    fn associated(&self, mode: u8, type_code: u32) -> Vec<u8> {
+        let code = match type_code {
+            0..=63 => vec![type_code as u8],
+            _ => [&[0][..], &type_code.to_le_bytes()].concat(),
+        };
+        [&self.header(mode)[..], &self.domain.to_le_bytes(), &code].concat()
     }
 
-    fn record(&self, name: &str, type_code: u8) -> Record {
+    fn record(&self, name: &str, type_code: u32) -> Record {
         Record::new(&format!("{}-{name}", self.name))
             .hex("key", &self.material)
             .with("domain", self.domain)
@@ -104,7 +108,7 @@ impl Key {
             .with("type", type_code)
     }
 
-    fn deterministic(&self, type_code: u8, plain: &[u8]) -> Vec<u8> {
+    fn deterministic(&self, type_code: u32, plain: &[u8]) -> Vec<u8> {
         let siv = Siv::new(&self.siv()).unwrap();
         let mut body = vec![0; plain.len()];
         let associated = siv.associate(&[&self.associated(1, type_code)]);
@@ -112,7 +116,7 @@ impl Key {
         [&self.header(1)[..], &iv, &body].concat()
     }
 
-    fn randomised(&self, type_code: u8, nonce: [u8; 12], plain: &[u8]) -> Vec<u8> {
+    fn randomised(&self, type_code: u32, nonce: [u8; 12], plain: &[u8]) -> Vec<u8> {
         let body = gcm(&self.gcm(), nonce, &self.associated(2, type_code), plain);
         [&self.header(2)[..], &nonce, &body].concat()
     }
@@ -145,7 +149,7 @@ fn ff1() -> Vec<Record> {
     let mut records = Vec::new();
     for key in Key::all() {
         for (bits, type_code, plain) in [
-            (32, 1, 42_u64),
+            (32, 1_u32, 42_u64),
             (32, 3, 0xFFFF_FFFF),
             (60, 6, 0),
             (60, 6, (1 << 60) - 1),
@@ -153,7 +157,7 @@ fn ff1() -> Vec<Record> {
             (64, 4, 0),
             (64, 5, u64::MAX),
         ] {
-            let tweak = [&key.domain.to_le_bytes()[..], &[type_code]].concat();
+            let tweak = [&key.domain.to_le_bytes()[..], &[type_code as u8]].concat();
             let mut text: Vec<u16> =
                 (0..bits).rev().map(|bit| ((plain >> bit) & 1) as u16).collect();
             Ff1::new(&key.ff1(), 2).unwrap().encrypt(&tweak, &mut text).unwrap();
@@ -183,6 +187,11 @@ fn deterministic() -> Vec<Record> {
                     .hex("sealed", &key.deterministic(7, &plain)),
             );
         }
+        records.push(
+            key.record("long-type-code", 0x0102_0304)
+                .hex("plain", b"hello")
+                .hex("sealed", &key.deterministic(0x0102_0304, b"hello")),
+        );
     }
     records
 }
@@ -198,6 +207,11 @@ fn randomised() -> Vec<Record> {
                     .hex("sealed", &key.randomised(8, nonce, &plain)),
             );
         }
+        records.push(
+            key.record("long-type-code", 64)
+                .hex("plain", b"hello")
+                .hex("sealed", &key.randomised(64, [0xB5; 12], b"hello")),
+        );
     }
     records
 }
@@ -225,6 +239,7 @@ fn refused() -> Vec<Record> {
         record("other-mode", "other-mode", &key.randomised(7, [1; 12], b"hello")),
         record("other-version", "other-version", &long_version.deterministic(7, b"hello")),
         record("other-type", "not-authentic", &key.deterministic(8, b"hello")),
+        record("other-long-type", "not-authentic", &key.deterministic(7 << 8, b"hello")),
         record("cut", "not-authentic", &good[..good.len() - 1]),
         record("iv-bit", "not-authentic", &changed(1)),
         record("text-bit", "not-authentic", &changed(good.len() - 1)),

@@ -6,7 +6,7 @@ use super::handles::borrow;
 use super::{Done, bytes, bytes_mut, call, need, put};
 use crate::error::ColumnError;
 use crate::header::{Header, Mode};
-use crate::key::{ColumnKey, TypeCode};
+use crate::key::{ColumnKey, NumberCode, TypeCode};
 use crate::raw::RawKey;
 
 /// The functions of FF1 differ in the number and the direction.
@@ -21,7 +21,7 @@ macro_rules! ff1 {
             output: *mut $number,
         ) -> c_int {
             call(|| {
-                let type_code = TypeCode::new(type_code)?;
+                let type_code = NumberCode::new(type_code)?;
                 // SAFETY: the contract of the header.
                 let result = unsafe { borrow(key) }?.$method(type_code, input);
                 // SAFETY: the contract of the header.

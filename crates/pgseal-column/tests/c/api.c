@@ -181,10 +181,13 @@ authenticated(uint32_t version, int mode, call seal, call open, size_t overhead_
 		free(back);
 	}
 	{
-		uint8_t		out[64];
+		uint8_t		out[64] = {0};
 		size_t		n = 0;
 
 		CHECK(seal(key, 7, out, (size_t) PGSEAL_COLUMN_MAX_PLAIN + 1, out, 64, &n) == PGSEAL_COLUMN_TOO_LONG);
+		CHECK(seal(key, 0, out, 1, out + 1, 63, &n) == PGSEAL_COLUMN_BAD_ARGUMENT);
+		CHECK(seal(key, UINT32_MAX, out, 1, out + 1, 63, &n) == PGSEAL_COLUMN_OK);
+		CHECK(open(key, UINT32_MAX, out + 1, n, out, 1, &n) == PGSEAL_COLUMN_OK && n == 1);
 		CHECK(seal(key, 7, out, SIZE_MAX, out, 64, &n) == PGSEAL_COLUMN_TOO_LONG);
 	}
 	pgseal_column_key_free(key);
