@@ -16,6 +16,7 @@
 #include "commands/trigger.h"
 #include "libpq/pqformat.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/numeric.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
@@ -53,6 +54,27 @@ fixed_len(SealedType *type)
 	return type->layout == LAYOUT_VARLENA ? 0 : type->layout == LAYOUT_INT4 ? 4 : 8;
 }
 
+/*
+ * The type of a result, also while a dump is restored and the catalog of pgseal is not there yet: then only
+ * its name and length are known.
+ */
+static SealedType *
+type_of_sealed_form(FunctionCallInfo fcinfo)
+{
+	static SealedType unknown;
+	Oid			oid = get_func_rettype(fcinfo->flinfo->fn_oid);
+	int16		typlen;
+
+	if (pgseal_type_or_null(oid) != NULL)
+		return pgseal_type_of_result(fcinfo);
+	typlen = get_typlen(oid);
+	memset(&unknown, 0, sizeof(unknown));
+	unknown.oid = oid;
+	unknown.name = format_type_be(oid);
+	unknown.layout = typlen == 4 ? LAYOUT_INT4 : typlen == 8 ? LAYOUT_INT8 : LAYOUT_VARLENA;
+	return &unknown;
+}
+
 /* A datum from the bytes of the sealed form: checked as far as it goes without a key. */
 static Datum
 datum_of_bytes(SealedType *type, const uint8 *bytes, size_t len)
@@ -64,9 +86,10 @@ datum_of_bytes(SealedType *type, const uint8 *bytes, size_t len)
 
 	if (type->layout == LAYOUT_VARLENA)
 	{
-		if (len < suffix ||
-			pgseal_column_inspect(bytes, len - suffix, &mode, NULL, NULL) != PGSEAL_COLUMN_OK ||
-			mode != (type->mode == SEAL_RANDOM ? PGSEAL_COLUMN_MODE_RND : PGSEAL_COLUMN_MODE_DET))
+		if (OidIsValid(type->base) &&
+			(len < suffix ||
+			 pgseal_column_inspect(bytes, len - suffix, &mode, NULL, NULL) != PGSEAL_COLUMN_OK ||
+			 mode != (type->mode == SEAL_RANDOM ? PGSEAL_COLUMN_MODE_RND : PGSEAL_COLUMN_MODE_DET)))
 			pgseal_fail(PGSEAL_COLUMN_NOT_SEALED, type, "read");
 		result = palloc(VARHDRSZ + len);
 		SET_VARSIZE(result, VARHDRSZ + len);
@@ -141,10 +164,11 @@ pgseal_in(PG_FUNCTION_ARGS)
 {
 	char	   *text = PG_GETARG_CSTRING(0);
 	int32		typmod = PG_GETARG_INT32(2);
-	SealedType *type = pgseal_type_of_result(fcinfo);
+	SealedType *type;
 
 	if (pgseal_format == FORM_SEALED)
-		PG_RETURN_DATUM(in_sealed_form(type, text));
+		PG_RETURN_DATUM(in_sealed_form(type_of_sealed_form(fcinfo), text));
+	type = pgseal_type_of_result(fcinfo);
 	if (strncmp(text, TEXT_MARK, TEXT_MARK_LEN) == 0)
 		refuse_sealed_form(type);
 	PG_RETURN_DATUM(pgseal_seal(type, InputFunctionCall(&type->base_in, text, type->base_ioparam, typmod)));
@@ -182,7 +206,7 @@ pgseal_recv(PG_FUNCTION_ARGS)
 {
 	StringInfo	buf = (StringInfo) PG_GETARG_POINTER(0);
 	int32		typmod = PG_GETARG_INT32(2);
-	SealedType *type = pgseal_type_of_result(fcinfo);
+	SealedType *type = pgseal_format == FORM_SEALED ? type_of_sealed_form(fcinfo) : pgseal_type_of_result(fcinfo);
 	bool		marked = buf->len - buf->cursor >= BINARY_MARK_LEN &&
 		memcmp(buf->data + buf->cursor, BINARY_MARK, BINARY_MARK_LEN) == 0;
 

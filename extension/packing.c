@@ -62,8 +62,8 @@ half(const char *p)
 }
 
 /*
- * False if the value has more than 16 significant digits, more than 15 after the point, or would need
- * more than 18 digits at its display scale.
+ * False if the value has more than 16 significant digits, or digits beyond the 15th after the point.  Trailing zeros
+ * that do not fit are not displayed again (1.50000000000000000, as divisions give, comes back shorter).
  */
 bool
 pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale)
@@ -104,9 +104,6 @@ pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale)
 		len -= 4;
 	}
 	ndigits = len / 2;
-	*display_scale = scale;
-	if (scale > MAX_SCALE)
-		goto done;
 	for (int i = 0; i < ndigits; i++)
 		if (pg_mul_s64_overflow(m, 10000, &m) || pg_add_s64_overflow(m, (int16) half(p + 2 * i), &m))
 		{
@@ -129,9 +126,11 @@ pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale)
 	}
 	if (m > MAX_MANTISSA || -exponent > MAX_SCALE || -exponent > scale)
 		goto done;
-	/* At its display scale it must fit 64 bits too. */
-	if (m > power_of_ten[18 - (scale + exponent)] - 1)
-		goto done;
+	/* With its trailing zeros it must fit 64 bits too. */
+	scale = Min(scale, MAX_SCALE);
+	while (m > power_of_ten[18 - (scale + exponent)] - 1)
+		scale--;
+	*display_scale = scale;
 	*packed = pack(negative ? -m : m, -exponent);
 	fits = true;
 done:

@@ -66,7 +66,7 @@ format_seal(SealedType *type, pgseal_column_key *key, Datum plain)
 				ereport(ERROR,
 						(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 						 errmsg("value does not fit type %s", type->name),
-						 errdetail("It holds up to 16 significant digits, up to 15 of them after the decimal point, in 18 digits at its scale."),
+						 errdetail("It holds up to 16 significant digits, and up to 15 digits after the decimal point."),
 						 errhint("Use sealed_numeric_wide, or round the value.")));
 			code = pgseal_column_ff1_encrypt60(key, type->code, out8, &out8);
 			if (likely(code == PGSEAL_COLUMN_OK))

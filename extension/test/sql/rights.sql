@@ -1,3 +1,4 @@
+\set SHOW_CONTEXT never
 -- Who may decrypt, who may only insert and compare.
 CREATE ROLE regress_reader; CREATE ROLE regress_writer; CREATE ROLE regress_team; GRANT regress_team TO regress_reader;
 CREATE TABLE person (id sealed_int8 PRIMARY KEY, name sealed_text, note sealed_text_random, born sealed_date, raw sealed_bytea);

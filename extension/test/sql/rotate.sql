@@ -1,3 +1,4 @@
+\set SHOW_CONTEXT never
 -- Randomised values: a new key at once, old values stay readable.
 SELECT pgseal.create_domain('r');
 SELECT pgseal.create_type('r_id', 'int4', 'format', 'r'); SELECT pgseal.create_type('r_num', 'numeric', 'format', 'r');
@@ -35,6 +36,7 @@ SELECT note FROM r_main WHERE note = 'note 7';
 SELECT relation, rows_done, percent FROM pgseal.rotation_progress WHERE blocks > 0 ORDER BY relation::text;
 DROP TRIGGER stop ON _pgseal.rotation_table; DROP FUNCTION stop_after;
 \c -
+\set SHOW_CONTEXT never
 CALL pgseal.rotate('r', 4);
 SELECT lookup_version > (SELECT lookup_version FROM lookup_before) AS newer, rotating FROM pgseal.domains WHERE domain = 'r';
 SELECT count(*) FROM pgseal.rotation_progress;

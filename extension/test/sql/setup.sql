@@ -1,3 +1,4 @@
+\set SHOW_CONTEXT never
 -- The extension, and the module in every new session of the database.
 CREATE EXTENSION pgseal;
 SELECT setconfig FROM pg_db_role_setting AS s JOIN pg_database AS d ON d.oid = setdatabase WHERE datname = current_database()

@@ -5,7 +5,7 @@ SELECT '-9223372036854775808'::sealed_int8, '9223372036854775807'::sealed_int8;
 SELECT '4713-01-01 BC'::sealed_date, 'infinity'::sealed_date, '-infinity'::sealed_date, '5874897-12-31'::sealed_date;
 SET datestyle = 'ISO, YMD'; SET timezone = 'UTC';
 SELECT '294276-12-31 23:59:59.999999'::sealed_timestamp, 'infinity'::sealed_timestamp, '2024-02-29 12:00'::sealed_timestamptz;
-SELECT v::sealed_numeric FROM unnest('{0,0.00,1,-1,1.10,1.1,0.000000000000001,-0.5,1234567890123456,0.123456789012345,100,1e15,9999999999999999,-9999999999999999,NaN,Infinity,-Infinity}'::numeric[]) AS v;
+SELECT v::sealed_numeric FROM unnest('{0,0.00,1,-1,1.10,1.1,0.000000000000001,-0.5,1234567890123456,0.12345678901234500000,1.50000000000000000000,123456789012.50000000000,100,1e15,9999999999999999,-9999999999999999,NaN,Infinity,-Infinity}'::numeric[]) AS v;
 SELECT '12345678901234567'::sealed_numeric;
 SELECT '0.0000000000000001'::sealed_numeric;
 SELECT '1e17'::sealed_numeric, '1e18'::sealed_numeric;
@@ -53,11 +53,13 @@ SELECT pgseal.create_type('sealed_interval', 'interval', 'random');
 SELECT pgseal.create_type('sealed_int2', 'int2', 'deterministic');
 SELECT '10.0.0.1/8'::sealed_inet, '12:34:56.789'::sealed_time, '1 mon 2 days'::sealed_interval, 7::int2::sealed_int2, host('10.0.0.1'::sealed_inet);
 SELECT '12:00'::time::sealed_time = '12:00'::time AS eq, '12:00'::sealed_time < '13:00'::time AS lt;
+\set VERBOSITY terse
 SELECT pgseal.create_type('bad', 'int2', 'format');
 SELECT pgseal.create_type('bad', 'jsonb', 'deterministic');
 SELECT pgseal.create_type('bad', 'int4[]', 'random');
 SELECT pgseal.create_type('bad', 'text', 'secret');
 SELECT pgseal.create_type('Bad', 'text', 'random');
+\set VERBOSITY default
 -- every operator class is complete
 SELECT opcname FROM pg_opclass AS c JOIN pg_type AS t ON t.oid = opcintype WHERE typname LIKE 'sealed%' AND NOT amvalidate(c.oid);
 -- NULL

@@ -1,1 +1,0 @@
-: # parts of the test, run one after the other in one shell
