@@ -1,5 +1,6 @@
 //! Medians and ratios out of the samples of this experiment.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::algorithm::{Algorithm, Direction, Mode};
@@ -54,6 +55,8 @@ pub struct Figures<'a> {
     /// Bytes of the messages measured.
     pub sizes: Vec<usize>,
     values: ByCase<'a>,
+    /// Noise floors that were asked for, by case and figure.
+    floors: RefCell<BTreeMap<(String, String), f64>>,
 }
 
 impl<'a> Figures<'a> {
@@ -71,7 +74,8 @@ impl<'a> Figures<'a> {
                 add(name, *value);
             }
         }
-        Figures { results, sizes: results.plan.parameter("sizes").unwrap_or_default(), values }
+        let sizes = results.plan.parameter("sizes").unwrap_or_default();
+        Figures { results, sizes, values, floors: RefCell::default() }
     }
 
     fn rounds(&self, case: &str, arm: &str, name: &str) -> Option<&BTreeMap<u32, f64>> {
@@ -120,8 +124,14 @@ impl<'a> Figures<'a> {
     /// How far the baseline measured twice was apart in this algorithm, direction and size: a ratio
     /// above 1. Every case has its A/A pair; 1 if it was not measured.
     pub fn floor(&self, at: At<'_>) -> f64 {
+        let key = (at.algorithm.to_string(), figure(at.direction, at.bytes));
+        if let Some(known) = self.floors.borrow().get(&key) {
+            return *known;
+        }
         let noise = self.ratio(at.arm(AGAIN), at.arm("openssl"));
-        noise.map_or(1.0, |noise| floor_of(&noise))
+        let floor = noise.map_or(1.0, |noise| floor_of(&noise));
+        self.floors.borrow_mut().insert(key, floor);
+        floor
     }
 
     /// The ratio of two figures if it is a difference: its interval does not touch 1, and it lies
