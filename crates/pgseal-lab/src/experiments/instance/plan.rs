@@ -22,6 +22,8 @@ pub const SELECT: &str = "select-";
 
 /// Share of the memory that the shared_buffers of all arms may have together.
 const MEMORY_SHARE: f64 = 0.6;
+/// From this number of rounds on the profile wants figures, not only to see that it works.
+const LEAST_ROUNDS: u32 = 3;
 const MB: u64 = 1 << 20;
 
 /// The parameters of a profile.
@@ -70,6 +72,10 @@ pub fn plan(profile: &Profile, machine: &Environment) -> Result<Plan, LabError> 
         cases.push(case);
     }
     for case in &mut cases {
+        // Short ones, that more rounds can have.
+        if case.id.starts_with("scan-") && profile.rounds >= LEAST_ROUNDS {
+            case.rounds = Some(profile.rounds * 2);
+        }
         let more = sizes.more_suites_in.contains(&case.id);
         let limited = spec_of(case).is_some_and(|spec| spec.memory_limit_bytes.is_some());
         let takes = |arm: &&Arm| {

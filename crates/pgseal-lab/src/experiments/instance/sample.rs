@@ -16,6 +16,9 @@ const AFTER_THE_END: Duration = Duration::from_millis(60);
 /// Of the big table, in the OS cache: at most this much is cold, at least this much is warm.
 const COLD_SHARE: f64 = 0.01;
 const WARM_SHARE: f64 = 0.99;
+/// What is shorter says more about its beginning and end than about itself.
+const LEAST_RUN_S: f64 = 1.0;
+const LEAST_STATEMENT_S: f64 = 0.05;
 /// pgbench has one thread; from this share of its time on it is the limit.
 const BUSY_CLIENT: f64 = 0.9;
 
@@ -72,6 +75,13 @@ pub fn take(
         put("os_cache_share", resident.share());
     }
     seen.facts.insert("storage".to_owned(), arm.proof.clone());
+    let (step_s, least_s) = match spec.work {
+        Work::Pgbench { .. } => (elapsed_s, LEAST_RUN_S),
+        _ => (outcome.value, LEAST_STATEMENT_S),
+    };
+    if step_s < least_s {
+        seen.warnings.push(Warning::TooShort { case: step.case.id.clone(), step_s, least_s });
+    }
     if matches!(spec.work, Work::Pgbench { .. }) && outcome.client_cpu_s > elapsed_s * BUSY_CLIENT {
         let client_share = outcome.client_cpu_s / (outcome.client_cpu_s + server_cpu_s);
         seen.warnings.push(Warning::ClientBound {
