@@ -6,13 +6,13 @@ mod cost;
 mod error;
 mod plan;
 mod report;
-mod tpch;
 
 use std::io::{self, BufWriter};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use pgseal_lab::tpch;
 
 use crate::error::BenchError;
 

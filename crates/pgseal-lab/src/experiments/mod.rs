@@ -1,5 +1,6 @@
 //! The experiments. Each has a module here and profiles below `lab/profiles/`.
 
+pub mod columns;
 pub mod instance;
 pub mod modes;
 pub mod tls;
@@ -18,7 +19,12 @@ use crate::results::Results;
 
 /// All experiments, in the order of `pgseal lab all`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![Box::new(modes::Modes), Box::new(tls::Tls), Box::new(instance::Instance)]
+    vec![
+        Box::new(modes::Modes),
+        Box::new(tls::Tls),
+        Box::new(instance::Instance),
+        Box::new(columns::Columns),
+    ]
 }
 
 /// The experiment of this name.

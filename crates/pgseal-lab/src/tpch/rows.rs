@@ -1,5 +1,6 @@
 //! Rows, one after the other, as `dbgen` writes them: fields separated by `|`, which is in no text.
 
+use std::collections::HashSet;
 use std::fmt::{Display, Write};
 use std::ops::ControlFlow;
 
@@ -49,6 +50,24 @@ fn hand<R: Display, E>(
         }
     }
     Ok(ControlFlow::Continue(()))
+}
+
+/// Whether the primary keys hold at a scale factor. Below 0.01 the four suppliers of a part (TPC-H,
+/// clause 4.2.3) are not always four.
+pub fn keys_hold(scale: f64) -> bool {
+    if scale >= 0.01 {
+        return true;
+    }
+    let mut before = HashSet::new();
+    let partsupp = TABLES.iter().find(|table| table.name == "partsupp");
+    partsupp.is_some_and(|table| {
+        let end = each_row::<std::convert::Infallible>(table, scale, &mut |row| {
+            let key: Vec<&str> = row.split('|').take(2).collect();
+            let new = before.insert(key.join("|"));
+            Ok(if new { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        });
+        matches!(end, Ok(ControlFlow::Continue(())))
+    })
 }
 
 /// How much data there is, or was loaded.
@@ -116,6 +135,12 @@ mod tests {
             }
         }
         assert_eq!(Volume::of(0.01), volume);
+    }
+
+    #[test]
+    fn keys_do_not_hold_at_every_small_scale() {
+        assert!(!keys_hold(0.001) && !keys_hold(0.005));
+        assert!(keys_hold(0.008) && keys_hold(0.01) && keys_hold(1.0));
     }
 
     #[test]

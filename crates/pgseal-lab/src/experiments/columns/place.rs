@@ -1,0 +1,76 @@
+//! Where a step happens, and what it asks.
+
+use super::plan::with_keys;
+use super::scenario::{self, Scenario};
+use crate::error::LabError;
+use crate::plan::{Arm, Case};
+use crate::tpch;
+
+/// What one arm has in one case.
+pub struct Place {
+    /// Id of the case.
+    pub case: String,
+    /// Id of the arm.
+    pub arm: String,
+    /// Its scenario.
+    pub scenario: Box<dyn Scenario>,
+    /// With primary and foreign keys.
+    pub keys: bool,
+    /// Name of its database.
+    pub database: String,
+}
+
+impl Place {
+    /// Of an arm in a case.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Usage`] if there is no such scenario.
+    pub fn new(case: &Case, arm: &Arm) -> Result<Self, LabError> {
+        let id: String = arm.attribute("scenario").unwrap_or_default();
+        let scenario = scenario::named(&id).ok_or_else(|| {
+            LabError::Usage(format!("arm {}: {id}: there is no such scenario", arm.id))
+        })?;
+        let keys = with_keys(case);
+        let tail = if keys { "_keys" } else { "" };
+        let database = format!("tpch_{}{tail}", arm.id.replace('-', "_"));
+        Ok(Self { case: case.id.clone(), arm: arm.id.clone(), scenario, keys, database })
+    }
+}
+
+/// A query with what it needs.
+pub struct Question {
+    /// Statements before.
+    pub before: Vec<String>,
+    /// The one that answers.
+    pub select: String,
+    /// Statements after.
+    pub after: Vec<String>,
+    /// Places of the fields that it orders by.
+    pub ordered_by: Vec<usize>,
+}
+
+impl Question {
+    /// A query of TPC-H.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Usage`] if there is none of this number.
+    pub fn of(number: u32, scale: f64) -> Result<Self, LabError> {
+        let query = tpch::query(number, scale)
+            .ok_or_else(|| LabError::Usage(format!("query {number}: there is no such query")))?;
+        Ok(Self {
+            before: query.before,
+            select: query.select,
+            after: query.after,
+            ordered_by: query.ordered_by.to_vec(),
+        })
+    }
+
+    /// Every line with its order.
+    pub fn join() -> Self {
+        let select = "SELECT count(*) FROM lineitem JOIN orders ON l_orderkey = o_orderkey";
+        let (before, after, ordered_by) = (vec![], vec![], vec![]);
+        Self { before, select: select.to_owned(), after, ordered_by }
+    }
+}
