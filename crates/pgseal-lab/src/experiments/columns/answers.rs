@@ -13,9 +13,11 @@ pub struct Rows {
 
 impl Rows {
     /// From what psql printed, one row a line; `ordered_by` are the places of the fields that the
-    /// query orders by.
+    /// query orders by. Blanks at the end of a field do not count: char(n) has them, a column of text
+    /// has not.
     pub fn new(text: &str, ordered_by: &[usize]) -> Self {
-        Self { rows: text.lines().map(str::to_owned).collect(), ordered_by: ordered_by.to_vec() }
+        let trimmed = |row: &str| row.split('|').map(str::trim_end).collect::<Vec<_>>().join("|");
+        Self { rows: text.lines().map(trimmed).collect(), ordered_by: ordered_by.to_vec() }
     }
 
     /// Number of rows.
@@ -95,5 +97,6 @@ mod tests {
         assert!(!same("1\n1\n2\n", "1\n2\n2\n", &[]));
         assert!(!same("1\n", "1\n1\n", &[]));
         assert!(same("", "", &[0]));
+        assert!(same("EUROPE   |1\n", "EUROPE|1\n", &[0]));
     }
 }

@@ -9,18 +9,20 @@ use super::answers::Rows;
 use super::load::{Load, Loaded};
 use super::place::{Place, Question};
 use super::plan::{Parameters, Work};
-use super::scenario::{Home, Micro};
+use super::scenario::{self, Home, Micro};
 use super::{database, micro, size};
 use crate::cluster::{Cluster, Server, Tools};
-use crate::context::Context;
+use crate::context::{Context, output_of};
 use crate::error::LabError;
 use crate::executor::{Executor, Observation, Progress, Step};
-use crate::plan::{Case, Plan};
+use crate::plan::{Arm, Case, Plan};
 use crate::tpch::{TABLES, Volume};
 use crate::warning::Warning;
 
 /// Share of the CPU time from which the client is said to be the limit.
 const CLIENT_LIMIT: f64 = 0.5;
+/// CPU time below which its shares say nothing: it is counted in hundredths.
+const LEAST_CPU_S: f64 = 1.0;
 /// Tables that a warm-up of a load loads: region, nation, supplier.
 const WARMUP_TABLES: usize = 3;
 /// An order whose key exists: of every 32 numbers, the first 8 are used (TPC-H, clause 4.2.3).
@@ -42,6 +44,8 @@ pub struct ColumnsExecutor {
     tools: Tools,
     root: PathBuf,
     total: Volume,
+    /// Protects the keys of sealed columns; none: no scenario has any.
+    column_key: Option<PathBuf>,
     servers: BTreeMap<Home, Running>,
     /// Databases that hold all rows.
     loaded: BTreeSet<String>,
@@ -66,11 +70,23 @@ impl ColumnsExecutor {
         fs::create_dir_all(&root).map_err(LabError::io(&root, "make the directory"))?;
         tools.give(&root)?;
         let total = Volume::of(parameters.scale);
+        let seals = |arm: &Arm| {
+            let id: String = arm.attribute("scenario").unwrap_or_default();
+            scenario::named(&id).is_some_and(|scenario| scenario.needs_column_key())
+        };
+        let column_key = if plan.arms.iter().any(seals) {
+            let key = root.join("column-key");
+            output_of(tools.program(&tools.pgseal).args(["key", "new", "-o"]).arg(&key))?;
+            Some(key)
+        } else {
+            None
+        };
         Ok(Self {
             parameters,
             tools,
             root,
             total,
+            column_key,
             servers: BTreeMap::new(),
             loaded: BTreeSet::new(),
             filled: BTreeSet::new(),
@@ -90,6 +106,10 @@ impl ColumnsExecutor {
         // Checkpoints are made between the steps, not in them.
         let mut settings = vec!["max_wal_size=64GB".to_owned(), "checkpoint_timeout=1d".to_owned()];
         settings.extend(self.parameters.settings.iter().cloned());
+        if let (Home::Plain, Some(key)) = (home, &self.column_key) {
+            settings.push(format!("pgseal.provider=file:{}", key.display()));
+            settings.push(format!("pgseal.helper={}", self.tools.pgseal.display()));
+        }
         let server = cluster.start(&self.tools, &settings)?;
         self.servers.insert(home, Running { cluster, server });
         Ok(())
@@ -132,8 +152,9 @@ impl ColumnsExecutor {
         let mut seen = self.observed(&loaded);
         seen.extra.insert("server_cpu_s".to_owned(), server_cpu_s);
         seen.extra.insert("client_cpu_s".to_owned(), client_cpu_s);
-        let client_share = client_cpu_s / (client_cpu_s + server_cpu_s).max(1e-9);
-        if client_share > CLIENT_LIMIT && !warmup {
+        let cpu_s = client_cpu_s + server_cpu_s;
+        let client_share = client_cpu_s / cpu_s.max(1e-9);
+        if client_share > CLIENT_LIMIT && cpu_s > LEAST_CPU_S && !warmup {
             let (case, arm) = (at.case.clone(), at.arm.clone());
             seen.warnings.push(Warning::ClientBound { case, arm, client_share });
         }

@@ -27,6 +27,7 @@ mod pgcrypto;
 mod place;
 pub mod plan;
 pub mod scenario;
+mod sealed;
 mod size;
 mod study;
 

@@ -6,6 +6,7 @@
 use std::fmt::Debug;
 
 use super::pgcrypto::{Pgp, Raw};
+use super::sealed::Sealed;
 use crate::tpch::Column;
 
 /// Which server holds its database.
@@ -134,6 +135,11 @@ pub trait Scenario: Debug {
         Vec::new()
     }
 
+    /// Whether its server is told a key provider (`pgseal.provider`, `pgseal.helper`).
+    fn needs_column_key(&self) -> bool {
+        false
+    }
+
     /// The column's type.
     fn sql_type(&self, column: &Column) -> String {
         column.sql_type.sql()
@@ -237,6 +243,9 @@ pub fn all() -> Vec<Box<dyn Scenario>> {
         Box::new(Raw { hex: false }),
         Box::new(Raw { hex: true }),
         Box::new(SealedInstance),
+        Box::new(Sealed::Deterministic),
+        Box::new(Sealed::Random),
+        Box::new(Sealed::Sensitive),
     ]
 }
 

@@ -50,6 +50,9 @@ pub fn measure(
         || LabError::Output { command: "psql".to_owned(), wanted: "size in bytes".to_owned() };
     let total: u64 = session.query(TOTAL)?.rows.trim().parse().map_err(|_| wanted())?;
     let mut seen = Observation::default();
+    for sum in ["tables_bytes", "indexes_bytes"] {
+        seen.extra.insert(sum.to_owned(), 0.0);
+    }
     let (mut server, mut disk) = (0, 0);
     let mut before = String::new();
     for line in listed.lines() {
