@@ -38,6 +38,8 @@ fn context() -> (TempDir, Context) {
         pgseal: tools.pgseal.clone(),
         work_dir: dir.path().to_owned(),
         output_dir,
+        library: None,
+        guard: None,
         cpus: None,
         account: tools.account.clone(),
     };
