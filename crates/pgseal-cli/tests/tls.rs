@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use pgseal_testkit::Cluster;
+use pgseal_testkit::{Cluster, Sealing};
 use pgseal_tls::authority::{KeyKind, self_signed};
 use serde_json::Value;
 
@@ -214,6 +214,29 @@ fn a_server_without_tls_an_absent_one_and_a_socket() {
     }
     let (status, said) = run(&format!("host=127.0.0.1 port={port} sslrootcert=/no/such"));
     assert_eq!(status, 40, "{said}");
+}
+
+#[test]
+fn a_sealed_cluster_stays_sound_and_its_server_starts_with_tls() {
+    let cluster = Cluster::builder().sealed(Sealing::default()).tcp().create().unwrap();
+    succeeds(init(&cluster, &["--host", "localhost"]));
+    // Once more, so that there is a backup of everything.
+    succeeds(init(&cluster, &["--host", "localhost", "--client", "bob"]));
+    cluster.start().unwrap();
+    let ca = cluster.data().with_file_name("data-tls/ca.crt");
+    let host = format!("localhost sslrootcert={}", ca.display());
+    let (status, json) = check(cluster.port(), &host, &["--ignore", "no-post-quantum"]);
+    assert_eq!((status, codes(&json)), (0, vec![]), "{json:#}");
+    cluster.stop("fast").unwrap();
+    for args in [&["verify"][..], &["status", "--json"]] {
+        let mut command = cluster.pgseal().unwrap();
+        let said = succeeds(command.args(args).arg(cluster.data()).output().unwrap());
+        if args.contains(&"--json") {
+            let json: Value = serde_json::from_str(&said).unwrap();
+            assert_eq!(json["plain_where_sealed_is_due"], serde_json::json!([]));
+            assert_eq!(json["problems"], serde_json::json!([]));
+        }
+    }
 }
 
 #[test]
