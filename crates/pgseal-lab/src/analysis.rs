@@ -11,6 +11,10 @@ use crate::warning::Warning;
 
 /// Width of the A/A interval, in percent, from which a machine is called noisy.
 pub const NOISY_PERCENT: f64 = 10.0;
+/// Seconds that a step of a throughput should have: below it start-up and chance weigh too much.
+pub const LEAST_STEP_S: f64 = 1.0;
+/// Seconds that a timed piece of work should take.
+pub const LEAST_TIMED_S: f64 = 0.01;
 /// Rounds from which a bootstrap interval means something.
 pub const LEAST_ROUNDS: u32 = 5;
 
@@ -257,9 +261,25 @@ fn warnings_of(results: &Results, cases: &[CaseAnalysis]) -> Vec<Warning> {
             });
         }
     }
+    warnings.extend(results.plan.cases.iter().filter_map(|case| too_short(results, case)));
     let rounds = results.plan.rounds;
     if rounds < LEAST_ROUNDS {
         warnings.push(Warning::TooFewRounds { rounds, least: LEAST_ROUNDS });
     }
     warnings
+}
+
+/// Of throughputs a second and of times; other units have their own measure of what is enough.
+fn too_short(results: &Results, case: &Case) -> Option<Warning> {
+    let of = |value: fn(&Sample) -> f64| {
+        let samples = results.samples.iter().filter(|sample| sample.case == case.id);
+        median(&samples.map(value).collect::<Vec<f64>>())
+    };
+    let (step_s, least_s) = match case.unit.as_str() {
+        "1/s" | "tps" => (of(|sample| sample.step_s), LEAST_STEP_S),
+        "s" => (of(|sample| sample.value), LEAST_TIMED_S),
+        _ => return None,
+    };
+    let case = case.id.clone();
+    (step_s < least_s).then_some(Warning::TooShort { case, step_s, least_s })
 }

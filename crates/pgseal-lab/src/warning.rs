@@ -108,7 +108,7 @@ impl Warning {
                  real one. Ratios within a round hold; absolute figures are of this guest."
             ),
             Self::TooShort { case, step_s, least_s } => format!(
-                "Too short: a step of {case} took {step_s:.2} s; below {least_s} s start-up and \
+                "Too short: a step of {case} took {step_s:.3} s; below {least_s} s start-up and \
                  chance weigh too much."
             ),
             Self::TooFewRounds { rounds, least } => format!(

@@ -66,19 +66,40 @@ pub fn one(name: &str, args: &RunArgs) -> Result<u8, CliError> {
     Ok(exit::SOUND)
 }
 
-/// `pgseal lab all`.
+/// `pgseal lab all`: an experiment that fails is told, and the others are measured all the same.
 pub fn all(args: &RunArgs) -> Result<u8, CliError> {
     let interrupted = stop_on_signals()?;
     let request = request(args)?;
     let mut entries = Vec::new();
+    let mut failed = None;
     for experiment in experiments::all() {
         eprintln!("lab: {}: {}", experiment.name(), experiment.title());
-        entries.push(measure(&*experiment, &request, &interrupted)?);
-        report::write_summary(&args.output, &entries)?;
+        match measure(&*experiment, &request, &interrupted) {
+            Ok(entry) => entries.push(entry),
+            Err(error @ CliError::Lab(LabError::Interrupted { .. })) => return Err(error),
+            Err(error) => {
+                crate::out::complain(&format!("{}: {error}", experiment.name()));
+                failed = Some((experiment.name(), exit::code_of(&error)));
+            }
+        }
+        if !entries.is_empty() {
+            report::write_summary(&args.output, &entries)?;
+        }
     }
     print(&entries, args.json)?;
-    eprintln!("lab: report: {}", args.output.join(report::HTML).display());
-    Ok(exit::SOUND)
+    if !entries.is_empty() {
+        eprintln!("lab: report: {}", args.output.join(report::HTML).display());
+    }
+    match failed {
+        None => Ok(exit::SOUND),
+        Some((name, code)) => {
+            crate::out::complain(&format!(
+                "{name} did not come to its end (see above); the others did: when it is mended, go \
+                 on with \"pgseal lab {name}\", then \"pgseal lab report\""
+            ));
+            Ok(code)
+        }
+    }
 }
 
 /// `pgseal lab report`.
