@@ -3,7 +3,7 @@
 use core::fmt;
 
 use aws_lc_rs::hkdf;
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::error::ColumnError;
 use crate::ff1::{Ff1Native, TWEAK_BYTES};
@@ -277,6 +277,12 @@ impl ColumnKey {
             let data = AssociatedData::new(&self.deterministic, self.domain, type_code);
             self.siv.associate(&[data.get()])
         })
+    }
+}
+
+impl Drop for ColumnKey {
+    fn drop(&mut self) {
+        self.associated.iter_mut().for_each(Zeroize::zeroize);
     }
 }
 

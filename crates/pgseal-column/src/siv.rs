@@ -22,6 +22,12 @@ pub struct Siv {
 #[derive(Clone, Copy, Debug)]
 pub struct Associated(Block);
 
+impl Zeroize for Associated {
+    fn zeroize(&mut self) {
+        self.0.zeroize();
+    }
+}
+
 impl Siv {
     /// From 32, 48 or 64 bytes: the key of S2V, then that of CTR.
     ///
