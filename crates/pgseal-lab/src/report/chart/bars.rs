@@ -14,7 +14,7 @@ const BAR: f64 = 15.0;
 const GAP: f64 = 3.0;
 const GROUP_GAP: f64 = 13.0;
 /// Widest column of labels in the wide form.
-const LABELS: f64 = 205.0;
+const LABELS: f64 = 240.0;
 
 /// The drawing.
 pub fn svg(chart: &Chart, room: Room) -> String {

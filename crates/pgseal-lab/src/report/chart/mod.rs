@@ -207,7 +207,8 @@ fn open(chart: &Chart, room: Room, height: f64) -> String {
 
 /// Width of text at 12 pixels, about; of a wide font rather than a narrow one.
 fn text_width(text: &str) -> f64 {
-    text.chars().count() as f64 * 7.3
+    let of = |c: char| if c.is_ascii_uppercase() || c == '_' { 8.4 } else { 7.1 };
+    text.chars().map(of).sum()
 }
 
 /// An error bar between two places, upright or lying.
