@@ -1,5 +1,6 @@
-//! pgseal's own column types. Queries, INSERT and COPY stay as they are: the types read and write
-//! themselves, compare, and cast to their plain types.
+//! pgseal's own column types. INSERT and COPY stay as they are, and so do queries over deterministic
+//! types: these read and write themselves, compare, and cast to their plain types. Randomised ones have
+//! no order and no equality, so that queries go over views that cast.
 
 use super::scenario::{Extension, MicroSql, Scenario};
 use crate::tpch::{Column, SqlType};
@@ -68,6 +69,15 @@ impl Scenario for Sealed {
             // There is no padding to keep.
             SqlType::Char(_) | SqlType::Varchar(_) => format!("sealed_text{random}"),
         }
+    }
+
+    fn read(&self, column: &Column) -> Option<String> {
+        // Randomised values have no order and no equality: queries go over casts to the plain types.
+        let plain = match column.sql_type {
+            SqlType::Char(_) | SqlType::Varchar(_) => "text".to_owned(),
+            other => other.sql(),
+        };
+        (*self == Self::Random).then(|| format!("{}::{plain}", column.name))
     }
 
     fn micro(&self) -> Option<MicroSql> {
