@@ -1,7 +1,7 @@
 //! The column ciphers of pgseal: values of sealed columns, their keys, and a C interface.
 //!
 //! The formats are those of `spec/column-cipher.md`; the C header is `include/pgseal_column.h`. Nothing
-//! here knows PostgreSQL. No value allocates; unsafe code is only in `aes` and `ffi`.
+//! here knows PostgreSQL. No value allocates; unsafe code is only in `aes`, `random` and `ffi`.
 
 #![deny(unsafe_code)]
 
