@@ -12,9 +12,6 @@
 
 #include "miscadmin.h"
 #include "utils/builtins.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 #define WRAPPED_BYTES PGSEAL_COLUMN_WRAPPED_BYTES
 

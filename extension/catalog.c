@@ -237,7 +237,8 @@ code_of(Oid base)
 		case XMLOID:
 			return 22;
 		default:
-			return PGSEAL_COLUMN_TYPE_OTHER;
+			/* Authenticated only; the numbers of the server's own types do not change. */
+			return base;
 	}
 }
 

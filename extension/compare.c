@@ -21,9 +21,6 @@
 #include "utils/sortsupport.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 /* ---- the order of indexes ---- */
 

@@ -18,9 +18,6 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 /* How a sealed value looks outside the server with pgseal.format = sealed. */
 #define TEXT_MARK "pgseal:1:"

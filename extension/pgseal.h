@@ -19,6 +19,9 @@
 
 #include "fmgr.h"
 #include "utils/timestamp.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
 
 #include "pgseal_column.h"
 
@@ -29,6 +32,8 @@
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
 #error "pgseal is written for PostgreSQL 15 to 18"
 #endif
+
+#define PGSEAL_NORETURN __attribute__((noreturn))
 
 typedef enum SealMode
 {
@@ -120,7 +125,7 @@ extern CallSite *pgseal_call_site(FunctionCallInfo fcinfo);
 extern SealedType *pgseal_type_of_result(FunctionCallInfo fcinfo);
 extern SealedType *pgseal_type_of_argument(FunctionCallInfo fcinfo);
 extern bool pgseal_may_decrypt(SealedDomain *domain);
-extern void pgseal_denied(SealedType *type) pg_attribute_noreturn();
+PGSEAL_NORETURN extern void pgseal_denied(SealedType *type);
 extern SealedDomain *pgseal_domain_of(SealedType *type);
 extern void pgseal_refresh(void);
 
@@ -128,7 +133,7 @@ extern void pgseal_refresh(void);
 extern void pgseal_keys_load(SealedDomain *domain);
 extern void pgseal_keys_export(void);
 extern pgseal_column_key *pgseal_key_version(SealedDomain *domain, uint32 version);
-extern void pgseal_fail(int code, SealedType *type, const char *doing) pg_attribute_noreturn();
+PGSEAL_NORETURN extern void pgseal_fail(int code, SealedType *type, const char *doing);
 
 /* settings.c */
 typedef enum ExternalForm

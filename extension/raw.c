@@ -15,9 +15,6 @@
 #include "parser/parse_func.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 typedef struct RawSite
 {

@@ -20,6 +20,12 @@
 #include "utils/plancache.h"
 #include "utils/portal.h"
 
+#if PG_VERSION_NUM >= 170000
+#define AUTOVACUUM_WORKER() AmAutoVacuumWorkerProcess()
+#else
+#define AUTOVACUUM_WORKER() IsAutoVacuumWorkerProcess()
+#endif
+
 PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
@@ -140,7 +146,7 @@ pgseal_loaded_late(void)
 {
 	PlannedStmt *stmt;
 
-	if (late_xact == 0 || late_xact != GetCurrentTransactionStartTimestamp() || IsAutoVacuumWorkerProcess())
+	if (late_xact == 0 || late_xact != GetCurrentTransactionStartTimestamp() || AUTOVACUUM_WORKER())
 		return false;
 	/* Index builds and the like sort by ciphertext, and should. */
 	if (ActivePortal != NULL && list_length(ActivePortal->stmts) == 1)

@@ -14,9 +14,6 @@
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/numeric.h"
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
 
 /* Behind a deterministic numeric: its display scale, which equality must not see. */
 #define SCALE_BYTES 2

@@ -31,7 +31,11 @@ for config in $(pg_configs); do
     built=target/extension/$major
     modules=${DESTDIR:-}$("$config" --pkglibdir)
     share=${DESTDIR:-}$("$config" --sharedir)/extension
-    [ "$major" -ge 15 ] || continue
+    if [ "$major" -lt 15 ] || [ "$major" -gt 18 ]; then
+        warn "PostgreSQL $major: the extension is written for 15 to 18"
+        done_any=yes
+        continue
+    fi
     case "$action" in
     build)
         if [ ! -e "$("$config" --includedir-server)/postgres.h" ]; then
