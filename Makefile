@@ -99,12 +99,14 @@ test-guard: ## the guard module against the real server
 test-extension: ## sealed columns: the extension against the real server
 	@scripts/extension.sh test
 
-.PHONY: test-extension-asan
-test-extension-asan: ## the extension's C code under AddressSanitizer and UBSan
-	@scripts/extension.sh asan
+.PHONY: test-extension-memcheck
+test-extension-memcheck: ## the extension's code under valgrind
+	@scripts/setup.sh memcheck
+	@scripts/extension.sh memcheck
 
 .PHONY: test-extension-drivers
 test-extension-drivers: ## psycopg and JDBC against sealed columns; fetches the drivers
+	@scripts/setup.sh drivers
 	@scripts/extension.sh drivers
 
 .PHONY: test-scenarios

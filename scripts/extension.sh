@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# extension.sh build|install|uninstall|test|asan|drivers
+# extension.sh build|install|uninstall|test|memcheck|drivers
 #
 # The extension pgseal for each PostgreSQL here (or those of PG_CONFIG):
 #   build      with PGXS in a copy of extension/, into target/extension/MAJOR/; needs the release build of pgseal-column
 #   install    to where that server looks for modules and extensions; DESTDIR is put before it
 #   test       its tests against a private copy of the installation, by an ordinary user (extension/test/run.sh)
-#   asan       the same regression tests with AddressSanitizer and UndefinedBehaviorSanitizer in the C code
+#   memcheck   every type under valgrind, in a server of one process
 #   drivers    psycopg and JDBC against a real server; fetches both drivers from their registries
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -14,15 +14,14 @@ cd "$PGSEAL_ROOT"
 action=${1:-}
 library=$PGSEAL_ROOT/target/release/libpgseal_column.a
 
-# compile CONFIG WORK [MAKE-ARGUMENT...]: a copy per major, since PGXS builds in place.
+# compile CONFIG WORK: a copy per major, since PGXS builds in place.
 compile() {
     local config=$1 work=$2
-    shift 2
     rm -rf "$work"
     mkdir -p "$work"
     cp extension/Makefile extension/*.[ch] extension/pgseal.control extension/*.sql "$work/"
     env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$work" PG_CONFIG="$config" COLUMN_LIBRARY="$library" \
-        COLUMN_INCLUDE="$PGSEAL_ROOT/crates/pgseal-column/include" "$@" >/dev/null
+        COLUMN_INCLUDE="$PGSEAL_ROOT/crates/pgseal-column/include" >/dev/null
 }
 
 done_any=no
@@ -69,19 +68,12 @@ for config in $(pg_configs); do
         done_any=yes
         rm -f "$modules/pgseal.so" "$share/pgseal.control" "$share"/pgseal--*.sql
         ;;
-    test | drivers)
+    test | memcheck | drivers)
         [ -e "$built/pgseal.so" ] || continue
         done_any=yes
         PG_CONFIG=$config scripts/as-user.sh extension/test/run.sh "$action"
         ;;
-    asan)
-        done_any=yes
-        compile "$config" "target/extension/asan/$major" \
-            EXTRA_CFLAGS='-fsanitize=address,undefined -fno-sanitize-recover=undefined -g -O1' \
-            EXTRA_LINK='-fsanitize=address,undefined'
-        PG_CONFIG=$config scripts/as-user.sh extension/test/run.sh asan
-        ;;
-    *) die "build, install, uninstall, test, asan or drivers?" ;;
+    *) die "build, install, uninstall, test, memcheck or drivers?" ;;
     esac
 done
 [ "$done_any" = yes ] || warn "nothing done: no PostgreSQL from 15 on with its headers here, or not built (make build)"

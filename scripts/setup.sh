@@ -9,6 +9,8 @@
 #   upstream  the same, and what PostgreSQL's own test suites need
 #   demo      as build
 #   lint      shellcheck
+#   memcheck  valgrind
+#   drivers   Java, Maven and Python, for psycopg and JDBC
 #   report    chromium and a font, for the pages of pgseal lab
 # Needs root or sudo only if something is missing. May be run any number of times.
 set -euo pipefail
@@ -189,6 +191,12 @@ for purpose in "$@"; do
         need_matrix
         ;;
     lint) need shellcheck shellcheck ;;
+    memcheck) need valgrind valgrind ;;
+    drivers)
+        need javac default-jdk-headless
+        need mvn maven
+        python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+        ;;
     report)
         command -v chromium-browser >/dev/null || need chromium chromium
         [ -n "$(installed_version fonts-dejavu-core)" ] || packages+=(fonts-dejavu-core)
@@ -197,7 +205,7 @@ for purpose in "$@"; do
         sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build test upstream matrix demo lint report" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build test upstream matrix demo lint memcheck drivers report" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then

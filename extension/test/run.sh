@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh test|asan|drivers: tests of the extension on a throw-away server, by an ordinary user, from the project's directory.
+# run.sh test|memcheck|drivers: tests of the extension on a throw-away server, by an ordinary user, from the project's directory.
 # The server is a private copy of the installation of PG_CONFIG with the extension added, so nothing is written
 # outside $TMPDIR.
 set -euo pipefail
@@ -34,17 +34,9 @@ cp -r "$("$config" --bindir)/." "$bin/"
 cp -rs "$("$config" --pkglibdir)/." "$root$("$config" --pkglibdir)/"
 cp -rs "$("$config" --sharedir)/." "$root$("$config" --sharedir)/"
 module=target/extension/$major/pgseal.so
-[ "$action" = asan ] && module=target/extension/asan/$major/pgseal.so
 rm -f "$root$("$config" --pkglibdir)/pgseal.so" "$root$("$config" --sharedir)"/extension/pgseal*
 cp "$module" "$root$("$config" --pkglibdir)/pgseal.so"
 cp extension/pgseal.control extension/pgseal--*.sql "$root$("$config" --sharedir)/extension/"
-if [ "$action" = asan ]; then
-    # The server itself is not instrumented: its own leaks at exit are not ours to report.
-    export ASAN_OPTIONS=detect_leaks=0:abort_on_error=0:exitcode=99:log_path=$work/asan
-    export UBSAN_OPTIONS=print_stacktrace=1
-    preload="$(gcc -print-file-name=libasan.so)"
-fi
-
 helper=$PGSEAL_ROOT/target/release/pgseal
 [ -x "$helper" ] || die "$helper is missing; run 'make build' first"
 
@@ -73,7 +65,7 @@ pgseal.provider = 'file:$work/kek'
 pgseal.helper = '$helper'
 CONF
     printf '%s\n' "$@" >>"$data/postgresql.conf"
-    LD_PRELOAD=${preload:-} "$bin/pg_ctl" -s -w -t 60 -D "$data" -l "$data/log" start
+    "$bin/pg_ctl" -s -w -t 60 -D "$data" -l "$data/log" start
 }
 
 export PGHOST=$work PGUSER=postgres PGDATABASE=postgres
@@ -132,12 +124,9 @@ test)
         . "$part"
     done
     ;;
-asan)
-    start main
-    sql "CREATE DATABASE contrib_regression"
-    regress
-    ok "no report of a sanitizer" not compgen -G "$work/asan.*"
-    cat "$work"/asan.* 2>/dev/null || true
+memcheck)
+    # shellcheck source=/dev/null
+    . "$here/memcheck.sh"
     ;;
 drivers)
     # shellcheck source=/dev/null

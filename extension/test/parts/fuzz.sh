@@ -26,8 +26,9 @@ for type in $(sql "SELECT type FROM pgseal.types ORDER BY 1"); do
     sql "CREATE TABLE f (v $type)"
     for format in plain sealed; do
         for len in 0 1 3 4 8 12 16 17 20 29 33 40 100; do
-            if [ $format = sealed ]; then one $len $'PGSEAL1\n' >"$work/fuzz.bin"; else one $len >"$work/fuzz.bin"; fi
-            printf 'SET pgseal.format = %s;\n\\copy f FROM %s (FORMAT binary)\n' $format "'$work/fuzz.bin'" >>"$work/fuzz.sql"
+            file=$work/fuzz.$format.$len
+            if [ $format = sealed ]; then one $len $'PGSEAL1\n' >"$file"; else one $len >"$file"; fi
+            printf 'SET pgseal.format = %s;\n\\copy f FROM %s (FORMAT binary)\n' $format "'$file'" >>"$work/fuzz.sql"
         done
     done
     printf 'SELECT v FROM f LIMIT 1;\n' >>"$work/fuzz.sql"

@@ -12,7 +12,9 @@ SELECT count(*) FROM b WHERE id = other;
 SELECT count(*) FROM b WHERE id < other + 1;
 SELECT count(*) FROM a WHERE number = 'n1'::sealed_text;
 SELECT count(*) FROM a WHERE number::text = 'n1'::sealed_text;
+\set VERBOSITY terse
 CREATE TABLE c (id sealed_int8 REFERENCES a);
+\set VERBOSITY default
 INSERT INTO b SELECT other, other FROM b;
 -- the same value is different ciphertext
 SET pgseal.format = sealed;

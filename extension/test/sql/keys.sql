@@ -36,8 +36,10 @@ INSERT INTO card (id) VALUES (7);
 INSERT INTO tx VALUES (9999, 7777, 1);
 INSERT INTO card (id, number) VALUES (9000, 'number 3');
 -- a plain key cannot refer to a sealed one, nor other types to each other
+\set VERBOSITY terse
 CREATE TABLE other (card int8 REFERENCES card);
 CREATE TABLE other (card sealed_int4 REFERENCES card);
+\set VERBOSITY default
 -- partitions by hash
 CREATE TABLE part (id sealed_int8, v sealed_text) PARTITION BY HASH (id);
 CREATE TABLE part0 PARTITION OF part FOR VALUES WITH (MODULUS 3, REMAINDER 0);
