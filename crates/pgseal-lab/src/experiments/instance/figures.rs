@@ -2,7 +2,7 @@
 
 use super::plan::{AGAIN, GOCRYPTFS, SELECT, spec_of};
 use super::work::Spec;
-use crate::analysis::{Analysis, Verdict};
+use crate::analysis::{Analysis, LEAST_ROUNDS, Verdict};
 use crate::plan::{Arm, Better, Case, Plan};
 use crate::results::Results;
 use crate::stats::Ratio;
@@ -22,6 +22,8 @@ pub struct Cost {
     pub verdict: Verdict,
     /// The ratio it comes from.
     pub ratio: Ratio,
+    /// Rounds that it was measured in.
+    pub rounds: usize,
 }
 
 impl Cost {
@@ -37,10 +39,17 @@ impl Cost {
             Better::Higher => (of(ratio.high), of(ratio.low)),
             Better::Lower => (of(ratio.low), of(ratio.high)),
         };
-        Some(Self { percent: of(ratio.value), low, high, verdict: found.verdict, ratio })
+        let (percent, verdict) = (of(ratio.value), found.verdict);
+        Some(Self { percent, low, high, verdict, ratio, rounds: found.n })
     }
 
-    /// `12.3 % (95 %: 10.1 to 14.2)`, or that it is nothing that stands out from the noise.
+    /// Whether the interval means something; if not, nothing can be called noise or no noise.
+    pub fn enough_rounds(&self) -> bool {
+        self.rounds >= LEAST_ROUNDS as usize
+    }
+
+    /// `12.3 % (95 %: 10.1 to 14.2)`, or that it is nothing that stands out from the noise, or that the
+    /// rounds are too few to tell.
     pub fn words(&self) -> String {
         let percent = format!("{:.1} %", self.percent);
         if self.low.is_nan() {
@@ -48,6 +57,12 @@ impl Cost {
         }
         let interval = format!("95 %: {:.1} to {:.1}", self.low, self.high);
         match self.verdict {
+            _ if !self.enough_rounds() => {
+                format!(
+                    "{percent} ({interval}; {} rounds are too few to tell it from noise)",
+                    self.rounds
+                )
+            }
             Verdict::NoDifference => format!("nothing beyond the noise ({percent}; {interval})"),
             Verdict::Better => format!("less than nothing: it gains ({percent}; {interval})"),
             _ => format!("{percent} ({interval})"),
@@ -89,6 +104,12 @@ pub fn sweep<'a>(results: &'a Results, analysis: &Analysis) -> Vec<Size<'a>> {
 pub fn others(results: &Results) -> impl Iterator<Item = (&Case, Spec)> {
     let cases = results.plan.cases.iter().filter(|case| !case.id.starts_with(SELECT));
     cases.filter_map(|case| Some((case, spec_of(case)?)))
+}
+
+/// Whether the data of a case are larger than what its memory limit lets server and OS cache hold
+/// together. Where the limit is not smaller they may have been in memory all the time.
+pub fn beyond_limit(data_bytes: f64, limit_bytes: u64) -> bool {
+    data_bytes > limit_bytes as f64
 }
 
 /// Size of the database of a case in bytes.

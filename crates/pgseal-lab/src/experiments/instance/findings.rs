@@ -1,7 +1,9 @@
 //! The summary in words.
 
-use super::figures::{Cost, Size, others, plain_extra, size_words, suites, sweep};
-use super::plan::{AGAIN, GOCRYPTFS};
+use super::figures::{
+    Cost, Size, beyond_limit, data_bytes, others, plain_extra, size_words, suites, sweep,
+};
+use super::plan::{AGAIN, GOCRYPTFS, spec_of};
 use crate::analysis::{Analysis, Verdict, ratio_between};
 use crate::exhibits::Finding;
 use crate::plan::{Arm, Better, Case};
@@ -128,11 +130,24 @@ fn beyond_memory(results: &Results, analysis: &Analysis) -> Option<Finding> {
     let case = results.plan.case("beyond-memory")?;
     let share = plain_extra(results, analysis, case, "os_cache_share")?;
     let blocks = plain_extra(results, analysis, case, "blocks_read_per_op")?;
+    let data = data_bytes(results, analysis, case)?;
+    let limit = spec_of(case)?.memory_limit_bytes?;
     let costs = costs(results, analysis, case);
+    let (data_mb, limit_mb) = (data / 1048576.0, limit >> 20);
+    let larger = if beyond_limit(data, limit) {
+        format!(
+            "With data ({data_mb:.0} MB) larger than shared_buffers and OS cache together (at most {limit_mb} MB)"
+        )
+    } else {
+        format!(
+            "beyond-memory did not get beyond memory: the data ({data_mb:.0} MB) fit into its limit of \
+             {limit_mb} MB. There"
+        )
+    };
     (!costs.is_empty()).then(|| {
         Finding::new(format!(
-            "With data larger than shared_buffers and OS cache together ({:.0} % of the table in the OS cache \
-             after a run, {blocks:.1} blocks read a transaction) pgbench -S loses: {costs}.",
+            "{larger} pgbench -S loses ({:.0} % of the table in the OS cache after a run, {blocks:.1} blocks \
+             read a transaction): {costs}.",
             share * 100.0
         ))
     })
@@ -148,7 +163,7 @@ fn costs(results: &Results, analysis: &Analysis, case: &Case) -> String {
 /// Which of the cases beside the sweep cost something, and which do not.
 fn workloads(results: &Results, analysis: &Analysis, arm: &Arm) -> Option<Finding> {
     let mut worse: Vec<(f64, String)> = Vec::new();
-    let (mut same, mut better) = (Vec::new(), Vec::new());
+    let (mut same, mut better, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
     let mut count = 0;
     for (case, _) in others(results) {
         let Some(cost) = Cost::of(analysis, case, &arm.id) else { continue };
@@ -158,6 +173,9 @@ fn workloads(results: &Results, analysis: &Analysis, arm: &Arm) -> Option<Findin
             Better::Lower => "more time",
         };
         match cost.verdict {
+            _ if !cost.enough_rounds() => {
+                unclear.push(format!("{} ({:+.1} %)", case.id, cost.percent))
+            }
             Verdict::Worse => {
                 worse.push((cost.percent, format!("{} {:.1} % {what}", case.id, cost.percent)));
             }
@@ -167,7 +185,9 @@ fn workloads(results: &Results, analysis: &Analysis, arm: &Arm) -> Option<Findin
         }
     }
     // Those that take few cases are in the table.
-    if count < others(results).count() || worse.len() + same.len() + better.len() == 0 {
+    if count < others(results).count()
+        || worse.len() + same.len() + better.len() + unclear.len() == 0
+    {
         return None;
     }
     worse.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -176,6 +196,7 @@ fn workloads(results: &Results, analysis: &Analysis, arm: &Arm) -> Option<Findin
         ("costs, most first", worse),
         ("costs nothing beyond the noise in", same),
         ("is faster than plain in", better),
+        ("was measured in too few rounds to tell cost from noise in", unclear),
     ]
     .into_iter()
     .filter(|(_, list)| !list.is_empty())

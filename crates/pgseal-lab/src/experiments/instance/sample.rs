@@ -5,6 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::arms::{ArmCluster, DATABASE, INIT_DATABASE, TableFiles};
+use super::figures::beyond_limit;
 use super::work::{Cache, Spec, Work};
 use crate::cluster::{Outcome, SUPERUSER, Target, Tools};
 use crate::error::LabError;
@@ -61,7 +62,9 @@ pub fn take(
     let done = Counters::read(&aside, database)?;
     let operations = outcome.operations.max(1.0);
     seen.value = outcome.value;
-    let mut put = |name: &str, value: f64| seen.extra.insert(name.to_owned(), value);
+    let mut put = |name: &str, value: f64| {
+        seen.extra.insert(name.to_owned(), value);
+    };
     put("server_cpu_s_per_op", server_cpu_s / operations);
     put("client_cpu_s_per_op", outcome.client_cpu_s / operations);
     put("blocks_read_per_op", (done.blocks_read - counted.blocks_read).max(0.0) / operations);
@@ -69,10 +72,14 @@ pub fn take(
     put("wal_bytes_per_op", (done.wal_bytes - counted.wal_bytes).max(0.0) / operations);
     put("data_bytes", data_bytes);
     put("shared_buffers_bytes", spec.shared_buffers_bytes as f64);
-    if spec.cache == Cache::Limited
-        && let Ok(resident) = files.resident()
-    {
-        put("os_cache_share", resident.share());
+    if let (Cache::Limited, Some(limit_bytes)) = (spec.cache, spec.memory_limit_bytes) {
+        match files.resident() {
+            Ok(resident) => put("os_cache_share", resident.share()),
+            Err(why) => seen.warnings.push(unproved(step, why)),
+        }
+        if !beyond_limit(data_bytes, limit_bytes) {
+            seen.warnings.push(unproved(step, fits(data_bytes, limit_bytes)));
+        }
     }
     seen.facts.insert("storage".to_owned(), arm.proof.clone());
     let (step_s, least_s) = match spec.work {
@@ -118,9 +125,8 @@ fn run(
 
 /// Looks at what the OS cache holds right before the value is taken.
 fn prove(files: &TableFiles, step: &Step<'_>, cache: Cache, seen: &mut Observation) {
-    let unproved = |why: String| Warning::CacheStateUnproved { case: step.case.id.clone(), why };
     match files.resident() {
-        Err(why) => seen.warnings.push(unproved(why)),
+        Err(why) => seen.warnings.push(unproved(step, why)),
         Ok(resident) => {
             let share = resident.share();
             seen.extra.insert("os_cache_share".to_owned(), share);
@@ -130,11 +136,26 @@ fn prove(files: &TableFiles, step: &Step<'_>, cache: Cache, seen: &mut Observati
             };
             let text = format!("{:.0} % of the table in the OS cache (fincore)", share * 100.0);
             if !as_said {
-                seen.warnings.push(unproved(format!("{}: {text}", step.arm.id)));
+                seen.warnings.push(unproved(step, format!("{}: {text}", step.arm.id)));
             }
             seen.facts.insert("cache".to_owned(), text);
         }
     }
+}
+
+fn unproved(step: &Step<'_>, why: String) -> Warning {
+    Warning::CacheStateUnproved { case: step.case.id.clone(), why }
+}
+
+/// Why the memory limit of a case proves nothing.
+fn fits(data_bytes: f64, limit_bytes: u64) -> String {
+    const MB: f64 = 1048576.0;
+    format!(
+        "the data ({:.0} MB) fit into the limit of {:.0} MB and may have been in memory all the time; \
+         use a larger scale or a smaller memory_limit_mb",
+        data_bytes / MB,
+        limit_bytes as f64 / MB
+    )
 }
 
 /// What the server counts.

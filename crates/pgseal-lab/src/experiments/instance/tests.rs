@@ -70,10 +70,13 @@ fn what_a_profile_asks_for_in_vain_is_named() {
 
 /// Results of the tiny plan: `values` for each case and arm, five rounds with a spread of 1 %.
 fn recorded(values: &[(&str, &str, f64)]) -> Results {
-    let mut plan = planned("tiny", &[]).unwrap();
-    plan.rounds = 5;
+    recorded_in(5, planned("tiny", &[]).unwrap(), values)
+}
+
+fn recorded_in(rounds: u32, mut plan: Plan, values: &[(&str, &str, f64)]) -> Results {
+    plan.rounds = rounds;
     let samples = values.iter().flat_map(|(case, arm, value)| {
-        (0..5u32).map(move |round| Sample {
+        (0..rounds).map(move |round| Sample {
             case: (*case).to_owned(),
             arm: (*arm).to_owned(),
             round,
@@ -83,6 +86,7 @@ fn recorded(values: &[(&str, &str, f64)]) -> Results {
                 ("server_cpu_s_per_op".to_owned(), 1.0 / value),
                 ("blocks_read_per_op".to_owned(), 2.0),
                 ("data_bytes".to_owned(), f64::from(16 << 20)),
+                ("os_cache_share".to_owned(), 1.0),
             ]),
             facts: BTreeMap::new(),
             load: 0.1,
@@ -139,6 +143,46 @@ fn the_summary_tells_what_costs_and_what_does_not() {
     }
     let charts = tables::charts(&results, &analysis);
     assert_eq!(charts.len(), 3);
+}
+
+fn words(results: &Results) -> String {
+    let all = findings::findings(results, &Analysis::of(results));
+    all.into_iter().map(|finding| finding.text + "\n").collect()
+}
+
+#[test]
+fn beyond_memory_is_claimed_only_of_data_that_do_not_fit() {
+    let values = [
+        ("beyond-memory", "plain", 10_000.0),
+        ("beyond-memory", "plain-again", 10_000.0),
+        ("beyond-memory", "aes-256-gcm", 8_000.0),
+    ];
+    let with_limit = |mb: u32| {
+        let limit = format!("memory_limit_mb={mb}");
+        let plan = planned("tiny", &[r#"cases=["beyond-memory"]"#, &limit]).unwrap();
+        words(&recorded_in(5, plan, &values))
+    };
+    // The data are 16 MB.
+    let beyond = with_limit(15);
+    assert!(beyond.contains("data (16 MB) larger than shared_buffers and OS cache"), "{beyond}");
+    let fits = with_limit(16);
+    assert!(fits.contains("the data (16 MB) fit into its limit of 16 MB"), "{fits}");
+    assert!(!fits.contains("larger than") && fits.contains("aes-256-gcm 20.0 %"), "{fits}");
+}
+
+#[test]
+fn of_too_few_rounds_nothing_is_called_noise_or_cost() {
+    let values = [
+        ("scan-warm", "plain", 0.1),
+        ("scan-warm", "plain-again", 0.1),
+        ("scan-warm", "aes-256-gcm", 0.1),
+    ];
+    let plan = || planned("tiny", &[r#"cases=["scan-warm"]"#]).unwrap();
+    let few = words(&recorded_in(2, plan(), &values));
+    assert!(few.contains("too few rounds to tell cost from noise in: scan-warm (+0.0 %)"), "{few}");
+    assert!(!few.contains("nothing beyond the noise"), "{few}");
+    let enough = words(&recorded_in(5, plan(), &values));
+    assert!(enough.contains("costs nothing beyond the noise in: scan-warm"), "{enough}");
 }
 
 #[test]
