@@ -262,7 +262,7 @@ fn warnings_of(results: &Results, cases: &[CaseAnalysis]) -> Vec<Warning> {
         }
     }
     warnings.extend(results.plan.cases.iter().filter_map(|case| too_short(results, case)));
-    let rounds = results.plan.rounds;
+    let rounds = results.rounds_done();
     if rounds < LEAST_ROUNDS {
         warnings.push(Warning::TooFewRounds { rounds, least: LEAST_ROUNDS });
     }

@@ -90,6 +90,19 @@ impl Results {
         self.samples.iter().filter(move |sample| sample.case == case && sample.arm == arm)
     }
 
+    /// Rounds after which the run ended because its time was up; none: it did not.
+    pub fn stopped_after(&self) -> Option<u32> {
+        self.warnings.iter().find_map(|warning| match warning {
+            Warning::TimeUp { rounds, .. } => Some(*rounds),
+            _ => None,
+        })
+    }
+
+    /// Rounds of the plan, or fewer if time was up.
+    pub fn rounds_done(&self) -> u32 {
+        self.stopped_after().unwrap_or(self.plan.rounds)
+    }
+
     /// Why an arm is missing in a case, if it is.
     pub fn missing_of(&self, case: &str, arm: &str) -> Option<&Missing> {
         self.missing.iter().find(|missing| {

@@ -1,10 +1,14 @@
 //! Walks a plan: warm-ups, then rounds, each round all arms of the case in a random order; case after
 //! case, or, if the plan is interleaved, all cases in each round.
 
+mod clock;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use self::clock::Clock;
+pub use self::clock::Limit;
 use crate::environment::{Environment, load};
 use crate::error::LabError;
 use crate::executor::{Executor, Progress, Step};
@@ -30,6 +34,9 @@ pub struct Run<'a> {
     pub progress: &'a dyn Progress,
     /// Set by a signal: stop after the step at hand.
     pub interrupted: &'a AtomicBool,
+    /// An interleaved plan takes no round that is not expected to end by then; the first round is taken
+    /// in any case.
+    pub limit: Option<Limit>,
     /// Called with the directory and the results after every case and at the end, to write the
     /// reports.
     pub after_case: &'a mut dyn FnMut(&Path, &Results) -> Result<(), LabError>,
@@ -72,7 +79,7 @@ impl Run<'_> {
                 done.and(written)?;
             }
         }
-        walk.results.finished = true;
+        walk.results.finished = walk.results.stopped_after().is_none();
         (walk.run.after_case)(walk.run.output, &walk.results)?;
         Ok(walk.results)
     }
@@ -93,6 +100,8 @@ impl Walk<'_> {
             .into_iter()
             .filter(|missing| self.results.samples.iter().any(|s| s.case == missing.case))
             .collect();
+        // Time is given anew.
+        self.results.warnings.retain(|warning| !matches!(warning, Warning::TimeUp { .. }));
         for warning in self.run.environment.warnings() {
             self.warn(warning)?;
         }
@@ -147,7 +156,16 @@ impl Walk<'_> {
         let Some(first) = first else { return Ok(()) };
         let warmups = (0..plan.warmups).map(|round| (round, true));
         let (mut written_at, mut took) = (Instant::now(), Duration::ZERO);
+        let mut longest = Duration::ZERO;
         for (round, warmup) in warmups.chain((first..most).map(|round| (round, false))) {
+            let begin = Instant::now();
+            if let Some(limit) = self.run.limit.filter(|limit| limit.is_over(longest))
+                && !warmup
+                && round > first
+            {
+                let limit_s = limit.time.as_secs_f64();
+                return self.warn(Warning::TimeUp { rounds: round, of: most, limit_s });
+            }
             let (kind, of) = if warmup { ("warm-up", plan.warmups) } else { ("round", most) };
             let left = self.clock.left();
             self.run.progress.say(&format!("{kind} {} of {of}{left}", round + 1));
@@ -158,6 +176,7 @@ impl Walk<'_> {
                 (written_at, took) = (Instant::now(), begin.elapsed());
                 done.and(written)?;
             }
+            longest = longest.max(begin.elapsed());
         }
         Ok(())
     }
@@ -325,44 +344,5 @@ impl Walk<'_> {
             return Err(LabError::Interrupted { output: self.run.output.to_owned() });
         }
         Ok(())
-    }
-}
-
-/// How much is left, from the estimates and how they held so far.
-#[derive(Debug)]
-struct Clock {
-    left_s: f64,
-    estimated_s: f64,
-    taken_s: f64,
-}
-
-impl Clock {
-    fn new(plan: &Plan) -> Self {
-        Self { left_s: plan.estimate_s(), estimated_s: 0.0, taken_s: 0.0 }
-    }
-
-    fn done(&mut self, estimate_s: f64, taken_s: f64) {
-        self.left_s -= estimate_s;
-        self.estimated_s += estimate_s;
-        self.taken_s += taken_s;
-    }
-
-    fn skip(&mut self, plan: &Plan, case: &str) {
-        self.left_s -= plan.case(case).map_or(0.0, |case| case.estimate_s);
-    }
-
-    fn skip_case(&mut self, plan: &Plan, case: &Case) {
-        let steps = plan.arms_of(case).count() as f64;
-        self.left_s -= steps * f64::from(plan.rounds_of(case) + plan.warmups) * case.estimate_s;
-    }
-
-    fn left(&self) -> String {
-        let pace = if self.estimated_s > 0.0 { self.taken_s / self.estimated_s } else { 1.0 };
-        let left_s = (self.left_s * pace).max(0.0);
-        match left_s {
-            ..1.0 => String::new(),
-            ..90.0 => format!(" ({left_s:.0} s left)"),
-            _ => format!(" ({:.0} min left)", left_s / 60.0),
-        }
     }
 }

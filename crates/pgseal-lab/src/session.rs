@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::profile::Profile;
 use crate::report;
 use crate::results::Results;
-use crate::runner::Run;
+use crate::runner::{Limit, Run};
 
 /// What is asked for.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +42,8 @@ pub struct Request {
     pub guard: Option<PathBuf>,
     /// CPUs of what is measured.
     pub cpus: Option<String>,
+    /// Time for the whole run; only for experiments whose plan is interleaved.
+    pub limit: Option<Limit>,
 }
 
 /// Runs an experiment and writes its reports after every case.
@@ -96,6 +98,7 @@ pub fn run(
         command: &command_of(experiment, request),
         output: &output,
         resume: request.resume,
+        limit: request.limit,
         progress,
         interrupted,
         after_case: &mut after_case,

@@ -36,6 +36,15 @@ pub enum Warning {
         /// Rounds that there should be.
         least: u32,
     },
+    /// The time that the run was given was over before all rounds were taken.
+    TimeUp {
+        /// Rounds that were taken.
+        rounds: u32,
+        /// Rounds of the plan.
+        of: u32,
+        /// The time in seconds.
+        limit_s: f64,
+    },
     /// The client, not the server, was the limit.
     ClientBound {
         /// The case.
@@ -87,6 +96,7 @@ impl Warning {
             Self::VirtualCpu { .. } => "virtual-cpu",
             Self::TooShort { .. } => "too-short",
             Self::TooFewRounds { .. } => "too-few-rounds",
+            Self::TimeUp { .. } => "time-up",
             Self::ClientBound { .. } => "client-bound",
             Self::HostLoad { .. } => "host-load",
             Self::CacheStateUnproved { .. } => "cache-state-unproved",
@@ -114,6 +124,10 @@ impl Warning {
             Self::TooFewRounds { rounds, least } => format!(
                 "Too few rounds: {rounds}; intervals of fewer than {least} rounds are narrower than \
                  the truth."
+            ),
+            Self::TimeUp { rounds, of, limit_s } => format!(
+                "Time is up: {rounds} of {of} rounds were taken, as another would have gone beyond \
+                 {limit_s:.0} s."
             ),
             Self::ClientBound { case, arm, client_share } => format!(
                 "Client-bound: in {case}, arm {arm}, {:.0} % of the CPU time was the client's; the \

@@ -72,6 +72,7 @@ fn run(plan: &Plan, context: &Context) -> Results {
         resume: false,
         command: "",
         progress: &Shown(Instant::now()),
+        limit: None,
         interrupted: &AtomicBool::new(false),
         after_case: &mut |_, _| Ok(()),
     };

@@ -4,11 +4,12 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use pgseal_lab::executor::Silent;
 use pgseal_lab::mock::{Mock, plan};
-use pgseal_lab::runner::Run;
-use pgseal_lab::{Environment, LabError, Plan, Results};
+use pgseal_lab::runner::{Limit, Run};
+use pgseal_lab::{Analysis, Environment, LabError, Plan, Results, Warning};
 
 fn interleaved() -> Plan {
     let mut plan = plan(3);
@@ -17,6 +18,16 @@ fn interleaved() -> Plan {
 }
 
 fn walk(plan: &Plan, output: &Path, resume: bool, mock: &mut Mock) -> Result<Results, LabError> {
+    walk_within(None, plan, output, resume, mock)
+}
+
+fn walk_within(
+    time: Option<Duration>,
+    plan: &Plan,
+    output: &Path,
+    resume: bool,
+    mock: &mut Mock,
+) -> Result<Results, LabError> {
     let mut writes = 0;
     let mut after_case = |_: &Path, _: &Results| {
         writes += 1;
@@ -29,6 +40,7 @@ fn walk(plan: &Plan, output: &Path, resume: bool, mock: &mut Mock) -> Result<Res
         output,
         resume,
         progress: &Silent,
+        limit: time.map(Limit::from_now),
         interrupted: &AtomicBool::new(false),
         after_case: &mut after_case,
     };
@@ -75,4 +87,24 @@ fn what_was_cut_off_goes_on_where_it_stopped() {
     let mut again = Mock::new(values);
     walk(&plan, &output, true, &mut again).unwrap();
     assert!(again.steps.is_empty(), "{:?}", again.steps);
+}
+
+#[test]
+fn when_time_is_up_no_other_round_begins_and_the_results_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let (plan, output) = (interleaved(), dir.path().join("mock"));
+    let mut mock = Mock::new([("a", 100.0), ("a-again", 100.0), ("b", 50.0)]);
+    let results = walk_within(Some(Duration::ZERO), &plan, &output, false, &mut mock).unwrap();
+    assert!(!results.finished && mock.open.is_empty());
+    assert_eq!(results.samples.len(), 2 * 3, "one round is taken in any case");
+    assert_eq!(results.rounds_done(), 1);
+    let up = Warning::TimeUp { rounds: 1, of: 3, limit_s: 0.0 };
+    assert!(results.warnings.contains(&up), "{:?}", results.warnings);
+    let few = Warning::TooFewRounds { rounds: 1, least: 5 };
+    assert!(Analysis::of(&results).warnings.contains(&few));
+
+    let day = Some(Duration::from_secs(86_400));
+    let results = walk_within(day, &plan, &output, true, &mut mock).unwrap();
+    assert!(results.finished);
+    assert_eq!((results.samples.len(), results.rounds_done()), (3 * 2 * 3, 3));
 }

@@ -191,6 +191,7 @@ fn a_signal_stops_after_the_step_at_hand_and_nothing_is_lost() {
         output: dir.path(),
         resume: false,
         progress: &StopAt(&interrupted),
+        limit: None,
         interrupted: &interrupted,
         after_case: &mut |_, results: &Results| {
             written = results.samples.len();

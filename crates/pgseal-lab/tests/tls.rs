@@ -56,6 +56,7 @@ fn walk(plan: &Plan, output: &Path, executor: &mut dyn Executor) -> Results {
         output,
         resume: false,
         progress: &Silent,
+        limit: None,
         interrupted: &AtomicBool::new(false),
         after_case: &mut after_case,
     };

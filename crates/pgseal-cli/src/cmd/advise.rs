@@ -3,11 +3,13 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use pgseal_lab::advise::{self, Site};
 use pgseal_lab::executor::Stderr;
 use pgseal_lab::experiments::modes::Modes;
 use pgseal_lab::report::{self, Entry};
+use pgseal_lab::runner::Limit;
 use pgseal_lab::session::{self, Request};
 use pgseal_lab::{Environment, LabError};
 use pgseal_tls::settings::{has_aes_instructions, has_ml_kem};
@@ -25,8 +27,11 @@ shared_buffers against the data's size, TLS ciphers, certificate and key-exchang
 seal by column; each with the figures it rests on and what to paste. Where the figures do not decide, \
 it says so and names the default.
 
-Without --results it measures the bare ciphers and signatures for half a minute. They say nothing about \
+Without --results it measures the bare ciphers and signatures for half a minute at most. They say nothing about \
 queries: \"pgseal lab all\" does.";
+
+/// No round begins that would not be over by then.
+const MEASURE: Duration = Duration::from_secs(30);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -100,8 +105,9 @@ fn postgres(dir: Option<&Path>) -> Result<Option<PathBuf>, CliError> {
     }
 }
 
-/// The bare ciphers and signatures, for half a minute; nothing is kept.
+/// The bare ciphers and signatures; nothing is kept.
 fn measure(postgres: Option<&Path>) -> Result<Entry, CliError> {
+    let limit = Limit::from_now(MEASURE);
     let interrupted = stop_on_signals()?;
     let output = std::env::temp_dir().join(format!("pgseal-advise-{}", std::process::id()));
     let request = Request {
@@ -109,9 +115,10 @@ fn measure(postgres: Option<&Path>) -> Result<Entry, CliError> {
         output: output.clone(),
         bindir: postgres.and_then(Path::parent).map(Path::to_owned),
         pgseal: library::program()?,
+        limit: Some(limit),
         ..Request::default()
     };
-    eprintln!("advise: no --results: measuring the bare ciphers for half a minute");
+    eprintln!("advise: no --results: measuring the bare ciphers for half a minute at most");
     let results = session::run(&Modes, &request, &Stderr, &interrupted);
     // Also after an error: there is nothing in it that is not in the results.
     let removed = std::fs::remove_dir_all(&output);

@@ -141,6 +141,7 @@ fn request(args: &RunArgs) -> Result<Request, CliError> {
         guard: guard(bindir.as_deref()),
         bindir,
         cpus: args.cpus.clone(),
+        limit: None,
     })
 }
 

@@ -211,7 +211,7 @@ fn source_of(entry: &Entry) -> Source {
     Source {
         experiment: results.experiment.clone(),
         profile: results.plan.profile.clone(),
-        rounds: results.plan.rounds,
+        rounds: results.rounds_done(),
         started_unix_s: results.started_unix_s,
         cpu_model: results.environment.cpu_model.clone(),
         plan_hash: results.plan_hash.clone(),
@@ -229,7 +229,8 @@ fn cautions(entries: &[Entry], site: &Site) -> Vec<String> {
                 site.cpu_model
             ));
         }
-        if !results.finished {
+        // A run that was given so much time is not to go on.
+        if !results.finished && results.stopped_after().is_none() {
             all.push(format!("{name} is not finished: go on with --resume."));
         }
         if results.plan.profile == "tiny" {

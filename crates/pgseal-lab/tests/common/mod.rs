@@ -292,6 +292,7 @@ pub fn walk(
         output,
         resume,
         progress: &Silent,
+        limit: None,
         interrupted: &AtomicBool::new(false),
         after_case: &mut |_, _| Ok(()),
     }

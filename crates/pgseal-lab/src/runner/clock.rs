@@ -1,0 +1,65 @@
+//! How long a run takes and how long it may take.
+
+use std::time::{Duration, Instant};
+
+use crate::plan::{Case, Plan};
+
+/// How long a run may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    /// When its time began.
+    pub since: Instant,
+    /// The time.
+    pub time: Duration,
+}
+
+impl Limit {
+    /// To begin now.
+    pub fn from_now(time: Duration) -> Self {
+        Self { since: Instant::now(), time }
+    }
+
+    /// Whether there is no time for another `round`.
+    pub(super) fn is_over(self, round: Duration) -> bool {
+        self.since.elapsed() + round > self.time
+    }
+}
+
+/// How much is left, from the estimates and how they held so far.
+#[derive(Debug)]
+pub(super) struct Clock {
+    left_s: f64,
+    estimated_s: f64,
+    taken_s: f64,
+}
+
+impl Clock {
+    pub(super) fn new(plan: &Plan) -> Self {
+        Self { left_s: plan.estimate_s(), estimated_s: 0.0, taken_s: 0.0 }
+    }
+
+    pub(super) fn done(&mut self, estimate_s: f64, taken_s: f64) {
+        self.left_s -= estimate_s;
+        self.estimated_s += estimate_s;
+        self.taken_s += taken_s;
+    }
+
+    pub(super) fn skip(&mut self, plan: &Plan, case: &str) {
+        self.left_s -= plan.case(case).map_or(0.0, |case| case.estimate_s);
+    }
+
+    pub(super) fn skip_case(&mut self, plan: &Plan, case: &Case) {
+        let steps = plan.arms_of(case).count() as f64;
+        self.left_s -= steps * f64::from(plan.rounds_of(case) + plan.warmups) * case.estimate_s;
+    }
+
+    pub(super) fn left(&self) -> String {
+        let pace = if self.estimated_s > 0.0 { self.taken_s / self.estimated_s } else { 1.0 };
+        let left_s = (self.left_s * pace).max(0.0);
+        match left_s {
+            ..1.0 => String::new(),
+            ..90.0 => format!(" ({left_s:.0} s left)"),
+            _ => format!(" ({:.0} min left)", left_s / 60.0),
+        }
+    }
+}
