@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Advice;
+use crate::report::format::rounds;
 
 const WIDTH: usize = 100;
 
@@ -13,8 +14,11 @@ pub fn text_of(advice: &Advice) -> String {
     for source in &advice.sources {
         let _ = writeln!(
             out,
-            "from {} (profile {}, {} rounds, {})",
-            source.experiment, source.profile, source.rounds, source.cpu_model
+            "from {} (profile {}, {}, {})",
+            source.experiment,
+            source.profile,
+            rounds(source.rounds),
+            source.cpu_model
         );
     }
     for recommendation in &advice.recommendations {

@@ -25,6 +25,14 @@ pub fn significant(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// `1 round`, `5 rounds`.
+pub fn rounds(count: impl Into<u64>) -> String {
+    match count.into() {
+        1 => "1 round".to_owned(),
+        count => format!("{count} rounds"),
+    }
+}
+
 /// A value with its unit: `3.21 GB/s` of `bytes/s`, `16 KiB` of `bytes`, `12.3 ms` of `s`,
 /// `45.6 k/s` of `1/s`.
 pub fn quantity(value: f64, unit: &str) -> String {

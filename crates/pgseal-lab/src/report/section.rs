@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::chart;
 use super::emphasis::emphasised;
+use super::format::rounds;
 use super::html::Files;
 use super::markup::{date, escape, script_json};
 use super::tables;
@@ -83,7 +84,7 @@ fn badges(entry: &Entry) -> String {
         badges.push(("warn", "not finished: go on with --resume".to_owned()));
     }
     badges.push(("", format!("profile {}", plan.profile)));
-    badges.push(("", format!("{} rounds", plan.rounds)));
+    badges.push(("", rounds(results.rounds_done())));
     badges.push(("", format!("{} samples", results.samples.len())));
     let count = |verdict| {
         let arms = analysis.cases.iter().flat_map(|case| &case.arms);

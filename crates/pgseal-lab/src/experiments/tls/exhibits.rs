@@ -9,6 +9,7 @@ use crate::exhibits::{
 };
 use crate::plan::Case;
 use crate::published::{self, TlsCipher};
+use crate::report::format::rounds;
 use crate::results::Results;
 
 /// The study's name of the baseline.
@@ -94,10 +95,10 @@ fn table(results: &Results, case: &Case, found: &CaseAnalysis, study: &[TlsCiphe
         columns,
         rows: rows.collect(),
         note: Some(format!(
-            "Medians of {} rounds. Differences below {noise:.1} % are called no difference: no TLS \
+            "Medians of {}. Differences below {noise:.1} % are called no difference: no TLS \
              measured twice differs as much. Busy: CPU time over the time of the CPUs that the side \
              has (of the client at most one for each thread).{}",
-            plan.rounds_of(case),
+            rounds(plan.rounds_of(case)),
             if has_study {
                 " The study's figures are of PostgreSQL 9.3 and OpenSSL 0.9.8e on two hosts in 2013."
             } else {
@@ -140,8 +141,12 @@ fn measured(arm: &ArmAnalysis) -> Vec<Cell> {
         _ => Tone::Faint,
     };
     vec![
-        Cell::number(arm.median, format!("{:.0}", arm.median))
-            .hint(format!("{} rounds, {:.0} to {:.0}", arm.n, arm.min, arm.max)),
+        Cell::number(arm.median, format!("{:.0}", arm.median)).hint(format!(
+            "{}, {:.0} to {:.0}",
+            rounds(arm.n as u64),
+            arm.min,
+            arm.max
+        )),
         ratio,
         Cell::text(arm.verdict.words()).tone(tone),
         micro("server_cpu_s_per_op"),
@@ -215,8 +220,8 @@ fn throughput(results: &Results, case: &Case, found: &CaseAnalysis, study: &[Tls
         },
         series,
         note: Some(format!(
-            "Bars: median ratio of the same rounds; lines: 95 % interval. {} rounds.",
-            results.plan.rounds_of(case)
+            "Bars: median ratio of the same rounds; lines: 95 % interval. {}.",
+            rounds(results.plan.rounds_of(case))
         )),
     }
 }
@@ -238,7 +243,7 @@ fn cpu_time(results: &Results, case: &Case, found: &CaseAnalysis) -> Chart {
             side("server", "server_cpu_s_per_op"),
             side("client (pgbench)", "client_cpu_s_per_op"),
         ],
-        note: Some(format!("Medians of {} rounds.", results.plan.rounds_of(case))),
+        note: Some(format!("Medians of {}.", rounds(results.plan.rounds_of(case)))),
     }
 }
 
