@@ -119,3 +119,14 @@ fn what_is_missing_or_does_not_start_is_named() {
     let error = Cluster::create(&tools, dir.path(), "d", Some("rot13")).unwrap_err();
     assert!(error.to_string().contains("rot13"), "{error}");
 }
+
+#[test]
+fn programs_that_are_staged_onto_themselves_stay_whole() {
+    let (dir, tools) = lab();
+    let bytes = fs::read(&tools.pgseal).unwrap();
+    let bin = dir.path().join("bin");
+    let library = Some(bin.join("libpgseal.so"));
+    let programs = Programs { pgseal: tools.pgseal.clone(), library, guard: None };
+    let again = tools.stage(&programs, &bin).unwrap();
+    assert!(!bytes.is_empty() && fs::read(&again.pgseal).unwrap() == bytes);
+}

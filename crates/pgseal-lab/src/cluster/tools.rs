@@ -60,7 +60,6 @@ impl Tools {
                 ));
             }
         }
-        let full = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Ok(Self {
             bindir: full(bindir),
             pgseal: full(pgseal),
@@ -105,6 +104,10 @@ impl Tools {
         fs::create_dir_all(dir).map_err(LabError::io(dir, "make the directory"))?;
         let copy = |from: &Path, name: &str| -> Result<PathBuf, LabError> {
             let to = dir.join(name);
+            // A file that is copied onto itself is empty then.
+            if full(from) == full(&to) {
+                return Ok(to);
+            }
             fs::copy(from, &to).map_err(LabError::io(from, "copy the file"))?;
             let mode = fs::Permissions::from_mode(0o755);
             fs::set_permissions(&to, mode)
@@ -177,6 +180,11 @@ impl Tools {
         }
         command
     }
+}
+
+/// With links resolved, if it is there.
+fn full(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn in_path(name: &str) -> Option<PathBuf> {
