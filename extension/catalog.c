@@ -56,6 +56,9 @@ enum
 	TYP_TYPE = 1, TYP_BASE, TYP_MODE, TYP_DOMAIN
 };
 
+/* Type codes of base types without one of their own: this and their OID. */
+#define OTHER_TYPE_CODES 65536
+
 uint64		pgseal_generation = 0;
 
 static bool stale = true;
@@ -237,8 +240,11 @@ code_of(Oid base)
 		case XMLOID:
 			return 22;
 		default:
-			/* Authenticated only; the numbers of the server's own types do not change. */
-			return base;
+			/*
+			 * Authenticated only.  The OIDs of the server's own types do not change; above all codes given here, so
+			 * that no two types have one.
+			 */
+			return OTHER_TYPE_CODES + (uint32) base;
 	}
 }
 

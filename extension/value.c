@@ -17,6 +17,8 @@
 
 /* Behind a deterministic numeric: its display scale, which equality must not see. */
 #define SCALE_BYTES 2
+#define MAX_DISPLAY_SCALE 16383	/* of a numeric */
+#define MAX_ROUND_SCALE 2000	/* numeric_round() takes no more */
 
 static bool
 has_scale(SealedType *type)
@@ -179,6 +181,33 @@ bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
 	return PointerGetDatum(result);
 }
 
+/*
+ * A deterministic numeric with its trailing zeros put back.  The scale is not authenticated, so it may only say how
+ * many zeros to show: one that would cut digits off is refused.
+ */
+static Datum
+with_scale(SealedType *type, Datum plain, uint16 scale)
+{
+	bool		special = numeric_is_nan(DatumGetNumeric(plain)) || numeric_is_inf(DatumGetNumeric(plain));
+	int32		digits = special ? 0 : DatumGetInt32(DirectFunctionCall1(numeric_min_scale, plain));
+	char	   *zero;
+
+	if (scale < digits || scale > (special ? 0 : MAX_DISPLAY_SCALE))
+		pgseal_fail(PGSEAL_COLUMN_NOT_AUTHENTIC, type, "open");
+	if (scale == digits)
+		return plain;
+	if (scale <= MAX_ROUND_SCALE)
+		return DirectFunctionCall2(numeric_round, plain, Int32GetDatum(scale));
+	/* numeric_round() would stop before this scale: the sum has the larger scale of the two. */
+	zero = palloc(scale + 3);
+	memset(zero, '0', scale + 2);
+	zero[1] = '.';
+	zero[scale + 2] = '\0';
+	return DirectFunctionCall2(numeric_add, plain,
+							   DirectFunctionCall3(numeric_in, CStringGetDatum(zero), ObjectIdGetDatum(InvalidOid),
+												   Int32GetDatum(-1)));
+}
+
 static Datum
 bytes_open(SealedType *type, SealedDomain *domain, Datum sealed)
 {
@@ -228,15 +257,21 @@ bytes_open(SealedType *type, SealedDomain *domain, Datum sealed)
 	{
 		SET_VARSIZE(result, VARHDRSZ + plain_len);
 		plain = PointerGetDatum(result);
-		if (has_scale(type) && scale > 0 && !numeric_is_nan(DatumGetNumeric(plain)) &&
-			!numeric_is_inf(DatumGetNumeric(plain)))
-			plain = DirectFunctionCall2(numeric_round, plain, Int32GetDatum(scale));
-		return plain;
+		return has_scale(type) ? with_scale(type, plain, scale) : plain;
 	}
 	if (plain_len != (size_t) type->base_len)
 		pgseal_fail(PGSEAL_COLUMN_NOT_AUTHENTIC, type, "open");
 	if (type->base_byval)
-		return fetch_att(to, true, type->base_len);
+	{
+		union
+		{
+			Datum		datum;
+			uint8		bytes[sizeof(Datum)];
+		}			byval;
+
+		memcpy(byval.bytes, to, plain_len);
+		return fetch_att(&byval, true, type->base_len);
+	}
 	/* By reference and of fixed length: an aligned place of its own. */
 	to = palloc(plain_len);
 	memcpy(to, VARDATA(result), plain_len);
