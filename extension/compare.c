@@ -75,13 +75,22 @@ compare_u64(uint64 a, uint64 b)
 	return a < b ? -1 : a > b ? 1 : 0;
 }
 
-static int
-compare_bytes(Datum x, Datum y)
+static inline size_t
+length_without(const struct varlena *v, size_t suffix)
+{
+	size_t		len = VARSIZE_ANY_EXHDR(v);
+
+	return len > suffix ? len - suffix : 0;
+}
+
+/* All bytes but the last `suffix` of each. */
+static inline int
+compare_without(Datum x, Datum y, size_t suffix)
 {
 	struct varlena *a = PG_DETOAST_DATUM_PACKED(x);
 	struct varlena *b = PG_DETOAST_DATUM_PACKED(y);
-	size_t		a_len = VARSIZE_ANY_EXHDR(a);
-	size_t		b_len = VARSIZE_ANY_EXHDR(b);
+	size_t		a_len = length_without(a, suffix);
+	size_t		b_len = length_without(b, suffix);
 	int			result = memcmp(VARDATA_ANY(a), VARDATA_ANY(b), Min(a_len, b_len));
 
 	if (result == 0)
@@ -93,20 +102,19 @@ compare_bytes(Datum x, Datum y)
 	return result;
 }
 
-/* A deterministic numeric ends with its display scale, which does not count. */
-static struct varlena *
-without_scale(Datum datum)
+static int
+compare_bytes(Datum x, Datum y)
 {
-	struct varlena *v = PG_DETOAST_DATUM_COPY(datum);
-
-	SET_VARSIZE(v, Max(VARSIZE(v) - 2, VARHDRSZ));
-	return v;
+	return compare_without(x, y, 0);
 }
+
+/* A deterministic numeric ends with its display scale, which does not count. */
+#define SCALE_BYTES 2
 
 static int
 compare_wide(Datum x, Datum y)
 {
-	return compare_bytes(PointerGetDatum(without_scale(x)), PointerGetDatum(without_scale(y)));
+	return compare_without(x, y, SCALE_BYTES);
 }
 
 PG_FUNCTION_INFO_V1(pgseal_cmp_4);
@@ -292,18 +300,32 @@ EQUALITY(wide, compare_wide(A, B) == 0)
 
 /* ---- hash ---- */
 
-#define HASHES(suffix, bytes, len) \
+static Datum
+hash_number(uint64 v, const uint64 *seed)
+{
+	return seed ? hash_any_extended((unsigned char *) &v, sizeof(v), *seed) : hash_any((unsigned char *) &v, sizeof(v));
+}
+
+static Datum
+hash_without(Datum datum, size_t suffix, const uint64 *seed)
+{
+	struct varlena *v = PG_DETOAST_DATUM_PACKED(datum);
+	unsigned char *bytes = (unsigned char *) VARDATA_ANY(v);
+	int			len = length_without(v, suffix);
+	Datum		result = seed ? hash_any_extended(bytes, len, *seed) : hash_any(bytes, len);
+
+	if ((Pointer) v != DatumGetPointer(datum))
+		pfree(v);
+	return result;
+}
+
+#define HASHES(suffix, call) \
 	PG_FUNCTION_INFO_V1(pgseal_hash_##suffix); \
-	Datum pgseal_hash_##suffix(PG_FUNCTION_ARGS) { HASH_ARGUMENT; return hash_any((bytes), (len)); } \
+	Datum pgseal_hash_##suffix(PG_FUNCTION_ARGS) { const uint64 *seed = NULL; return call; } \
 	PG_FUNCTION_INFO_V1(pgseal_hashext_##suffix); \
 	Datum pgseal_hashext_##suffix(PG_FUNCTION_ARGS) \
-	{ HASH_ARGUMENT; return hash_any_extended((bytes), (len), PG_GETARG_INT64(1)); }
+	{ uint64 given = (uint64) PG_GETARG_INT64(1); const uint64 *seed = &given; return call; }
 
-#define HASH_ARGUMENT uint64 v = NUMERIC_BITS(PG_GETARG_DATUM(0))
-HASHES(numeric, (unsigned char *) &v, sizeof(v))
-#undef HASH_ARGUMENT
-#define HASH_ARGUMENT struct varlena *v = PG_DETOAST_DATUM_PACKED(PG_GETARG_DATUM(0))
-HASHES(bytes, (unsigned char *) VARDATA_ANY(v), VARSIZE_ANY_EXHDR(v))
-#undef HASH_ARGUMENT
-#define HASH_ARGUMENT struct varlena *v = without_scale(PG_GETARG_DATUM(0))
-HASHES(wide, (unsigned char *) VARDATA_ANY(v), VARSIZE_ANY_EXHDR(v))
+HASHES(numeric, hash_number(NUMERIC_BITS(A), seed))
+HASHES(bytes, hash_without(A, 0, seed))
+HASHES(wide, hash_without(A, SCALE_BYTES, seed))
