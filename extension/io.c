@@ -15,6 +15,7 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "libpq/pqformat.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
@@ -290,8 +291,31 @@ pgseal_cast_open(PG_FUNCTION_ARGS)
 }
 
 /*
- * sealed to sealed with another precision.  It asks for no right to decrypt, since rows are inserted through it;
- * nothing but the rounded value, sealed again, comes out.
+ * Whether the argument of a length coercion is a value that the statement brings along: a literal, a parameter, or a
+ * plain value that a cast seals.
+ */
+static bool
+brought_along(FunctionCallInfo fcinfo)
+{
+	Node	   *expr = fcinfo->flinfo->fn_expr;
+	Node	   *arg;
+	FuncExpr   *seal;
+
+	if (expr == NULL || !IsA(expr, FuncExpr) || ((FuncExpr *) expr)->args == NIL)
+		return false;
+	arg = linitial(((FuncExpr *) expr)->args);
+	if (IsA(arg, Const) || (IsA(arg, Param) && ((Param *) arg)->paramkind == PARAM_EXTERN))
+		return true;
+	if (!IsA(arg, FuncExpr))
+		return false;
+	seal = (FuncExpr *) arg;
+	return (seal->funcformat == COERCE_EXPLICIT_CAST || seal->funcformat == COERCE_IMPLICIT_CAST) &&
+		seal->args != NIL && !pgseal_is_sealed(exprType(linitial(seal->args)));
+}
+
+/*
+ * sealed to sealed with another precision.  Whether a value fits, and what it is rounded to, tells about it: this
+ * needs the right to decrypt.  Only rows are inserted without, when the statement itself has the value.
  */
 Datum
 pgseal_typmod(PG_FUNCTION_ARGS)
@@ -303,6 +327,16 @@ pgseal_typmod(PG_FUNCTION_ARGS)
 	/* pgseal.rotate() puts back what was there, and switches triggers off for it. */
 	if (typmod < 0 || SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA)
 		PG_RETURN_DATUM(sealed);
+	if (unlikely(!may_open(type)))
+	{
+		/* A literal in the sealed form is none that the statement knows: it is stored as it is, as COPY does. */
+		if (!PG_GETARG_BOOL(2) && pgseal_format == FORM_SEALED)
+			PG_RETURN_DATUM(sealed);
+		if (PG_GETARG_BOOL(2) && type->domain->mask)
+			PG_RETURN_NULL();
+		if (PG_GETARG_BOOL(2) || !brought_along(fcinfo))
+			pgseal_denied(type);
+	}
 	PG_RETURN_DATUM(pgseal_seal(type, coerce_base(type, pgseal_open(type, sealed), typmod, PG_GETARG_BOOL(2))));
 }
 

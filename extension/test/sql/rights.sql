@@ -40,6 +40,35 @@ INSERT INTO person (id) VALUES (1);
 RESET ROLE;
 SELECT pgseal.set_on_denied('default', 'error');
 SELECT pgseal.set_on_denied('nothing', 'mask');
+-- what fits a precision, and what a value is rounded to, tells about it
+CREATE TABLE price (id int, v sealed_numeric(12,2), w sealed_numeric_wide(12,2), r sealed_numeric_random(12,2) DEFAULT '7.777');
+INSERT INTO price VALUES (1, 1234.56, 1234.56, 1234.56);
+CREATE TABLE other (v sealed_numeric(3,0), w sealed_numeric_wide(3,0));
+GRANT SELECT, INSERT, UPDATE ON price, other TO regress_writer;
+SET ROLE regress_writer;
+SELECT count(v::sealed_numeric(3,0)) FROM price;
+SELECT count(v::sealed_numeric(5,0)) FROM price;
+SELECT count(w::sealed_numeric_wide(3,0)) FROM price;
+SELECT count(r::sealed_numeric_random(5,0)) FROM price;
+SELECT count(*) FROM price WHERE v::sealed_numeric(4,0) = 1235;
+INSERT INTO other (v) SELECT v FROM price;
+INSERT INTO other (w) SELECT w FROM price;
+DO $$ DECLARE x sealed_numeric(3,0); BEGIN SELECT v INTO x FROM price; END $$;
+-- values of one's own are rounded without the right
+INSERT INTO price VALUES (2, '2.345', '2.345', '2.345'), (3, 3.456, 3.456, 3.456);
+INSERT INTO price (id, v, w) SELECT 4, 4.567::sealed_numeric, '4.567'::sealed_numeric_wide;
+PREPARE ins (sealed_numeric, sealed_numeric_wide, sealed_numeric_random) AS INSERT INTO price VALUES (5, $1, $2, $3);
+EXECUTE ins ('5.678', '5.678', '5.678');
+DEALLOCATE ins;
+INSERT INTO price (id, v) VALUES (6, '12345678901.5');
+INSERT INTO price (id, v) SELECT 7, v FROM price WHERE id = 1;
+SET pgseal.format = sealed;
+INSERT INTO other (v) SELECT v FROM price WHERE id = 1;
+SELECT count(v::sealed_numeric(5,0)) FROM price;
+RESET pgseal.format;
+RESET ROLE;
+SELECT * FROM price ORDER BY id;
+DROP TABLE price, other;
 -- row security, triggers
 ALTER TABLE person ENABLE ROW LEVEL SECURITY;
 CREATE POLICY only_ada ON person USING (name = 'Ada');
