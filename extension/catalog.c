@@ -68,6 +68,10 @@ static MemoryContext cache = NULL;
 static HTAB *types = NULL;
 static List *domains = NIL;
 
+/* What the last reading replaced: a function that is under way may still hold a type or a key of it. */
+static MemoryContext previous_cache = NULL;
+static List *previous_domains = NIL;
+
 static void
 relation_changed(Datum arg, Oid relid)
 {
@@ -94,25 +98,28 @@ pgseal_catalog_init(void)
 	CacheRegisterSyscacheCallback(NAMESPACEOID, rights_changed, (Datum) 0);
 }
 
+/* Forgets the catalog, but for now keeps the memory and the keys of what it was. */
 static void
 forget(void)
 {
+	MemoryContext fresh = AllocSetContextCreate(TopMemoryContext, "pgseal catalog", ALLOCSET_SMALL_SIZES);
 	ListCell   *lc;
 
-	foreach(lc, domains)
+	foreach(lc, previous_domains)
 	{
 		SealedDomain *domain = lfirst(lc);
 
 		for (int i = 0; i < domain->nkeys; i++)
 			pgseal_column_key_free(domain->keys[i].handle);
 	}
+	previous_domains = domains;
 	domains = NIL;
 	types = NULL;
 	pgseal_generation++;
-	if (cache != NULL)
-		MemoryContextReset(cache);
-	else
-		cache = AllocSetContextCreate(TopMemoryContext, "pgseal catalog", ALLOCSET_SMALL_SIZES);
+	if (previous_cache != NULL)
+		MemoryContextDelete(previous_cache);
+	previous_cache = cache;
+	cache = fresh;
 }
 
 typedef void (*row_reader) (HeapTuple tuple, TupleDesc desc);
