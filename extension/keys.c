@@ -16,6 +16,8 @@
 
 #include "access/parallel.h"
 #include "access/xact.h"
+#include "miscadmin.h"
+#include "optimizer/cost.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -110,6 +112,9 @@ pgseal_keys_export(void)
 
 	if (stored == 0 || IsParallelWorker() || IsInParallelMode() || !IsTransactionState())
 		return;
+	/* No workers, no copy of the keys in a setting; a planner hook asks again for each query. */
+	if (max_parallel_workers_per_gather <= 0 || max_parallel_workers <= 0)
+		return;
 	/* An aborted transaction takes the setting back. */
 	if (exported == stored && pgseal_worker_keys != NULL && *pgseal_worker_keys != '\0')
 		return;
@@ -175,7 +180,8 @@ static void
 unwrap_by_passphrase(SealedDomain *domain)
 {
 	pgseal_column_kek *kek;
-	int			code;
+	uint8		raw[KEY_BYTES];
+	int volatile code;
 
 	if (pgseal_passphrase == NULL || *pgseal_passphrase == '\0')
 		ereport(ERROR,
@@ -191,19 +197,25 @@ unwrap_by_passphrase(SealedDomain *domain)
 		ereport(ERROR,
 				(errmsg("cannot derive the key of key domain %s from the passphrase: %s",
 						NameStr(domain->name), pgseal_column_error_text(code))));
-	for (int i = 0; i < domain->nkeys && code == PGSEAL_COLUMN_OK; i++)
+	PG_TRY();
 	{
-		DomainKey  *key = &domain->keys[i];
-		uint8		raw[KEY_BYTES];
+		for (int i = 0; i < domain->nkeys && code == PGSEAL_COLUMN_OK; i++)
+		{
+			DomainKey  *key = &domain->keys[i];
 
-		if (find_raw(domain->id, key) != NULL)
-			continue;
-		code = pgseal_column_unwrap(kek, domain->id, key->version, key->wrapped, WRAPPED_BYTES, raw);
-		if (code == PGSEAL_COLUMN_OK)
-			add_raw(domain->id, key->version, key->wrapped, raw);
-		pgseal_column_wipe(raw, sizeof(raw));
+			if (find_raw(domain->id, key) != NULL)
+				continue;
+			code = pgseal_column_unwrap(kek, domain->id, key->version, key->wrapped, WRAPPED_BYTES, raw);
+			if (code == PGSEAL_COLUMN_OK)
+				add_raw(domain->id, key->version, key->wrapped, raw);
+		}
 	}
-	pgseal_column_kek_free(kek);
+	PG_FINALLY();
+	{
+		pgseal_column_wipe(raw, sizeof(raw));
+		pgseal_column_kek_free(kek);
+	}
+	PG_END_TRY();
 	if (code == PGSEAL_COLUMN_WRONG_KEK)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PASSWORD),
@@ -237,14 +249,23 @@ unwrap_by_provider(SealedDomain *domain)
 	}
 	if (wanted > 0)
 	{
-		pgseal_run_helper("unwrap", NULL, input, wanted * record, raw, (size_t) wanted * KEY_BYTES);
-		for (int i = 0; i < wanted; i++)
+		PG_TRY();
 		{
-			uint32		version;
+			pgseal_run_helper("unwrap", NULL, input, wanted * record, raw, (size_t) wanted * KEY_BYTES);
+			for (int i = 0; i < wanted; i++)
+			{
+				uint32		version;
 
-			memcpy(&version, input + i * record + 8, 4);
-			add_raw(domain->id, version, input + i * record + 12, raw + i * KEY_BYTES);
+				memcpy(&version, input + i * record + 8, 4);
+				add_raw(domain->id, version, input + i * record + 12, raw + i * KEY_BYTES);
+			}
 		}
+		PG_CATCH();
+		{
+			pgseal_column_wipe(raw, (size_t) wanted * KEY_BYTES);
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
 		pgseal_column_wipe(raw, (size_t) wanted * KEY_BYTES);
 	}
 	pfree(input);

@@ -43,6 +43,7 @@ raw_handle(FunctionCallInfo fcinfo, const uint8 *key, size_t key_len, const char
 {
 	RawSite    *site = fcinfo->flinfo->fn_extra;
 	MemoryContext context = fcinfo->flinfo->fn_mcxt;
+	pgseal_column_raw *handle;
 	int			mode;
 	int			code;
 
@@ -72,20 +73,18 @@ raw_handle(FunctionCallInfo fcinfo, const uint8 *key, size_t key_len, const char
 		site->key = NULL;
 		site->name = NULL;
 	}
-	code = pgseal_column_raw_new(key, key_len, mode, &site->handle);
-	if (code != PGSEAL_COLUMN_OK)
-	{
-		site->handle = NULL;
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("pgseal: %s", pgseal_column_error_text(code))));
-	}
-	site->key_len = key_len;
-	site->key = MemoryContextAlloc(context, key_len + 1);
-	memcpy(site->key, key, key_len);
-	site->name_len = name_len;
 	site->name = MemoryContextAlloc(context, name_len + 1);
 	memcpy(site->name, name, name_len);
-	return site->handle;
+	site->name_len = name_len;
+	site->key = MemoryContextAlloc(context, key_len + 1);
+	memcpy(site->key, key, key_len);
+	site->key_len = key_len;
+	code = pgseal_column_raw_new(key, key_len, mode, &handle);
+	if (code != PGSEAL_COLUMN_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("pgseal: %s", pgseal_column_error_text(code))));
+	/* Set last: only a site with a handle is complete. */
+	return site->handle = handle;
 }
 
 #define BYTES(v) ((const uint8 *) VARDATA_ANY(v))
@@ -160,14 +159,29 @@ pgseal_from_pgcrypto(PG_FUNCTION_ARGS)
 	bytea	   *data = PG_GETARG_BYTEA_PP(0);
 	text	   *name = PG_GETARG_TEXT_PP(1);
 	bytea	   *key;
+	pgseal_column_raw *handle;
 
 	need_pgcrypto_key();
-	if (strncmp(pgseal_pgcrypto_key, "\\x", 2) == 0)
-		key = DatumGetByteaPP(DirectFunctionCall1(byteain, CStringGetDatum(pgseal_pgcrypto_key)));
+	if (strncmp(pgseal_pgcrypto_key, "\\x", 2) != 0)
+		handle = raw_handle(fcinfo, (const uint8 *) pgseal_pgcrypto_key, strlen(pgseal_pgcrypto_key),
+							VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
 	else
-		key = (bytea *) cstring_to_text(pgseal_pgcrypto_key);
-	PG_RETURN_BYTEA_P(crypt(raw_handle(fcinfo, BYTES(key), VARSIZE_ANY_EXHDR(key),
-									   VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name)), false, data, NULL));
+	{
+		key = DatumGetByteaPP(DirectFunctionCall1(byteain, CStringGetDatum(pgseal_pgcrypto_key)));
+		PG_TRY();
+		{
+			handle = raw_handle(fcinfo, BYTES(key), VARSIZE_ANY_EXHDR(key), VARDATA_ANY(name), VARSIZE_ANY_EXHDR(name));
+		}
+		PG_CATCH();
+		{
+			pgseal_column_wipe(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
+			PG_RE_THROW();
+		}
+		PG_END_TRY();
+		pgseal_column_wipe(VARDATA_ANY(key), VARSIZE_ANY_EXHDR(key));
+		pfree(key);
+	}
+	PG_RETURN_BYTEA_P(crypt(handle, false, data, NULL));
 }
 
 /* (data, schema of pgcrypto, as bytes): pgp_sym_decrypt(data, passphrase of the connection), by pgcrypto itself */
