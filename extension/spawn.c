@@ -45,11 +45,13 @@ start_child(Child *child, char *const argv[])
 	int			in[2] = {-1, -1};
 	int			out[2] = {-1, -1};
 	int			err[2] = {-1, -1};
+	sigset_t	all,
+				before;
+	int			save;
 
 	if (pipe(in) != 0 || pipe(out) != 0 || pipe(err) != 0)
 	{
-		int			save = errno;
-
+		save = errno;
 		close_fd(&in[0]);
 		close_fd(&in[1]);
 		close_fd(&out[0]);
@@ -57,10 +59,14 @@ start_child(Child *child, char *const argv[])
 		errno = save;
 		ereport(ERROR, (errcode_for_file_access(), errmsg("could not make a pipe for the pgseal helper: %m")));
 	}
+	/* Until exec, the handlers of the server must not run in the child: they write to shared memory. */
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
 	child->pid = fork();
 	if (child->pid == 0)
 	{
 		sigset_t	none;
+		struct sigaction by_default;
 		int			max = (int) sysconf(_SC_OPEN_MAX);
 
 		/* Only async-signal-safe calls from here to exec. */
@@ -70,14 +76,18 @@ start_child(Child *child, char *const argv[])
 		/* No socket, no data file of the server may reach the helper and what it starts. */
 		for (int fd = 3; fd < (max > 0 && max < 65536 ? max : 65536); fd++)
 			close(fd);
-		signal(SIGPIPE, SIG_DFL);
-		signal(SIGCHLD, SIG_DFL);
-		signal(SIGALRM, SIG_DFL);
+		memset(&by_default, 0, sizeof(by_default));
+		by_default.sa_handler = SIG_DFL;
+		for (int sig = 1; sig < NSIG; sig++)
+			sigaction(sig, &by_default, NULL);
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		execv(argv[0], argv);
 		_exit(errno == ENOENT ? 127 : 126);
 	}
+	save = errno;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	errno = save;
 	close_fd(&in[0]);
 	close_fd(&out[1]);
 	close_fd(&err[1]);
