@@ -235,17 +235,17 @@ code_of(Oid base)
 		case JSONBOID:
 			return PGSEAL_COLUMN_TYPE_JSONB;
 		case JSONOID:
-			return 17;
+			return PGSEAL_COLUMN_TYPE_JSON;
 		case INETOID:
-			return 18;
+			return PGSEAL_COLUMN_TYPE_INET;
 		case CIDROID:
-			return 19;
+			return PGSEAL_COLUMN_TYPE_CIDR;
 		case MACADDROID:
-			return 20;
+			return PGSEAL_COLUMN_TYPE_MACADDR;
 		case TIMETZOID:
-			return 21;
+			return PGSEAL_COLUMN_TYPE_TIMETZ;
 		case XMLOID:
-			return 22;
+			return PGSEAL_COLUMN_TYPE_XML;
 		default:
 			/*
 			 * Authenticated only.  The OIDs of the server's own types do not change; above all codes given here, so
