@@ -110,9 +110,10 @@ test-extension-drivers: ## psycopg and JDBC against sealed columns; fetches the 
 	@scripts/extension.sh drivers
 
 .PHONY: test-scenarios
-test-scenarios: ## whole servers: crash, canary, tamper, refusals
+test-scenarios: ## whole servers, the long tests too: operations, upgrade, crash, canary, ...; installs other programs
+	@scripts/setup.sh test scenarios
 	@$(MAKE) build
-	@scripts/cargo-test.sh -p pgseal-scenarios
+	@scripts/cargo-test.sh -p pgseal-scenarios -- --include-ignored
 
 .PHONY: test-core
 test-core: ## PostgreSQL's core regression tests, plain and sealed, compared
@@ -138,13 +139,15 @@ test-upstream: ## PostgreSQL's core, isolation and recovery suites, plain and se
 
 .PHONY: test-matrix
 test-matrix: ## every check against each PostgreSQL of MAJORS (default: all that can be had)
-	@scripts/setup.sh test
+	@scripts/setup.sh test scenarios
 	@$(MAKE) build
 	@env -u PG_CONFIG scripts/matrix.sh run $(MAJORS)
 
 .PHONY: test-newest
-test-newest: ## the same against the newest stable PostgreSQL
-	@$(MAKE) test-matrix MAJORS=newest
+test-newest: ## the same, but for the long scenarios, against the newest stable PostgreSQL
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@env -u PG_CONFIG scripts/matrix.sh run --short newest
 
 .PHONY: versions
 versions: ## write the table of docs/versions.md from the last runs of test-matrix

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# matrix.sh run [MAJOR...]   every check against these majors of PostgreSQL ("newest": the newest stable one), or
-#                            against all that can be had; after 'make build'
-# matrix.sh table            writes the table of docs/versions.md from the last run of each major
+# matrix.sh run [--short] [MAJOR...]   every check against these majors of PostgreSQL ("newest": the newest stable
+#                                      one), or against all that can be had; after 'make build'. --short leaves out
+#                                      the long scenarios, which need the programs of 'setup.sh scenarios'
+# matrix.sh table                      writes the table of docs/versions.md from the last run of each major
 #
 # A check: guard module, symbol audit, scenarios, the core regression tests sealed against plain. Results, one
 # line per check, in build/results/matrix/MAJOR.tsv: check TAB ok|failed|none TAB what was seen, or why there is
@@ -47,7 +48,7 @@ scenarios() {
     local log=$results/$major-scenarios.log none=$results/$major-none status=0 binary test verdict names=''
     : >"$none"
     PG_CONFIG=$config PGSEAL_TEST_VERBOSE=yes PGSEAL_TEST_NOT_APPLICABLE=$PWD/$none \
-        scripts/cargo-test.sh -p pgseal-scenarios >"$log" 2>&1 || status=$?
+        scripts/cargo-test.sh -p pgseal-scenarios -- ${long:+"$long"} >"$log" 2>&1 || status=$?
     while read -r binary test verdict; do
         names=yes
         if grep -xF "$test" "$none" >/dev/null; then
@@ -58,7 +59,7 @@ scenarios() {
             note "$binary: $test" failed "see $log"
         fi
     done < <(awk '$1 == "Running" { split($2, path, "/"); binary = path[2]; sub(/\.rs$/, "", binary) }
-        $1 == "test" && $3 == "..." { print binary, $2, $NF }' "$log")
+        $1 == "test" && $3 == "..." { print binary, $2, ($4 ~ /^ignored/ ? "ignored" : $NF) }' "$log")
     rm -f "$none"
     if [ -z "$names" ]; then note "scenarios" failed "none ran, see $log"; fi
     if [ "$status" != 0 ]; then
@@ -91,7 +92,11 @@ core_compared() {
 }
 
 run() {
-    local major config list named=yes ran=
+    local major config list named=yes ran='' long=--include-ignored
+    if [ "${1:-}" = --short ]; then
+        long=
+        shift
+    fi
     if [ $# = 0 ]; then
         named=no
         set -- "${ALL_MAJORS[@]}"

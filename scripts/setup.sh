@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# setup.sh [build|test|upstream|matrix|demo|lint|report]...   (default: build)
+# setup.sh [build|test|scenarios|upstream|matrix|demo|lint|report]...   (default: build)
 #
 # Installs from the distribution (Debian, Ubuntu) what is missing, and nothing that is there already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
 #   test      the same, perl; on Debian also the newest stable PostgreSQL, which is not installed but unpacked
 #             into a cache (scripts/postgres-versions.sh)
-#   matrix    the same, and what postgres-versions.sh gets other majors with
+#   scenarios the programs that long scenarios try on a sealed cluster: pg_repack
+#   matrix    the same as test, and what postgres-versions.sh gets other majors with
 #   upstream  the same, and what PostgreSQL's own test suites need
 #   demo      as build
 #   lint      shellcheck
@@ -76,6 +77,8 @@ installed_version() {
 packages=()
 need() { command -v "$1" >/dev/null || packages+=("$2"); }
 
+need_package() { [ -n "$(installed_version "$1")" ] || packages+=("$1"); }
+
 need_compiler() {
     need gcc gcc
     need make make
@@ -96,6 +99,13 @@ need_matrix() {
     need readelf binutils
     need npm npm
     python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip)
+}
+
+need_scenarios() {
+    local major
+    # The one that scenarios run against if no other is asked for.
+    major=$(unset PG_CONFIG && pg_configs | tail -n 1 | sed -nE 's#.*/postgresql/([0-9]+)/.*#\1#p')
+    need_package "postgresql-${major:-$PREFERRED_MAJOR}-repack"
 }
 
 setup_postgres() {
@@ -181,6 +191,7 @@ for purpose in "$@"; do
         # what the OS cache holds
         need fincore util-linux-extra
         ;;
+    scenarios) need_scenarios ;;
     upstream)
         need_compiler
         need_upstream
@@ -205,7 +216,7 @@ for purpose in "$@"; do
         sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build test upstream matrix demo lint memcheck drivers report" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build test scenarios upstream matrix demo lint memcheck drivers report" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
