@@ -98,6 +98,13 @@ pgseal_catalog_init(void)
 	CacheRegisterSyscacheCallback(NAMESPACEOID, rights_changed, (Datum) 0);
 }
 
+/* Where things live that belong to this reading of the catalog. */
+MemoryContext
+pgseal_catalog_context(void)
+{
+	return cache;
+}
+
 /* Forgets the catalog, but for now keeps the memory and the keys of what it was. */
 static void
 forget(void)

@@ -79,6 +79,31 @@ typedef struct SealedDomain
 	bool		acl_ok;
 } SealedDomain;
 
+/* memo.c: what a deterministic cipher gave last, in one direction */
+#define MEMO_PLAIN_BYTES 24		/* of a plain string, at most */
+#define MEMO_STRING_BYTES 48	/* of a plain or sealed one */
+
+typedef struct MemoNumber
+{
+	uint64		from;
+	uint64		to;
+} MemoNumber;
+
+typedef struct MemoString
+{
+	uint8		from_len;		/* both lengths 0: empty */
+	uint8		to_len;
+	uint8		from[MEMO_STRING_BYTES];
+	uint8		to[MEMO_STRING_BYTES];
+} MemoString;
+
+typedef struct Memo
+{
+	uint32		uses;
+	MemoNumber *numbers;
+	MemoString *strings;
+} Memo;
+
 typedef struct SealedType
 {
 	Oid			oid;			/* hash key */
@@ -98,6 +123,8 @@ typedef struct SealedType
 	FmgrInfo	base_recv;
 	FmgrInfo	base_send;
 	FmgrInfo	base_coerce;	/* (base, typmod, explicit); fn_oid 0 if none */
+	Memo		sealed;			/* from plain to sealed */
+	Memo		opened;			/* from sealed to plain */
 } SealedType;
 
 /* What a call site remembers in fn_extra. */
@@ -117,6 +144,7 @@ typedef struct CallSite
 /* catalog.c */
 extern uint64 pgseal_generation;
 extern void pgseal_catalog_init(void);
+extern MemoryContext pgseal_catalog_context(void);
 extern bool pgseal_is_sealed(Oid type);
 extern SealedType *pgseal_type(Oid type);
 extern SealedType *pgseal_type_or_null(Oid type);
@@ -162,6 +190,12 @@ extern Datum pgseal_seal(SealedType *type, Datum plain);
 extern Datum pgseal_open(SealedType *type, Datum sealed);
 extern Datum pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 to);
 extern bool pgseal_fits(SealedType *type, Datum plain);
+
+/* memo.c */
+extern MemoNumber *pgseal_memo_number(Memo *memo, uint64 from);
+extern MemoString *pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len);
+extern bool pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len);
+extern void pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, const uint8 *to, size_t to_len);
 
 /* packing.c: numeric in 60 bits and 4 */
 extern bool pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale);

@@ -40,82 +40,141 @@ check_rotation(SealedType *type, SealedDomain *domain)
 
 /* ---- format-preserving ---- */
 
-static Datum
-format_seal(SealedType *type, pgseal_column_key *key, Datum plain)
+/* FF1 over the number of bits that the layout has. */
+static int
+ff1(SealedType *type, pgseal_column_key *key, bool seal, uint64 from, uint64 *to)
 {
-	uint32		out4;
-	uint64		out8;
-	uint32		scale;
+	uint32		to4 = 0;
 	int			code;
 
 	switch (type->layout)
 	{
 		case LAYOUT_INT4:
-			code = pgseal_column_ff1_encrypt32(key, type->code, (uint32) DatumGetInt32(plain), &out4);
-			if (likely(code == PGSEAL_COLUMN_OK))
-				return Int32GetDatum((int32) out4);
-			break;
+			code = (seal ? pgseal_column_ff1_encrypt32 : pgseal_column_ff1_decrypt32) (key, type->code, (uint32) from, &to4);
+			*to = to4;
+			return code;
 		case LAYOUT_INT8:
-			code = pgseal_column_ff1_encrypt64(key, type->code, (uint64) DatumGetInt64(plain), &out8);
-			if (likely(code == PGSEAL_COLUMN_OK))
-				return Int64GetDatum((int64) out8);
-			break;
+			return (seal ? pgseal_column_ff1_encrypt64 : pgseal_column_ff1_decrypt64) (key, type->code, from, to);
 		default:
-			if (!pgseal_numeric_pack(plain, &out8, &scale))
+			return (seal ? pgseal_column_ff1_encrypt60 : pgseal_column_ff1_decrypt60) (key, type->code, from, to);
+	}
+}
+
+/* The same, from the memo where it is there.  That is of the key that is in use. */
+static uint64
+ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, uint64 from)
+{
+	MemoNumber *memo = likely(key == type->domain->lookup_key) ?
+		pgseal_memo_number(seal ? &type->sealed : &type->opened, from) : NULL;
+	uint64		to;
+	int			code;
+
+	if (memo != NULL && memo->from == from)
+		return memo->to;
+	code = ff1(type, key, seal, from, &to);
+	if (unlikely(code != PGSEAL_COLUMN_OK))
+		pgseal_fail(code, type, seal ? "seal" : "open");
+	if (memo != NULL)
+	{
+		memo->from = from;
+		memo->to = to;
+	}
+	return to;
+}
+
+static Datum
+format_seal(SealedType *type, pgseal_column_key *key, Datum plain)
+{
+	uint64		packed;
+	uint32		scale;
+
+	switch (type->layout)
+	{
+		case LAYOUT_INT4:
+			return Int32GetDatum((int32) ff1_or_memo(type, key, true, (uint32) DatumGetInt32(plain)));
+		case LAYOUT_INT8:
+			return Int64GetDatum((int64) ff1_or_memo(type, key, true, (uint64) DatumGetInt64(plain)));
+		default:
+			if (!pgseal_numeric_pack(plain, &packed, &scale))
 				ereport(ERROR,
 						(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 						 errmsg("value does not fit type %s", type->name),
 						 errdetail("It holds up to 16 significant digits, and up to 15 digits after the decimal point."),
 						 errhint("Use sealed_numeric_wide, or round the value.")));
-			code = pgseal_column_ff1_encrypt60(key, type->code, out8, &out8);
-			if (likely(code == PGSEAL_COLUMN_OK))
-				return Int64GetDatum((int64) (out8 << 4 | scale));
-			break;
+			return Int64GetDatum((int64) (ff1_or_memo(type, key, true, packed) << 4 | scale));
 	}
-	pgseal_fail(code, type, "seal");
 }
 
 static Datum
 format_open(SealedType *type, pgseal_column_key *key, Datum sealed)
 {
-	uint32		out4;
-	uint64		out8;
-	Datum		numeric;
-	int			code;
+	uint64		plain;
+	Datum		result;
 	bool		valid = true;
 
 	switch (type->layout)
 	{
 		case LAYOUT_INT4:
-			code = pgseal_column_ff1_decrypt32(key, type->code, (uint32) DatumGetInt32(sealed), &out4);
-			if (type->base == DATEOID && code == PGSEAL_COLUMN_OK)
-				valid = DATE_NOT_FINITE((DateADT) out4) || IS_VALID_DATE((DateADT) out4);
-			if (likely(code == PGSEAL_COLUMN_OK && valid))
-				return Int32GetDatum((int32) out4);
+			plain = ff1_or_memo(type, key, false, (uint32) DatumGetInt32(sealed));
+			if (type->base == DATEOID)
+				valid = DATE_NOT_FINITE((DateADT) plain) || IS_VALID_DATE((DateADT) plain);
+			result = Int32GetDatum((int32) plain);
 			break;
 		case LAYOUT_INT8:
-			code = pgseal_column_ff1_decrypt64(key, type->code, (uint64) DatumGetInt64(sealed), &out8);
-			if (type->base != INT8OID && code == PGSEAL_COLUMN_OK)
-				valid = TIMESTAMP_NOT_FINITE((Timestamp) out8) || IS_VALID_TIMESTAMP((Timestamp) out8);
-			if (likely(code == PGSEAL_COLUMN_OK && valid))
-				return Int64GetDatum((int64) out8);
+			plain = ff1_or_memo(type, key, false, (uint64) DatumGetInt64(sealed));
+			if (type->base != INT8OID)
+				valid = TIMESTAMP_NOT_FINITE((Timestamp) plain) || IS_VALID_TIMESTAMP((Timestamp) plain);
+			result = Int64GetDatum((int64) plain);
 			break;
 		default:
-			code = pgseal_column_ff1_decrypt60(key, type->code, (uint64) DatumGetInt64(sealed) >> 4, &out8);
-			if (likely(code == PGSEAL_COLUMN_OK))
-			{
-				valid = pgseal_numeric_unpack(out8, (uint32) (DatumGetInt64(sealed) & 15), &numeric);
-				if (likely(valid))
-					return numeric;
-			}
+			plain = ff1_or_memo(type, key, false, (uint64) DatumGetInt64(sealed) >> 4);
+			valid = pgseal_numeric_unpack(plain, (uint32) (DatumGetInt64(sealed) & 15), &result);
 			break;
 	}
-	if (code == PGSEAL_COLUMN_OK)
-		code = PGSEAL_COLUMN_NOT_AUTHENTIC; /* what came out is no value of the base type */
-	pgseal_fail(code, type, "open");
+	if (unlikely(!valid))		/* what came out is no value of the base type */
+		pgseal_fail(PGSEAL_COLUMN_NOT_AUTHENTIC, type, "open");
+	return result;
 }
 
 /* ---- authenticated ---- */
+
+static int
+det_seal(SealedType *type, pgseal_column_key *key, const uint8 *plain, size_t len, uint8 *to, size_t cap, size_t *to_len)
+{
+	MemoString *memo = likely(key == type->domain->lookup_key) ?
+		pgseal_memo_string(&type->sealed, plain, len, MEMO_PLAIN_BYTES) : NULL;
+	int			code;
+
+	if (memo != NULL && pgseal_memo_has(memo, plain, len) && memo->to_len <= cap)
+	{
+		memcpy(to, memo->to, memo->to_len);
+		*to_len = memo->to_len;
+		return PGSEAL_COLUMN_OK;
+	}
+	code = pgseal_column_det_seal(key, type->code, plain, len, to, cap, to_len);
+	if (memo != NULL && code == PGSEAL_COLUMN_OK)
+		pgseal_memo_set(memo, plain, len, to, *to_len);
+	return code;
+}
+
+/* What was authentic once is so again, under whatever version of the key it says it has. */
+static int
+det_open(SealedType *type, pgseal_column_key *key, const uint8 *sealed, size_t len, uint8 *to, size_t cap, size_t *to_len)
+{
+	MemoString *memo = pgseal_memo_string(&type->opened, sealed, len, MEMO_STRING_BYTES);
+	int			code;
+
+	if (memo != NULL && pgseal_memo_has(memo, sealed, len) && memo->to_len <= cap)
+	{
+		memcpy(to, memo->to, memo->to_len);
+		*to_len = memo->to_len;
+		return PGSEAL_COLUMN_OK;
+	}
+	code = pgseal_column_det_open(key, type->code, sealed, len, to, cap, to_len);
+	if (memo != NULL && code == PGSEAL_COLUMN_OK)
+		pgseal_memo_set(memo, sealed, len, to, *to_len);
+	return code;
+}
 
 static Datum
 bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
@@ -167,7 +226,7 @@ bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
 	if (type->mode == SEAL_RANDOM)
 		code = pgseal_column_rnd_seal(key, type->code, bytes, len, to, sealed_len, &written);
 	else
-		code = pgseal_column_det_seal(key, type->code, bytes, len, to, sealed_len, &written);
+		code = det_seal(type, key, bytes, len, to, sealed_len, &written);
 	if (unlikely(code != PGSEAL_COLUMN_OK))
 		pgseal_fail(code, type, "seal");
 	if (has_scale(type))
@@ -237,7 +296,7 @@ bytes_open(SealedType *type, SealedDomain *domain, Datum sealed)
 		if (type->mode == SEAL_RANDOM)
 			code = pgseal_column_rnd_open(key, type->code, bytes, len, to, len, &plain_len);
 		else
-			code = pgseal_column_det_open(key, type->code, bytes, len, to, len, &plain_len);
+			code = det_open(type, key, bytes, len, to, len, &plain_len);
 		if (likely(code != PGSEAL_COLUMN_OTHER_VERSION))
 			break;
 		if (pgseal_column_inspect(bytes, len, NULL, &version, NULL) != PGSEAL_COLUMN_OK ||

@@ -1,0 +1,130 @@
+/*-------------------------------------------------------------------------
+ *
+ * memo.c
+ *		What the deterministic ciphers of a type gave last.
+ *
+ * FF1 is ten AES blocks, each of which waits for the one before, and most
+ * columns hold few values many times: dates, quantities, codes, keys that
+ * repeat from row to row.  So a backend that seals or opens many values of a
+ * type keeps the last results in a table with one place for each hash value.
+ * It belongs to the catalog's cache: a new reading of the catalog, and with it
+ * any change of keys, starts without.  It is wiped before it is freed.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "pgseal.h"
+
+#include "utils/memutils.h"
+
+/* Values of a type before it gets a table: a connection that touches a few rows needs none. */
+#define FIRST_USES 256
+
+#define NUMBER_BITS 14			/* 16,384 pairs, 256 kB */
+#define STRING_BITS 11			/* 2,048 pairs, 196 kB */
+
+#define HASH_FACTOR UINT64CONST(0x9E3779B97F4A7C15)
+
+static void
+wipe_numbers(void *table)
+{
+	pgseal_column_wipe(table, sizeof(MemoNumber) << NUMBER_BITS);
+}
+
+static void
+wipe_strings(void *table)
+{
+	pgseal_column_wipe(table, sizeof(MemoString) << STRING_BITS);
+}
+
+/* NULL if there is no memory for it: everything works without. */
+static void *
+make_table(Size len, MemoryContextCallbackFunction wipe)
+{
+	MemoryContext context = pgseal_catalog_context();
+	MemoryContextCallback *callback;
+	void	   *table = MemoryContextAllocExtended(context, len, MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
+
+	if (table == NULL)
+		return NULL;
+	callback = MemoryContextAllocExtended(context, sizeof(MemoryContextCallback), MCXT_ALLOC_NO_OOM);
+	if (callback == NULL)
+	{
+		pfree(table);
+		return NULL;
+	}
+	callback->func = wipe;
+	callback->arg = table;
+	MemoryContextRegisterResetCallback(context, callback);
+	return table;
+}
+
+static bool
+wanted(Memo *memo)
+{
+	if (memo->uses < FIRST_USES)
+	{
+		memo->uses++;
+		return false;
+	}
+	return true;
+}
+
+/* The place of a number, NULL if there is no table (yet).  It is the number's if `from` is. */
+MemoNumber *
+pgseal_memo_number(Memo *memo, uint64 from)
+{
+	if (unlikely(memo->numbers == NULL))
+	{
+		if (!wanted(memo))
+			return NULL;
+		memo->numbers = make_table(sizeof(MemoNumber) << NUMBER_BITS, wipe_numbers);
+		if (memo->numbers == NULL)
+			return NULL;
+		/* Empty places are those of zero; that of zero is empty with a number that has another place. */
+		memo->numbers[0].from = 1;
+	}
+	return &memo->numbers[(from * HASH_FACTOR) >> (64 - NUMBER_BITS)];
+}
+
+StaticAssertDecl(MEMO_PLAIN_BYTES + PGSEAL_COLUMN_DET_OVERHEAD_MAX <= MEMO_STRING_BYTES, "a sealed string fits");
+
+/* The place of a string, NULL if there is no table (yet), or the string is longer than `max_len`. */
+MemoString *
+pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len)
+{
+	uint64		words[MEMO_STRING_BYTES / 8];
+	uint64		hash = len;
+
+	if (len > max_len)
+		return NULL;
+	if (unlikely(memo->strings == NULL))
+	{
+		if (!wanted(memo))
+			return NULL;
+		memo->strings = make_table(sizeof(MemoString) << STRING_BITS, wipe_strings);
+		if (memo->strings == NULL)
+			return NULL;
+	}
+	memset(words, 0, sizeof(words));
+	memcpy(words, from, len);
+	for (int i = 0; i * 8 < len; i++)
+		hash = ((hash ^ words[i]) * HASH_FACTOR) ^ (hash >> 29);
+	return &memo->strings[(hash * HASH_FACTOR) >> (64 - STRING_BITS)];
+}
+
+bool
+pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len)
+{
+	return memo->from_len == len && (memo->from_len | memo->to_len) != 0 && memcmp(memo->from, from, len) == 0;
+}
+
+void
+pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, const uint8 *to, size_t to_len)
+{
+	memo->from_len = len;
+	memo->to_len = to_len;
+	memcpy(memo->from, from, len);
+	memcpy(memo->to, to, to_len);
+}
