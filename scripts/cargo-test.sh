@@ -19,6 +19,13 @@ export PGSEAL_TEST_PROGRAM=$release/pgseal PGSEAL_LIBRARY=$release/libpgseal.so 
 export PGSEAL_GUARD_MODULE=$guard
 PGSEAL_TEST_BINDIR=$("$config" --bindir)
 export PGSEAL_TEST_BINDIR
+# The older majors that are here, with a guard module, to upgrade from: "MAJOR BINDIR GUARD-MODULE" in lines.
+PGSEAL_TEST_OLDER=$(for ((major = 15; major < $(pg_major "$config"); major++)); do
+    older=$(pg_config_of "$major") || continue
+    guard=$PGSEAL_ROOT/target/guard/$major/pgseal_guard.so
+    if [ -e "$guard" ]; then say "$major ${older%/*} $guard"; fi
+done)
+export PGSEAL_TEST_OLDER
 # All failures of a run, not only the first. PGSEAL_TEST_VERBOSE=yes: a line for each test.
 quiet=--quiet
 [ "${PGSEAL_TEST_VERBOSE:-}" != yes ] || quiet=

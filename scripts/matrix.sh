@@ -92,7 +92,7 @@ core_compared() {
 }
 
 run() {
-    local major config list named=yes ran='' long=--include-ignored
+    local major older from config list named=yes ran='' long=--include-ignored
     if [ "${1:-}" = --short ]; then
         long=
         shift
@@ -122,6 +122,10 @@ run() {
             sed -E 's/: [^ ]*$//; s/^[0-9]+ //; s/^[^ ]+ \(?//; s/\) installed$/, installed/')" >>"$list"
         say "== PostgreSQL $major: $config"
         PG_CONFIG=$config scripts/guard.sh build
+        # To upgrade from, if they are here.
+        for ((older = ALL_MAJORS[0]; older < major; older++)); do
+            if from=$(pg_config_of "$older"); then PG_CONFIG=$from scripts/guard.sh build; fi
+        done
         check "guard module" env "PG_CONFIG=$config" scripts/guard.sh test
         check "symbol audit" audit
         scenarios

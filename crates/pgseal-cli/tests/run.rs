@@ -155,6 +155,13 @@ fn initdb_refuses_before_it_makes_anything() {
     plain.ok(&["key", "new", "-o", "key"]);
     initdb(&plain, &["-k", "-K", key, "data"]).fails_with(5, "not empty");
     initdb(&plain, &["-k", "-K", key, "key"]).fails_with(5, "a file of this name");
+    // The keyring of another directory.
+    initdb(&fixture, &["-k", "--keyring-of", "nowhere", "new"]).fails_with(16, "nowhere");
+    let both = initdb(&fixture, &["-k", "--keyring-of", "data", "--suite", "xts", "new"]);
+    assert_eq!(both.code, 2, "{both:?}");
+    fixture.ok(&["key", "new", "-o", "other"]);
+    initdb(&fixture, &["-k", "--keyring-of", "data", "-K", "file:other", "new"])
+        .fails_with(11, "key");
     assert!(!fixture.path("new").exists());
 }
 

@@ -10,6 +10,7 @@ use crate::keys;
 use crate::log::{self, Shown};
 use crate::program::{self, Role};
 use crate::sys;
+use crate::upgrade;
 
 /// The keyring's path below a data directory.
 pub const KEYRING: &[u8] = b"pgseal/keyring";
@@ -84,6 +85,11 @@ pub fn base_name(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(path, |at| &path[at + 1..])
 }
 
+/// Whether this process has come upon a sealed data directory.
+pub fn has_met_a_root() -> bool {
+    !state().roots.is_empty()
+}
+
 /// The working directory has changed.
 pub fn forget_cwd() {
     state().cwd = None;
@@ -97,13 +103,13 @@ pub fn cwd_root() -> Option<&'static Root> {
 
 fn look_at_cwd() -> (Vec<u8>, Option<&'static Root>) {
     let path = sys::current_dir().unwrap_or_else(|| b"/".to_vec());
-    let root = find_root_at(&path);
+    let root = sealed_root(&path);
     state().cwd = Some((path.clone(), root));
     (path, root)
 }
 
 /// The root at exactly this absolute path, if it is a sealed data directory.
-fn find_root_at(path: &[u8]) -> Option<&'static Root> {
+pub fn sealed_root(path: &[u8]) -> Option<&'static Root> {
     if let Some(root) = state().roots.iter().find(|root| root.path == path) {
         return Some(root);
     }
@@ -189,7 +195,7 @@ pub fn place(path: &[u8]) -> Place {
     let mut above: &[u8] = &path;
     while above.len() > 1 {
         above = parent(above);
-        if let Some(root) = find_root_at(above) {
+        if let Some(root) = sealed_root(above) {
             let inside = path.get(above.len() + 1..).unwrap_or_default();
             return Place { root: Some(root), class: Some(classify(inside)) };
         }
@@ -211,7 +217,7 @@ pub fn primary_root() -> Option<&'static Root> {
     if let Some(root) = state().roots.first() {
         return Some(root);
     }
-    named_directories().into_iter().find_map(|dir| find_root_at(&absolute(&dir)))
+    named_directories().into_iter().find_map(|dir| sealed_root(&absolute(&dir)))
 }
 
 /// The directories of `PGSEAL_DATA` and `PGDATA`.
@@ -237,7 +243,7 @@ pub fn keys_for(
     if let Some(keys) = loaded.into_iter().find(|keys| keys.keyring_id == id) {
         return Ok(Some(keys));
     }
-    let named = named_directories().into_iter().filter_map(|dir| find_root_at(&absolute(&dir)));
+    let named = named_directories().into_iter().filter_map(|dir| sealed_root(&absolute(&dir)));
     for root in near.into_iter().chain(met.iter().copied()).chain(named) {
         if root.loaded_keys().is_none() && keyring_has_id(root, id) {
             return root.keys().map(Some);
@@ -293,15 +299,16 @@ pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
                 return Ok(());
             }
             // The newest backup is the last, and what is made of them is it.
-            newest = backups.iter().rev().find_map(|backup| find_root_at(&absolute(backup)));
+            newest = backups.iter().rev().find_map(|backup| sealed_root(&absolute(backup)));
             if !keys::creation_asked_for() && (newest.is_none() || unsealed_copy_allowed()) {
                 return Ok(());
             }
             target
         }
+        Role::Upgrade => return upgrade::check_creation(path),
         _ => return Ok(()),
     };
-    if find_root_at(&dir).is_none() {
+    if sealed_root(&dir).is_none() {
         keys::create_keyring(&dir, newest.filter(|_| !keys::creation_asked_for()))?;
         // Before the program has children of its own, which would all ask the helper again.
         register(&dir).keys()?;

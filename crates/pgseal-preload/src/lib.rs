@@ -21,12 +21,14 @@ mod real;
 mod storage;
 pub mod symbols;
 mod sys;
+mod upgrade;
 mod window;
 
 /// Runs when the library is loaded, before `main`.
 extern "C" fn start() {
     if program::active() {
         audit::check_program();
+        upgrade::check_program();
     }
 }
 

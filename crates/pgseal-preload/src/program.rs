@@ -9,8 +9,9 @@ use crate::log;
 use crate::real;
 use crate::sys;
 
-/// PostgreSQL's programs that read or write files of a data directory.
-const ACTIVE: [&str; 17] = [
+/// PostgreSQL's programs that read or write files of a data directory. The last ones make and read
+/// the dumps that `pg_upgrade` keeps in the new one; elsewhere what they write is plain.
+const ACTIVE: [&str; 21] = [
     "initdb",
     "pg_amcheck",
     "pg_archivecleanup",
@@ -28,6 +29,10 @@ const ACTIVE: [&str; 17] = [
     "pg_waldump",
     "pg_walsummary",
     "postgres",
+    "pg_dump",
+    "pg_dumpall",
+    "pg_restore",
+    "psql",
 ];
 
 /// What this process is to the library.
@@ -53,6 +58,8 @@ pub enum Role {
     Resetwal = 8,
     /// `pg_combinebackup`: walks data directories and makes one of them.
     CombineBackup = 9,
+    /// `pg_upgrade`: has files copied, linked and moved from one data directory into another.
+    Upgrade = 10,
 }
 
 static ROLE: AtomicU8 = AtomicU8::new(0);
@@ -70,6 +77,7 @@ pub fn role() -> Role {
         7 => Role::Walker,
         8 => Role::Resetwal,
         9 => Role::CombineBackup,
+        10 => Role::Upgrade,
         _ => find_out(),
     }
 }
@@ -99,6 +107,7 @@ fn role_of(name: &[u8]) -> Role {
         b"pg_basebackup" => Role::BaseBackup,
         b"pg_resetwal" => Role::Resetwal,
         b"pg_combinebackup" => Role::CombineBackup,
+        b"pg_upgrade" => Role::Upgrade,
         b"pg_rewind" | b"pg_verifybackup" | b"pg_checksums" => Role::Walker,
         _ if ACTIVE.iter().any(|active| active.as_bytes() == name) => Role::Tool,
         _ => {
@@ -136,7 +145,7 @@ pub fn arguments() -> Vec<Vec<u8>> {
 
 /// The value of an option in the argument at hand: `None` if it is another one, `Some(None)` if its
 /// value is the next argument.
-fn value_of(argument: &[u8], short: &[u8], long: &[u8]) -> Option<Option<Vec<u8>>> {
+pub fn value_of(argument: &[u8], short: &[u8], long: &[u8]) -> Option<Option<Vec<u8>>> {
     if argument == short || argument == long {
         return Some(None);
     }
@@ -189,7 +198,7 @@ mod tests {
     #[test]
     fn only_the_executable_decides() {
         assert_eq!(role_of(b"cp"), Role::Bystander);
-        assert_eq!(role_of(b"psql"), Role::Bystander);
+        assert_eq!(role_of(b"vacuumdb"), Role::Bystander);
         assert_eq!(role_of(b"pg_waldump"), Role::Tool);
         assert_eq!(role_of(b"pg_rewind"), Role::Walker);
         assert_eq!(role_of(b"initdb"), Role::Initdb);

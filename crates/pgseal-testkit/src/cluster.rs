@@ -35,6 +35,7 @@ impl Default for Sealing {
 pub struct ClusterBuilder {
     sealing: Option<Sealing>,
     programs: Option<Programs>,
+    bindir: Option<PathBuf>,
     initdb_options: Vec<String>,
     settings: Vec<(String, String)>,
     tcp: bool,
@@ -52,6 +53,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn programs(mut self, programs: Programs) -> ClusterBuilder {
         self.programs = Some(programs);
+        self
+    }
+
+    /// With PostgreSQL's programs in this directory instead of those of [`bindir`].
+    #[must_use]
+    pub fn bindir(mut self, bindir: &Path) -> ClusterBuilder {
+        self.bindir = Some(bindir.to_owned());
         self
     }
 
@@ -96,7 +104,7 @@ impl ClusterBuilder {
         fs::create_dir(&home)?;
         give(&home)?;
         let cluster = Cluster {
-            bindir: bindir()?,
+            bindir: self.bindir.map_or_else(bindir, Ok)?,
             programs,
             data: home.join("data"),
             home,
@@ -138,6 +146,12 @@ impl Cluster {
     #[must_use]
     pub fn home(&self) -> &Path {
         &self.home
+    }
+
+    /// Where PostgreSQL's programs are.
+    #[must_use]
+    pub fn bindir(&self) -> &Path {
+        &self.bindir
     }
 
     /// The directory that all of it is in.
@@ -307,6 +321,7 @@ impl Cluster {
                 command.args(["initdb", "-k", "--suite", &sealing.suite, "-K"]);
                 command.arg(format!("file:{}", key.display()));
                 command.arg("--bindir").arg(&self.bindir).arg(&self.data).arg("--");
+                command.env("PGSEAL_GUARD_MODULE", &programs.guard);
                 command
             }
             _ => {

@@ -16,5 +16,5 @@ mod session;
 
 pub use load::Ledger;
 pub use node::{Node, Outcome};
-pub use programs::{from_major, is_root, programs, server_major};
+pub use programs::{Older, from_major, is_root, not_applicable, older, programs, server_major};
 pub use session::Session;

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(90);
 #[derive(Debug)]
 pub struct Node {
     cluster: Arc<Cluster>,
+    /// Where PostgreSQL's programs are.
+    bindir: PathBuf,
     /// The data directory; another than the cluster's own for a copy.
     data: PathBuf,
     port: u16,
@@ -86,6 +88,7 @@ impl Node {
         let (data, port, log) =
             (cluster.data().to_owned(), cluster.port(), cluster.home().join("log"));
         Node {
+            bindir: cluster.bindir().to_owned(),
             cluster: Arc::new(cluster),
             data,
             port,
@@ -102,6 +105,7 @@ impl Node {
     pub fn at(other: &Node, data: &Path) -> Node {
         let node = Node {
             cluster: Arc::clone(&other.cluster),
+            bindir: other.bindir.clone(),
             data: data.to_owned(),
             port: other.port + 1,
             log: data.with_extension("log"),
@@ -117,6 +121,11 @@ impl Node {
     /// From now on the server works on this copy of its data directory.
     pub fn set_data(&mut self, data: &Path) {
         self.data = data.to_owned();
+    }
+
+    /// From now on the programs are those of this directory.
+    pub fn set_bindir(&mut self, bindir: &Path) {
+        self.bindir = bindir.to_owned();
     }
 
     /// The data directory.

@@ -59,6 +59,30 @@ pub fn server_major() -> String {
     version.chars().take_while(char::is_ascii_digit).collect()
 }
 
+/// An older major than the one under test, to upgrade from.
+#[derive(Clone, Debug)]
+pub struct Older {
+    /// `15`
+    pub major: String,
+    /// Its programs.
+    pub bindir: PathBuf,
+    /// Its guard module, and the other programs under test.
+    pub programs: Programs,
+}
+
+/// The older majors that are here, from `PGSEAL_TEST_OLDER`: `MAJOR BINDIR GUARD-MODULE` in lines.
+#[must_use]
+pub fn older() -> Vec<Older> {
+    let lines = env::var("PGSEAL_TEST_OLDER").unwrap_or_default();
+    let older = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (major, bindir) = (words.next()?.to_owned(), PathBuf::from(words.next()?));
+        let programs = Programs { guard: PathBuf::from(words.next()?), ..programs() };
+        Some(Older { major, bindir, programs })
+    };
+    lines.lines().filter_map(older).collect()
+}
+
 /// Whether the server under test is of this major version or newer. If not, `test` has nothing to
 /// do; it says so, and to the file of `PGSEAL_TEST_NOT_APPLICABLE` if there is such a variable.
 ///
@@ -70,12 +94,20 @@ pub fn from_major(major: u32, test: &str) -> bool {
     if have.parse::<u32>().is_ok_and(|have| have >= major) {
         return true;
     }
-    eprintln!("{test}: not for PostgreSQL {have}; new in {major}");
+    not_applicable(test, &format!("not for PostgreSQL {have}; new in {major}"));
+    false
+}
+
+/// Says that a test has nothing to do here, also to the file of `PGSEAL_TEST_NOT_APPLICABLE`.
+///
+/// # Panics
+/// When that file cannot be written.
+pub fn not_applicable(test: &str, why: &str) {
+    eprintln!("{test}: {why}");
     if let Some(path) = env::var_os("PGSEAL_TEST_NOT_APPLICABLE") {
         let file = OpenOptions::new().append(true).create(true).open(path);
         writeln!(file.expect("the list can be opened"), "{test}").expect("it can be written");
     }
-    false
 }
 
 /// Whether the tests run as root, under which PostgreSQL does not run.

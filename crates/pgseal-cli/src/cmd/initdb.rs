@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pgseal_core::Suite;
-use pgseal_keys::{KEYRING_DIR, Keyring, Provider, keyring_path};
+use pgseal_keys::{KEYRING_DIR, Kek, Keyring, Provider, keyring_path};
 
 use crate::error::CliError;
 use crate::out::Out;
@@ -26,6 +26,7 @@ Examples:
   pgseal key new -o ~/pgseal.key
   pgseal initdb -k -K file:$HOME/pgseal.key /srv/postgres/data
   PGSEAL_KEY=$(cat ~/pgseal.key) pgseal initdb -k -K env:PGSEAL_KEY -D /srv/postgres/data
+  pgseal initdb -k --keyring-of /srv/postgres/15/data /srv/postgres/18/data
   pgseal initdb -k -K passphrase: /srv/postgres/data -- --locale=C --auth=scram-sha-256 -W
 
 Key providers:
@@ -50,6 +51,10 @@ pub struct Args {
     /// Where the key comes from; see below
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
     provider: Option<String>,
+    /// Seal with the keyring of this data directory instead of a new one, as pg_upgrade needs it;
+    /// its suite and, without -K, its key provider are taken over
+    #[arg(long, value_name = "DIR", conflicts_with = "suite")]
+    keyring_of: Option<PathBuf>,
     /// How relation files are sealed: aes-256-gcm, aes-128-gcm, aes-256-xts, aes-128-xts,
     /// aes-256-ctr, aes-192-ctr, aes-128-ctr; or gcm, xts, ctr for 256 bits
     #[arg(long, default_value = "aes-256-gcm")]
@@ -68,7 +73,33 @@ pub struct Args {
     options: Vec<OsString>,
 }
 
-pub fn run(args: &Args) -> Result<u8, CliError> {
+/// What the new directory is sealed with.
+struct Sealing {
+    provider: Provider,
+    kek: Kek,
+    suite: Suite,
+    /// The keyring that is copied.
+    from: Option<PathBuf>,
+}
+
+/// Asks for the key once, here, where the user is: a wrong one must not be found out half-way.
+fn sealing(args: &Args) -> Result<Sealing, CliError> {
+    if let Some(other) = &args.keyring_of {
+        let from = std::path::absolute(keyring_path(other))
+            .map_err(CliError::io(other, "resolve the path"))?;
+        let keyring = Keyring::load(&from)?;
+        let uri = args.provider.as_deref();
+        let provider = Provider::parse_typed(uri.unwrap_or(keyring.provider_uri()))?;
+        let kek = keys::kek(&keyring, uri)?;
+        keyring.unlock(&kek)?;
+        return Ok(Sealing { provider, kek, suite: keyring.suite(), from: Some(from) });
+    }
+    let provider = provider(args)?;
+    let kek = provider.kek_for_new()?;
+    Ok(Sealing { provider, kek, suite: args.suite, from: None })
+}
+
+fn provider(args: &Args) -> Result<Provider, CliError> {
     let Some(uri) = &args.provider else {
         return Err(CliError::Usage(
             "initdb: no key: without a key no sealed instance can be created; give -K PROVIDER, \
@@ -76,21 +107,30 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
                 .to_owned(),
         ));
     };
-    let provider = Provider::parse_typed(uri)?;
+    Ok(Provider::parse_typed(uri)?)
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    if args.keyring_of.is_none() {
+        provider(args)?;
+    }
     options::refuse_ours(&args.options)?;
     let dir = target(args)?;
     let existed = check_target(&dir)?;
     let initdb = bindir::initdb(args.bindir.as_deref())?;
     let major = bindir::major_of(&initdb)?;
-    options::check_checksums(args.suite, args.data_checksums, &args.options, &major)?;
+    let suite = match &args.keyring_of {
+        Some(other) => Keyring::load(&keyring_path(other))?.suite(),
+        None => args.suite,
+    };
+    options::check_checksums(suite, args.data_checksums, &args.options, &major)?;
     let library = library::library()?;
     let pg_config = initdb.with_file_name("pg_config");
     let pkglibdir = bindir::ask_pg_config(&pg_config, "--pkglibdir");
     let guard = library::guard(&major, pkglibdir.as_deref())?;
 
-    // Asked once, here, where the user is: a wrong key must not be found out half-way.
-    let kek = provider.kek_for_new()?;
-    let kek_fd = super::run::in_memory(&kek)?;
+    let sealing = sealing(args)?;
+    let kek_fd = super::run::in_memory(&sealing.kek)?;
 
     let mut command = Command::new(&initdb);
     command.arg("-D").arg(&dir);
@@ -100,10 +140,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     command.arg("--no-instructions").args(&args.options);
     super::run::set_library(&mut command, &library)?;
     command
-        .env(keys::PROVIDER, provider.to_string())
-        .env("PGSEAL_SUITE", args.suite.name())
+        .env(keys::PROVIDER, sealing.provider.to_string())
+        .env("PGSEAL_SUITE", sealing.suite.name())
         .env(keys::KEK_FD, kek_fd.as_raw_fd().to_string())
         .env_remove("PGSEAL_KEYRING_FROM")
+        .envs(sealing.from.map(|path| ("PGSEAL_KEYRING_FROM", path)))
         .env_remove("PGDATA");
     hold_signals()?;
     let status = command.status().map_err(CliError::io(&initdb, "run the program"))?;

@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pgseal_testkit::bindir;
-
 use super::{Node, Outcome};
 use crate::programs::as_server_user;
 
@@ -12,7 +10,7 @@ impl Node {
     /// A program of PostgreSQL, under the library if the cluster is sealed.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
-        let program = bindir().expect("PostgreSQL is installed").join(program);
+        let program = self.bindir.join(program);
         self.command_at(&program)
     }
 
@@ -34,7 +32,7 @@ impl Node {
     /// A program of PostgreSQL, never under the library; it can connect to the server.
     #[must_use]
     pub fn bare(&self, program: &str) -> Command {
-        let program = bindir().expect("PostgreSQL is installed").join(program);
+        let program = self.bindir.join(program);
         let mut command = as_server_user(&program);
         self.connected(&mut command);
         command.current_dir(self.home());

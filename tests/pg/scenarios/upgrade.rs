@@ -1,0 +1,353 @@
+//! `pg_upgrade` from each older major that is here to the one under test, in each of its modes. The
+//! new cluster has the keyring of the old one. Each ends with the rows, a search of everything that
+//! `pg_upgrade` has written, its dumps included, and `pgseal verify`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pgseal_scenarios::files::{changes, copy_tree, fingerprint, names_in};
+use pgseal_scenarios::{
+    Node, Older, Outcome, from_major, not_applicable, older, programs, server_major,
+};
+use pgseal_testkit::{Cluster, Sealing, bindir, canary};
+
+const MARKER: &str = "canary-upgrade-Zq7x";
+const SUM: &str = "select count(*), md5(string_agg(md5(id || v), '' order by id)) from t";
+
+/// A cluster of an older major, an empty one of the major under test, and what is in the old one.
+struct Pair {
+    from: Older,
+    old: Node,
+    old_data: PathBuf,
+    new_data: PathBuf,
+    truth: Vec<(&'static str, String)>,
+}
+
+/// Questions whose answers an upgrade must not change.
+const QUESTIONS: [&str; 8] = [
+    SUM,
+    "select count(*), min(v), max(v) from in_ts",
+    "select count(*) from unlogged",
+    "select convert_from(lo_get(4711), 'UTF8')",
+    "select nextval('seq')",
+    "select f()",
+    "select obj_description('t'::regclass)",
+    "select string_agg(datname, ',' order by datname) from pg_database",
+];
+
+/// A cluster of an older major with something of each kind that goes another way; stopped.
+fn old_cluster(older: &Older) -> (Node, Vec<(&'static str, String)>) {
+    let builder = Cluster::builder().bindir(&older.bindir).programs(older.programs.clone());
+    let mut node = Node::create(builder.sealed(Sealing::default()), &[]);
+    let tablespace = node.make_dir("ts");
+    node.start();
+    node.sql(&format!(
+        "create table t (id int primary key, v text);;
+         insert into t select g, '{MARKER} ' || repeat(md5(g::text), 8) \
+         from generate_series(1, 5000) g;;
+         create index on t (v);;
+         comment on table t is '{MARKER} comment';;
+         create function f() returns text language sql as $$ select '{MARKER} body' $$;;
+         create unlogged table unlogged as select * from t where id < 100;;
+         create sequence seq;; select setval('seq', 4711);;
+         select lo_from_bytea(4711, '{MARKER}'::bytea);;
+         create tablespace ts location '{}';;
+         create table in_ts tablespace ts as select '{MARKER} frequent'::text as v \
+         from generate_series(1, 1000);;
+         create database other;;
+         vacuum analyze;; update t set v = v || 'x' where id % 7 = 0",
+        tablespace.display()
+    ));
+    let mut lockers = [node.session(), node.session()];
+    for locker in &mut lockers {
+        locker.sql("begin; select * from t where id = 1 for share");
+    }
+    for locker in &mut lockers {
+        locker.sql("commit");
+    }
+    make_known_to_the_new(&node);
+    let truth = QUESTIONS.iter().map(|question| (*question, node.sql(question))).collect();
+    // Asking has moved it.
+    node.sql("select setval('seq', 4711)");
+    node.stop();
+    (node, truth)
+}
+
+/// Minor releases since November 2026 mark every column with an option `pg_attver`, which releases
+/// of newer majors from before that date do not know: a pair that no `pg_upgrade` can join, sealed
+/// or plain. Where the new one is that old the marks are taken away.
+fn make_known_to_the_new(old: &Node) {
+    let postgres = bindir().expect("PostgreSQL is there").join("postgres");
+    let program = fs::read(postgres).expect("the server's program");
+    if !program.windows(9).any(|bytes| bytes == b"pg_attver") {
+        old.sql(
+            "update pg_attribute set attoptions = null \
+             where attrelid >= 16384 and attoptions::text like '{pg_attver=%'",
+        );
+    }
+}
+
+/// An empty cluster of the version under test beside the old one.
+fn new_cluster(old: &mut Node, name: &str, how: &[&str]) -> PathBuf {
+    let dir = old.home().join(name);
+    // The guard module of the new version, where its server can read it.
+    let guards = old.home().join("guard");
+    if !guards.is_dir() {
+        let made = old.make_dir("guard");
+        fs::copy(programs().guard, made.join("pgseal_guard.so")).expect("a copy");
+    }
+    let guard = guards.join("pgseal_guard.so").display().to_string();
+    old.set_env("PGSEAL_GUARD_MODULE", &guard);
+    let programs = bindir().expect("PostgreSQL is there").display().to_string();
+    let text = dir.display().to_string();
+    let mut arguments = vec!["initdb", "-k", "--bindir", &programs];
+    arguments.extend(how);
+    arguments.extend([&*text, "--", "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8"]);
+    arguments.extend(["--locale=C", "--wal-segsize=1"]);
+    let outcome = old.pgseal(&arguments);
+    assert_eq!(outcome.code, 0, "{}", outcome.text);
+    dir
+}
+
+fn pair(from: &Older) -> Pair {
+    let (mut old, truth) = old_cluster(from);
+    let old_data = old.data().to_owned();
+    let text = old_data.display().to_string();
+    let new_data = new_cluster(&mut old, "new", &["--keyring-of", &text]);
+    Pair { from: from.clone(), old, old_data, new_data, truth }
+}
+
+/// `pg_upgrade` of the version under test.
+fn pg_upgrade(pair: &Pair, old: &Path, new: &Path, options: &[&str]) -> Outcome {
+    let programs = bindir().expect("PostgreSQL is there");
+    let mut command = pair.old.command_at(&programs.join("pg_upgrade"));
+    command.arg("-b").arg(&pair.from.bindir).arg("-B").arg(&programs);
+    command.arg("-d").arg(old).arg("-D").arg(new).args(["-U", "postgres"]).args(options);
+    command.output().expect("pg_upgrade runs").into()
+}
+
+fn assert_shows_nothing(dirs: &[&Path]) {
+    let hits = canary::scan(dirs, &[MARKER]).expect("the files can be read");
+    assert!(hits.is_empty(), "{hits:?}");
+}
+
+fn assert_sound(node: &Node, dir: &Path) {
+    let verify = node.verify_dir(dir);
+    assert_eq!(verify.code, 0, "{}", verify.text);
+    assert_shows_nothing(&[dir]);
+}
+
+/// Copies of both clusters, which an attempt may use up. The old one's tablespace goes along.
+fn copies(pair: &Pair, what: &str) -> (PathBuf, PathBuf) {
+    let home = pair.old.home();
+    let (old, new) = (home.join(format!("old{what}")), home.join(format!("new{what}")));
+    copy_tree(&pair.old_data, &old);
+    copy_tree(&pair.new_data, &new);
+    let tablespace = home.join(format!("ts{what}"));
+    copy_tree(&home.join("ts"), &tablespace);
+    for link in names_in(&old.join("pg_tblspc")) {
+        let link = old.join("pg_tblspc").join(link);
+        fs::remove_file(&link).expect("it is there");
+        symlink(&tablespace, &link).expect("a link");
+    }
+    (old, new)
+}
+
+/// The new cluster as a server.
+fn serve(pair: &Pair, dir: &Path) -> Node {
+    let mut new = Node::at(&pair.old, dir);
+    new.set_bindir(&bindir().expect("PostgreSQL is there"));
+    new.configure(&format!("unix_socket_directories = '{}'", pair.old.home().display()));
+    new.configure("listen_addresses = ''\nfsync = off\nautovacuum = off");
+    new
+}
+
+fn assert_truth(pair: &Pair, new: &Node, what: &str) {
+    for (question, answer) in &pair.truth {
+        assert_eq!(&new.sql(question), answer, "{what}: {question}");
+    }
+    new.sql("select setval('seq', 4711)");
+}
+
+/// Upgrades copies of both and looks at everything.
+fn upgrade(pair: &Pair, mode: &[&str]) {
+    let what = format!("{} to {} {mode:?}", pair.from.major, server_major());
+    let (old, new) = copies(pair, "-try");
+    let home = pair.old.home().to_owned();
+    let keyring = fs::read(old.join("pgseal/keyring")).expect("a keyring");
+    let options = [mode, &["--retain", "-j", "2"]].concat();
+    let outcome = pg_upgrade(pair, &old, &new, &options);
+    assert_eq!(outcome.code, 0, "{what}: {}\n{}", outcome.text, logs(&new));
+    // What it keeps with --retain is what it had written: dumps, with the values of statistics in
+    // newer versions, and logs.
+    let kept = new.join("pg_upgrade_output.d");
+    let dumps =
+        names_in(&kept).iter().flat_map(|run| names_in(&kept.join(run).join("dump"))).count();
+    assert!(dumps >= 3, "{what}: {dumps} dumps");
+    let tablespace = home.join("ts-try");
+    assert_shows_nothing(&[&old, &new, &tablespace]);
+    assert_eq!(fs::read(new.join("pgseal/keyring")).expect("a keyring"), keyring, "{what}");
+
+    let mut server = serve(pair, &new);
+    server.start();
+    assert_truth(pair, &server, &what);
+    // The row that two had locked together: pg_multixact is asked who they were.
+    assert_eq!(server.sql("select xmax <> 0::text::xid from t where id = 1"), "t", "{what}");
+    server.sql("select id from t where id = 1 for update");
+    // The step that pg_upgrade ends with, then some life.
+    server.succeed(server.bare("vacuumdb").args(["--all", "--analyze-in-stages"]));
+    server.sql("vacuum (freeze, analyze);; checkpoint");
+    server.sql("insert into in_ts values ('after');; delete from in_ts where v = 'after'");
+    server.kill9();
+    server.start();
+    assert_eq!(server.sql("select count(*) from unlogged"), "0", "{what}, after a crash");
+    server.sql("insert into unlogged select * from t where id < 100");
+    assert_truth(pair, &server, &format!("{what}, after a crash"));
+
+    // The old one goes, and nothing of the new one with it.
+    server.succeed(Command::new("sh").arg(home.join("delete_old_cluster.sh")));
+    assert!(!old.exists(), "{what}: {} stays", old.display());
+    assert_truth(pair, &server, &format!("{what}, without the old one"));
+    server.stop();
+    assert_sound(&server, &new);
+    assert_shows_nothing(&[&tablespace]);
+    for dir in [&new, &tablespace] {
+        fs::remove_dir_all(dir).expect("it is there");
+    }
+}
+
+/// The ends of the logs of a `pg_upgrade` that failed.
+fn logs(new: &Path) -> String {
+    let kept = new.join("pg_upgrade_output.d");
+    let dirs = names_in(&kept).into_iter().map(|run| kept.join(run).join("log"));
+    let files = dirs.flat_map(|dir| names_in(&dir).into_iter().map(move |name| dir.join(name)));
+    let end = |path: PathBuf| {
+        let text = fs::read(&path).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text[text.len().saturating_sub(2000)..]).into_owned();
+        format!("== {}\n{text}\n", path.display())
+    };
+    files.map(end).collect()
+}
+
+/// From every older major that is here.
+fn upgrade_from_each(test: &str, mode: &[&str]) {
+    let majors = older();
+    if majors.is_empty() {
+        return not_applicable(test, "no older major is here");
+    }
+    for from in &majors {
+        upgrade(&pair(from), mode);
+    }
+}
+
+#[test]
+fn pg_upgrade_by_copying() {
+    upgrade_from_each("pg_upgrade_by_copying", &[]);
+}
+
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn pg_upgrade_by_linking() {
+    upgrade_from_each("pg_upgrade_by_linking", &["--link"]);
+}
+
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn pg_upgrade_by_copy_file_range() {
+    let test = "pg_upgrade_by_copy_file_range";
+    if from_major(17, test) {
+        upgrade_from_each(test, &["--copy-file-range"]);
+    }
+}
+
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn pg_upgrade_by_swapping() {
+    let test = "pg_upgrade_by_swapping";
+    if from_major(18, test) {
+        upgrade_from_each(test, &["--swap"]);
+    }
+}
+
+/// Only some file systems can clone. On others nothing is changed, with or without pgseal.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn pg_upgrade_by_cloning() {
+    let test = "pg_upgrade_by_cloning";
+    let Some(from) = older().pop() else {
+        return not_applicable(test, "no older major is here");
+    };
+    let pair = pair(&from);
+    if can_clone(&pair) {
+        return upgrade_from_each(test, &["--clone"]);
+    }
+    let (old, new) = copies(&pair, "-try");
+    let outcome = pg_upgrade(&pair, &old, &new, &["--clone"]);
+    assert_ne!(outcome.code, 0, "{}", outcome.text);
+    assert!(outcome.text.contains("could not clone file between"), "{}", outcome.text);
+    // The old one was not touched.
+    let mut again = Node::at(&pair.old, &old);
+    again.start();
+    assert_truth(&pair, &again, "the old cluster after a refused --clone");
+    again.stop();
+    assert_sound(&again, &old);
+}
+
+fn can_clone(pair: &Pair) -> bool {
+    let mut cp = Command::new("cp");
+    cp.arg("--reflink=always").arg(pair.old_data.join("PG_VERSION"));
+    cp.arg(pair.old.home().join("cloned")).output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn pg_upgrade_that_would_lose_the_seal_or_the_keys_does_not_begin() {
+    let test = "pg_upgrade_that_would_lose_the_seal_or_the_keys_does_not_begin";
+    let Some(from) = older().into_iter().next() else {
+        return not_applicable(test, "no older major is here");
+    };
+    let mut pair = pair(&from);
+    let key = format!("file:{}", pair.old.home().join("key").display());
+    let other = new_cluster(&mut pair.old, "other", &["-K", &key]);
+    let initdb = |bindir: &Path, name: &str| {
+        let dir = pair.old.home().join(name);
+        let mut command = pair.old.bare("initdb");
+        if bindir != pair.from.bindir {
+            command = pair.old.bare(&bindir.join("initdb").display().to_string());
+        }
+        command.arg("-D").arg(&dir).args(["-k", "-U", "postgres", "-E", "UTF8", "--locale=C"]);
+        pair.old.succeed(command.args(["--no-sync", "--wal-segsize=1"]));
+        dir
+    };
+    let plain_old = initdb(&pair.from.bindir, "plain-old");
+    let plain_new = initdb(&bindir().expect("PostgreSQL is there"), "plain-new");
+    let conf = pair.old.make_dir("conf");
+    fs::copy(plain_old.join("postgresql.conf"), conf.join("postgresql.conf")).expect("a copy");
+    let (sealed_old, sealed_new) = (&pair.old_data, &pair.new_data);
+    for (old, new, message) in [
+        (
+            sealed_old,
+            &other,
+            "different keyrings; make the new one with \"pgseal initdb --keyring-of",
+        ),
+        (sealed_old, &plain_new, "the old data directory is sealed and the new one is not"),
+        (&plain_old, sealed_new, "the new data directory is sealed and the old one is not"),
+        (sealed_old, &conf, "has only the configuration; name the data directory itself"),
+    ] {
+        for mode in [&[][..], &["--link"], &["--check"]] {
+            let before = (fingerprint(old), fingerprint(new));
+            let outcome = pg_upgrade(&pair, old, new, mode);
+            assert_eq!(outcome.code, 1, "{}", outcome.text);
+            assert!(outcome.text.contains(message), "{}", outcome.text);
+            assert_eq!(changes(&before.0, &fingerprint(old)), Vec::<String>::new());
+            assert_eq!(changes(&before.1, &fingerprint(new)), Vec::<String>::new());
+        }
+    }
+    // Nor can the check be got around by a directory's other name.
+    let alias = pair.old.home().join("alias");
+    symlink(sealed_old, &alias).expect("a link");
+    let outcome = pg_upgrade(&pair, &alias, &plain_new, &[]);
+    assert_eq!(outcome.code, 1, "{}", outcome.text);
+    assert_shows_nothing(&[&plain_new, sealed_old, sealed_new]);
+}
