@@ -12,9 +12,11 @@ mod load;
 mod node;
 pub mod paths;
 mod programs;
+mod replica;
 mod session;
 
 pub use load::Ledger;
 pub use node::{Node, Outcome};
 pub use programs::{Older, from_major, is_root, not_applicable, older, programs, server_major};
+pub use replica::{Keys, assert_same_contents};
 pub use session::Session;

@@ -4,16 +4,21 @@ use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use pgseal_testkit::{Cluster, ClusterBuilder, Sealing};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::programs::{as_server_user, programs};
 
+use self::process::{send, wait, with_file_limit};
+
 mod commands;
+mod process;
 mod sql;
+mod visit;
 
 /// How long a server may take to start or stop.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -27,6 +32,10 @@ pub struct Node {
     /// The data directory; another than the cluster's own for a copy.
     data: PathBuf,
     port: u16,
+    /// Where the server's socket is.
+    sockets: PathBuf,
+    /// What clients need to log in, where not everybody may.
+    password: Option<String>,
     log: PathBuf,
     server: Option<Child>,
     /// Bytes of the log before the last start.
@@ -89,9 +98,11 @@ impl Node {
             (cluster.data().to_owned(), cluster.port(), cluster.home().join("log"));
         Node {
             bindir: cluster.bindir().to_owned(),
+            sockets: cluster.home().to_owned(),
             cluster: Arc::new(cluster),
             data,
             port,
+            password: None,
             log,
             server: None,
             log_start: 0,
@@ -103,11 +114,15 @@ impl Node {
     /// A second server, on a copy of this one's data directory.
     #[must_use]
     pub fn at(other: &Node, data: &Path) -> Node {
+        // Of the sockets in one directory no two have the same number.
+        static COUNT: AtomicU16 = AtomicU16::new(1);
         let node = Node {
             cluster: Arc::clone(&other.cluster),
             bindir: other.bindir.clone(),
             data: data.to_owned(),
-            port: other.port + 1,
+            port: other.cluster.port() + COUNT.fetch_add(1, Ordering::Relaxed),
+            sockets: other.home().to_owned(),
+            password: None,
             log: data.with_extension("log"),
             server: None,
             log_start: 0,
@@ -132,6 +147,12 @@ impl Node {
     #[must_use]
     pub fn data(&self) -> &Path {
         &self.data
+    }
+
+    /// The number in the name of the server's socket.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// A directory of the server's user, beside the data directory.
@@ -360,40 +381,4 @@ impl Drop for Node {
             }
         }
     }
-}
-
-/// The same command through a shell that lowers the limit first.
-fn with_file_limit(command: &Command, kib: u64) -> Command {
-    let mut limited = as_server_user(Path::new("/bin/bash"));
-    // A process over the limit gets SIGXFSZ, which PostgreSQL ignores, and then EFBIG.
-    limited.args(["-c", &format!("ulimit -f {kib}; trap '' XFSZ; exec \"$0\" \"$@\"")]);
-    limited.arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => limited.env(name, value),
-            None => limited.env_remove(name),
-        };
-    }
-    if let Some(dir) = command.get_current_dir() {
-        limited.current_dir(dir);
-    }
-    limited
-}
-
-fn send(pid: u32, signal: Signal) {
-    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself, which is what was wanted.
-        let _ = kill_process(pid, signal);
-    }
-}
-
-fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status);
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    None
 }

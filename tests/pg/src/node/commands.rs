@@ -41,8 +41,11 @@ impl Node {
 
     /// Tells a client program where the server is.
     pub fn connected(&self, command: &mut Command) {
-        command.env("PGHOST", self.home()).env("PGPORT", self.port.to_string());
+        command.env("PGHOST", &self.sockets).env("PGPORT", self.port.to_string());
         command.env("PGUSER", "postgres").env("PGDATABASE", "postgres");
+        if let Some(password) = &self.password {
+            command.env("PGPASSWORD", password);
+        }
     }
 
     /// `pgseal ARGUMENTS`, to its end.
@@ -78,6 +81,14 @@ impl Node {
     #[must_use]
     pub fn library(&self) -> PathBuf {
         self.cluster.root().join("bin/libpgseal.so")
+    }
+
+    /// Makes an empty file of the server's user in the data directory.
+    #[must_use]
+    pub fn touch(&self, name: &str) -> Command {
+        let mut touch = as_server_user(Path::new("touch"));
+        touch.arg(self.file(name));
+        touch
     }
 
     /// Runs a command to its end and asserts that it succeeded.

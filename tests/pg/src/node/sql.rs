@@ -1,9 +1,9 @@
 //! SQL on a node, through psql.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{Node, PATIENCE};
+use super::Node;
 use crate::session::Session;
 
 impl Node {
@@ -12,7 +12,16 @@ impl Node {
     /// # Errors
     /// What psql and the server said.
     pub fn try_sql(&self, sql: &str) -> Result<String, String> {
+        self.try_sql_in("postgres", sql)
+    }
+
+    /// The same in another database.
+    ///
+    /// # Errors
+    /// What psql and the server said.
+    pub fn try_sql_in(&self, database: &str, sql: &str) -> Result<String, String> {
         let mut command = self.bare("psql");
+        command.env("PGDATABASE", database);
         command.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);
         for statement in sql.split(";;") {
             command.args(["-c", statement]);
@@ -32,17 +41,30 @@ impl Node {
         self.try_sql(sql).unwrap_or_else(|error| panic!("{sql}\n{error}\n{}", self.log()))
     }
 
+    /// Runs SQL that must succeed in another database.
+    ///
+    /// # Panics
+    /// With what psql said.
+    #[track_caller]
+    pub fn sql_in(&self, database: &str, sql: &str) -> String {
+        let said = self.try_sql_in(database, sql);
+        said.unwrap_or_else(|error| panic!("{database}: {sql}\n{error}\n{}", self.log()))
+    }
+
     /// Asks every tenth of a second until the answer is yes.
     ///
     /// # Panics
     /// After a minute.
     #[track_caller]
     pub fn wait_until(&self, sql: &str) {
-        let end = Instant::now() + PATIENCE;
-        while self.try_sql(sql).as_deref() != Ok("t") {
-            assert!(Instant::now() < end, "waited in vain: {sql}\n{}", self.log());
+        // Counted, not timed: a machine that stands still for a while fails nothing.
+        for _ in 0..600 {
+            if self.try_sql(sql).as_deref() == Ok("t") {
+                return;
+            }
             thread::sleep(Duration::from_millis(100));
         }
+        panic!("waited in vain: {sql}\n{}", self.log());
     }
 
     /// A connection that stays open.

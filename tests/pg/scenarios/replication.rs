@@ -1,0 +1,212 @@
+//! Streaming replication between servers of which each seals its own storage: with the same keys,
+//! with others, with another suite, or not at all. docs/replication.md shows the commands.
+
+use std::thread;
+use std::time::Duration;
+
+use pgseal_scenarios::{Keys, Ledger, Node, assert_same_contents};
+
+const MARKER: &str = "canary-replica-Zq7x";
+const CLIENTS: usize = 3;
+
+/// A primary with some rows that carry the marker, and the module that checks them.
+fn prepare(primary: &Node) {
+    primary.sql(&format!(
+        "create extension amcheck;;
+         create table t (id int primary key, v text);;
+         insert into t select g, '{MARKER} ' || repeat(md5(g::text), 8) \
+         from generate_series(1, 5000) g;;
+         create sequence s;; create unlogged table un as select g from generate_series(1, 10) g;;
+         vacuum (analyze) t"
+    ));
+}
+
+fn primary(settings: &[(&str, &str)]) -> Node {
+    let mut primary = Node::sealed(settings);
+    primary.start();
+    prepare(&primary);
+    primary
+}
+
+/// Makes replay on a standby stop at nothing: the stages that write all kinds of files.
+fn churn(primary: &Node) {
+    primary.sql(&format!(
+        "update t set v = v || '.' where id % 5 = 0;; vacuum t;;
+         create table more as select g, '{MARKER}' || g v from generate_series(1, 20000) g;;
+         create index on more (v);; create index on more using gin (string_to_array(v, '1'));;
+         alter table more add primary key (g);; truncate t;;
+         insert into t select g, '{MARKER} anew' from generate_series(1, 3000) g;;
+         create materialized view m as select count(*) from more;; vacuum full more;;
+         create database other;; select nextval('s');; reindex table more;; checkpoint"
+    ));
+}
+
+/// Synchronous with `remote_apply`, and one more behind it; three keys and three suites. The
+/// primary dies, and nothing that a client saw committed is lost.
+#[test]
+fn synchronous_and_cascading_standbys_with_keys_and_suites_of_their_own() {
+    let mut primary = primary(&[("synchronous_commit", "remote_apply")]);
+    let mut second = primary.standby(&primary, "second", Keys::Own("aes-256-xts"));
+    second.start();
+    let mut third = second.standby(&primary, "third", Keys::Own("aes-128-gcm"));
+    third.start();
+    primary.sql(
+        "alter system set synchronous_standby_names = 'FIRST 1 (second)';; select pg_reload_conf()",
+    );
+    primary.wait_until(
+        "select count(*) = 1 from pg_stat_replication where sync_state = 'sync' \
+         and application_name = 'second'",
+    );
+    let mut ledger = Ledger::create(&primary, CLIENTS);
+    ledger.start(&primary);
+    churn(&primary);
+    // Once committed it can be read on the standby.
+    primary.sql("insert into t values (10000, 'applied')");
+    assert_eq!(second.sql("select v from t where id = 10000"), "applied");
+    // The last in the row dies while it replays, and finds its way again.
+    third.kill9();
+    thread::sleep(Duration::from_millis(300));
+    third.start();
+    primary.kill9();
+    ledger.join();
+    assert!(ledger.committed() > 0, "nothing was written");
+
+    second.promote();
+    ledger.check(&second);
+    second.sql("alter system set synchronous_standby_names = '';; select pg_reload_conf()");
+    ledger.start(&second);
+    thread::sleep(Duration::from_millis(500));
+    ledger.join();
+    // The third follows the change of timeline by itself.
+    third.catch_up(&second);
+    ledger.check(&third);
+    assert_same_contents(&second, &[&third]);
+    assert_eq!(third.sql("select received_tli from pg_stat_wal_receiver"), "2");
+    third.stop_sound(MARKER);
+    second.stop_sound(MARKER);
+    primary.assert_sound(MARKER);
+    let suites: Vec<String> = [&primary, &second, &third].map(suite).into();
+    assert_eq!(suites, ["aes-256-gcm", "aes-256-xts", "aes-128-gcm"]);
+}
+
+fn suite(node: &Node) -> String {
+    let status = node.pgseal(&["status", "--json", &node.data().display().to_string()]);
+    let at = status.text.find("\"suite\"").expect("a suite");
+    status.text[at..].split('"').nth(3).expect("its name").to_owned()
+}
+
+/// A standby dies again and again while it replays, with checkpoints of its own between.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn a_standby_is_killed_while_it_replays_and_makes_restartpoints() {
+    let mut primary = primary(&[("wal_keep_size", "512MB"), ("max_wal_size", "32MB")]);
+    let mut standby = primary.standby(&primary, "standby", Keys::Own("aes-256-gcm"));
+    standby.configure("checkpoint_timeout = 30s\nshared_buffers = 2MB\nlog_checkpoints = on");
+    standby.start();
+    let mut ledger = Ledger::create(&primary, CLIENTS);
+    let mut restartpoints = 0;
+    for round in 1..=6 {
+        ledger.start(&primary);
+        if round == 2 {
+            churn(&primary);
+        }
+        thread::sleep(Duration::from_millis(700));
+        if round % 2 == 0 {
+            primary.sql("checkpoint");
+            standby.catch_up(&primary);
+            standby.sql("checkpoint");
+            restartpoints += standby.log().matches("restartpoint complete").count();
+        }
+        standby.kill9();
+        // Some of them before it is consistent.
+        standby.start_and_kill9_after(Duration::from_millis(40 * round));
+        standby.start();
+        ledger.join();
+        standby.catch_up(&primary);
+        ledger.check(&standby);
+    }
+    assert!(restartpoints >= 3, "only {restartpoints} restartpoints");
+    ledger.check(&primary);
+    assert_same_contents(&primary, &[&standby]);
+    primary.kill9();
+    standby.promote();
+    ledger.check(&standby);
+    standby.stop_sound(MARKER);
+    primary.start();
+    primary.stop_sound(MARKER);
+}
+
+/// A plain primary with a sealed standby: the way to seal a cluster online. And back.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn a_plain_primary_with_a_sealed_standby_and_back() {
+    let mut plain = Node::plain(&[("wal_keep_size", "64MB")]);
+    plain.start();
+    prepare(&plain);
+    let other = Node::sealed(&[]);
+    let mut sealed = plain.standby(&other, "sealed", Keys::Own("aes-256-gcm"));
+    let guard = guard_line(&other);
+    // Without the guard module it does not start.
+    let refused = sealed.try_start().expect_err("a start without the guard module");
+    assert!(refused.contains("pgseal_guard"), "{refused}");
+    sealed.configure(&guard);
+    sealed.start();
+    let mut ledger = Ledger::create(&plain, CLIENTS);
+    ledger.start(&plain);
+    churn(&plain);
+    ledger.join();
+    sealed.catch_up(&plain);
+    assert_same_contents(&plain, &[&sealed]);
+    // Switchover: the old primary ends in order, and its last record has arrived.
+    plain.stop();
+    sealed.promote();
+    ledger.check(&sealed);
+    plain.become_standby_of(&sealed, "plain");
+    plain.start();
+    ledger.start(&sealed);
+    thread::sleep(Duration::from_millis(500));
+    ledger.join();
+    plain.catch_up(&sealed);
+    assert_same_contents(&sealed, &[&plain]);
+    // And back.
+    sealed.stop();
+    plain.promote();
+    ledger.check(&plain);
+    plain.amcheck();
+    plain.stop();
+    plain.assert_shows(MARKER);
+    sealed.assert_sound(MARKER);
+}
+
+/// The line that loads the guard module, as `pgseal initdb` wrote it.
+fn guard_line(node: &Node) -> String {
+    let conf = std::fs::read_to_string(node.file("postgresql.conf")).expect("postgresql.conf");
+    let line = conf.lines().rfind(|line| line.starts_with("shared_preload_libraries"));
+    line.expect("the guard module").to_owned()
+}
+
+/// A plain standby of a sealed primary is possible, and nobody gets one by mistake.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn a_plain_standby_of_a_sealed_primary_only_when_asked_for() {
+    let mut primary = primary(&[]);
+    let target = primary.home().join("plain");
+    let mut backup = primary.command("pg_basebackup");
+    primary.connected(&mut backup);
+    let refused = backup.args(["-R", "-c", "fast", "-D"]).arg(&target).output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("would write an unsealed copy"), "{said}");
+    let mut standby = primary.standby(&primary, "plain", Keys::Unsealed);
+    // The guard module stays in the copied configuration; it asks for the library.
+    let refused = standby.try_start_bare().expect_err("a start with the guard module alone");
+    assert!(refused.contains("pgseal"), "{refused}");
+    standby.configure("shared_preload_libraries = ''");
+    standby.try_start_bare().expect("a plain server on plain files");
+    churn(&primary);
+    standby.catch_up(&primary);
+    assert_same_contents(&primary, &[&standby]);
+    standby.amcheck();
+    standby.stop();
+    standby.assert_shows(MARKER);
+    primary.stop_sound(MARKER);
+}

@@ -1,0 +1,47 @@
+//! Servers as processes: limits, signals, waiting.
+
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::PATIENCE;
+use crate::programs::as_server_user;
+
+/// The same command through a shell that lowers the limit first.
+pub(super) fn with_file_limit(command: &Command, kib: u64) -> Command {
+    let mut limited = as_server_user(Path::new("/bin/bash"));
+    // A process over the limit gets SIGXFSZ, which PostgreSQL ignores, and then EFBIG.
+    limited.args(["-c", &format!("ulimit -f {kib}; trap '' XFSZ; exec \"$0\" \"$@\"")]);
+    limited.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        limited.current_dir(dir);
+    }
+    limited
+}
+
+pub(super) fn send(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself, which is what was wanted.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+pub(super) fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
