@@ -66,6 +66,19 @@ impl Argon2idParams {
         Ok(params)
     }
 
+    /// Parameters that were kept elsewhere than in a keyring.
+    #[cfg(feature = "escrow")]
+    pub(crate) fn stored(
+        memory_kib: u32,
+        passes: u32,
+        lanes: u32,
+        salt: [u8; 16],
+    ) -> Result<Argon2idParams, &'static str> {
+        let (kdf, version) = ("argon2id".to_owned(), Version::V0x13 as u32);
+        let params = Argon2idParams { kdf, version, memory_kib, passes, lanes, salt };
+        params.check().map(|()| params)
+    }
+
     /// Bounds: a keyring made by an enemy must not make us allocate or compute without end.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.kdf != "argon2id" || self.version != Version::V0x13 as u32 {

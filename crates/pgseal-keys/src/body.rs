@@ -83,7 +83,7 @@ impl Body {
         Ok(bytes)
     }
 
-    fn check(&self) -> Result<(), &'static str> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         check_uri_shape(&self.provider)?;
         if self.passphrase.is_some() != self.provider.starts_with("passphrase:") {
             return Err("provider and passphrase parameters do not fit together");

@@ -131,6 +131,63 @@ pub enum KeyError {
         /// How many it can hold.
         limit: usize,
     },
+    /// A line of an escrow copy is not as it was printed.
+    #[error("{origin}: line {line} of the escrow copy {what}; compare it with the print")]
+    EscrowLine {
+        /// Where the copy was read.
+        origin: String,
+        /// The number that stands, or should stand, before the line.
+        line: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// An escrow copy is whole line by line, and yet not one that pgseal made.
+    #[error("{origin}: not a whole escrow copy ({what}); {remedy}")]
+    EscrowDamaged {
+        /// Where the copy was read.
+        origin: String,
+        /// Which check failed.
+        what: String,
+        /// What to do next.
+        remedy: &'static str,
+    },
+    /// A newer pgseal made the escrow copy.
+    #[error(
+        "{origin}: the escrow copy has format version {version}, and this pgseal knows version 1; \
+         install the pgseal that made it"
+    )]
+    EscrowTooNew {
+        /// Where the copy was read.
+        origin: String,
+        /// Its format version.
+        version: u16,
+    },
+    /// The passphrase, key or shares are whole, but not those of the copy.
+    #[error("{origin}: {what} does not open this escrow copy; {remedy}")]
+    EscrowWrong {
+        /// Where the copy was read.
+        origin: String,
+        /// What was tried.
+        what: &'static str,
+        /// What to do next.
+        remedy: &'static str,
+    },
+    /// Fewer shares than the escrow copy needs.
+    #[error(
+        "{origin}: {have} of the {threshold} shares that are needed; give {} more, of the {limit} \
+         that were printed with it",
+        threshold.saturating_sub(*have)
+    )]
+    EscrowShares {
+        /// Where the shares were read.
+        origin: String,
+        /// Shares at hand, each counted once.
+        have: usize,
+        /// Shares that are needed.
+        threshold: usize,
+        /// Shares that were made.
+        limit: usize,
+    },
     /// The operating system refused something.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {
@@ -153,11 +210,15 @@ impl KeyError {
         match self {
             KeyError::BadUri { .. } => 2,
             KeyError::KeyringExists { .. } => 5,
-            KeyError::Missing { .. } => 10,
-            KeyError::Wrong { .. } => 11,
+            KeyError::Missing { .. } | KeyError::EscrowShares { .. } => 10,
+            KeyError::Wrong { .. } | KeyError::EscrowWrong { .. } => 11,
             KeyError::Insecure { .. } => 12,
             KeyError::ProviderFailed { .. } | KeyError::BadKeyText { .. } => 13,
-            KeyError::KeyringDamaged { .. } | KeyError::KeyringTooNew { .. } => 14,
+            KeyError::KeyringDamaged { .. }
+            | KeyError::KeyringTooNew { .. }
+            | KeyError::EscrowLine { .. }
+            | KeyError::EscrowDamaged { .. }
+            | KeyError::EscrowTooNew { .. } => 14,
             KeyError::KeyringOfAnotherCluster { .. } => 15,
             KeyError::KeyringMissing { .. } => 16,
             KeyError::KeyringFull { .. } | KeyError::Io { .. } => 40,

@@ -50,6 +50,51 @@ impl Keyring {
         Keyring::seal(PathBuf::from(UNSTORED), body, &keyring_key)
     }
 
+    /// A keyring made anew from data keys that were kept elsewhere, under a new keyring key: the
+    /// same identity, generations and times, so that it opens the same files.
+    ///
+    /// # Errors
+    /// As [`Keyring::create`]; [`KeyError::Internal`] when a generation has no key.
+    #[cfg(feature = "escrow")]
+    pub(crate) fn rebuild(
+        keys: &KeySet,
+        generations: &[(Generation, String)],
+        provider_uri: &str,
+        kek: &Kek,
+    ) -> Result<Keyring, KeyError> {
+        check_provider(provider_uri, kek)?;
+        let id = keys.keyring_id;
+        let keyring_key = wrap::random_secret()?;
+        let wrap_key = wrap::data_wrap_key(&keyring_key, id)?;
+        let entry = |(generation, created): &(Generation, String)| {
+            let key = keys.get(*generation).ok_or(KeyError::Internal("a generation's key"))?;
+            let aad = wrap::data_key_aad(id, generation.0);
+            let is_active = *generation == keys.active;
+            Ok(GenerationEntry {
+                generation: generation.0,
+                created: created.clone(),
+                state: if is_active { GenerationState::Active } else { GenerationState::Retired },
+                key: wrap::wrap(&wrap_key, &aad, key.bytes())?,
+            })
+        };
+        let generations = generations.iter().map(entry).collect::<Result<Vec<_>, KeyError>>()?;
+        let body = Body {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            keyring_id: id.0,
+            created: body::now()?,
+            suite: keys.suite,
+            provider: provider_uri.to_owned(),
+            passphrase: kek.params().cloned(),
+            key_check: wrap::key_check(kek.expose(), id)?,
+            keyring_key: wrap::wrap(kek.expose(), &wrap::keyring_key_aad(id), &keyring_key)?,
+            generations,
+        };
+        let path = PathBuf::from(UNSTORED);
+        body.check().map_err(|what| KeyError::damaged(&path, what))?;
+        Keyring::seal(path, body, &keyring_key)
+    }
+
     /// Parses a keyring file. Strict, but not yet authenticated: [`Keyring::unlock`] does that.
     /// `path` is for messages.
     ///
@@ -126,12 +171,26 @@ impl Keyring {
     /// # Errors
     /// As [`Keyring::unlock`]; [`KeyError::KeyringFull`] when no more fit.
     pub fn add_generation(&mut self, kek: &Kek) -> Result<Generation, KeyError> {
+        self.add_generation_above(kek, Generation(0))
+    }
+
+    /// As [`Keyring::add_generation`], with a number above `used` as well: one that files have,
+    /// though this keyring lost its key, is never given to another key.
+    ///
+    /// # Errors
+    /// As [`Keyring::add_generation`].
+    pub fn add_generation_above(
+        &mut self,
+        kek: &Kek,
+        used: Generation,
+    ) -> Result<Generation, KeyError> {
         let keyring_key = self.open(kek)?;
         let full = || KeyError::KeyringFull { path: self.path.clone(), limit: MAX_GENERATIONS };
         if self.body.generations.len() >= MAX_GENERATIONS {
             return Err(full());
         }
-        let last = self.body.generations.iter().map(|entry| entry.generation).max().unwrap_or(0);
+        let all = self.body.generations.iter().map(|entry| entry.generation);
+        let last = all.chain([used.0]).max().unwrap_or(0);
         let number = last.checked_add(1).filter(|number| *number != u32::MAX).ok_or_else(full)?;
         let mut body = self.body.clone();
         for entry in &mut body.generations {

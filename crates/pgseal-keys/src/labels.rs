@@ -16,14 +16,27 @@ pub const KDF_DATA_KEY_WRAP: &str = "pgseal/v1/kdf/data-key-wrap";
 /// AES-GCM associated data: a data key under the wrapping key.
 pub const AAD_DATA_KEY: &str = "pgseal/v1/aad/data-key";
 
+/// HKDF info: the escrow secret to the key of an escrow copy.
+pub const KDF_ESCROW_WRAP: &str = "pgseal/v1/kdf/escrow-wrap";
+/// AES-GCM associated data: an escrow copy.
+pub const AAD_ESCROW_COPY: &str = "pgseal/v1/aad/escrow-copy";
+/// HKDF info: a data key to the key of its fingerprint.
+pub const KDF_KEY_FINGERPRINT: &str = "pgseal/v1/kdf/key-fingerprint";
+/// HMAC message: the fingerprint itself.
+pub const MAC_KEY_FINGERPRINT: &str = "pgseal/v1/mac/key-fingerprint";
+
 /// Every label, in the order of the specification.
-pub const ALL: [&str; 6] = [
+pub const ALL: [&str; 10] = [
     KDF_KEK_CHECK,
     MAC_KEK_CHECK,
     AAD_KEYRING_KEY,
     KDF_KEYRING_MAC,
     KDF_DATA_KEY_WRAP,
     AAD_DATA_KEY,
+    KDF_ESCROW_WRAP,
+    AAD_ESCROW_COPY,
+    KDF_KEY_FINGERPRINT,
+    MAC_KEY_FINGERPRINT,
 ];
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Keys of pgseal: the keyring file, the providers of the key-encryption key (KEK), and the
 //! frame that hands unlocked data keys to the preloaded library.
 //!
-//! The formats are those of `spec/key-hierarchy.md`. Without the feature `providers` only
+//! The formats are those of `spec/key-hierarchy.md` and `spec/key-escrow.md`. Without the feature `providers` only
 //! [`handover`] is left: that is all the preloaded library needs.
 
 #![forbid(unsafe_code)]
@@ -14,6 +14,8 @@ mod argon;
 mod body;
 #[cfg(feature = "providers")]
 mod error;
+#[cfg(feature = "escrow")]
+pub mod escrow;
 #[cfg(feature = "providers")]
 mod kek;
 #[cfg(feature = "providers")]

@@ -5,6 +5,8 @@
 use std::ops::{Deref, DerefMut};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+#[cfg(feature = "escrow")]
+use aws_lc_rs::digest;
 use aws_lc_rs::{constant_time, hkdf, hmac, rand};
 use pgseal_core::KeyringId;
 use serde::{Deserialize, Serialize};
@@ -95,9 +97,23 @@ pub(crate) fn derive(
 
 /// The key check value of a KEK: tells a wrong key from a damaged keyring.
 pub(crate) fn key_check(kek: &[u8; 32], keyring_id: KeyringId) -> Result<[u8; 8], KeyError> {
-    let key = derive(kek, keyring_id, labels::KDF_KEK_CHECK)?;
-    let tag =
-        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key[..]), labels::MAC_KEK_CHECK.as_bytes());
+    check_value(kek, keyring_id, labels::KDF_KEK_CHECK, labels::MAC_KEK_CHECK)
+}
+
+/// The fingerprint of a data key: tells whether two copies hold the same one.
+#[cfg(feature = "escrow")]
+pub(crate) fn fingerprint(key: &[u8; 32], keyring_id: KeyringId) -> Result<[u8; 8], KeyError> {
+    check_value(key, keyring_id, labels::KDF_KEY_FINGERPRINT, labels::MAC_KEY_FINGERPRINT)
+}
+
+fn check_value(
+    key: &[u8; 32],
+    keyring_id: KeyringId,
+    kdf_label: &str,
+    mac_label: &str,
+) -> Result<[u8; 8], KeyError> {
+    let key = derive(key, keyring_id, kdf_label)?;
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key[..]), mac_label.as_bytes());
     let first = tag.as_ref().first_chunk::<8>();
     first.copied().ok_or(KeyError::Internal("HMAC"))
 }
@@ -172,6 +188,47 @@ pub(crate) fn unwrap_into(
             &mut out[..],
         )
         .map_err(|_| NotAuthentic)
+}
+
+/// Encrypts any number of bytes in place and returns the tag.
+#[cfg(feature = "escrow")]
+pub(crate) fn seal_bytes(
+    key: &[u8; 32],
+    aad: &[u8],
+    nonce: [u8; 12],
+    bytes: &mut [u8],
+) -> Result<[u8; 16], KeyError> {
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    let tag = gcm(key)?
+        .seal_in_place_separate_tag(nonce, Aad::from(aad), bytes)
+        .map_err(|_| KeyError::Internal("AES-GCM"))?;
+    tag.as_ref().first_chunk::<16>().copied().ok_or(KeyError::Internal("AES-GCM"))
+}
+
+/// The reverse of [`seal_bytes`], into `out`, which is as long as `sealed`.
+#[cfg(feature = "escrow")]
+pub(crate) fn open_bytes(
+    key: &[u8; 32],
+    aad: &[u8],
+    nonce: [u8; 12],
+    (sealed, tag): (&[u8], &[u8; 16]),
+    out: &mut [u8],
+) -> Result<(), NotAuthentic> {
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    gcm(key)
+        .and_then(|key| {
+            key.open_separate_gather(nonce, Aad::from(aad), sealed, tag, out)
+                .map_err(|_| KeyError::Internal("AES-GCM"))
+        })
+        .map_err(|_| NotAuthentic)
+}
+
+/// The first `N` bytes of the SHA-256 of these parts.
+#[cfg(feature = "escrow")]
+pub(crate) fn sha256_start<const N: usize>(parts: &[&[u8]]) -> Result<[u8; N], KeyError> {
+    let mut context = digest::Context::new(&digest::SHA256);
+    parts.iter().for_each(|part| context.update(part));
+    context.finish().as_ref().first_chunk::<N>().copied().ok_or(KeyError::Internal("SHA-256"))
 }
 
 /// The MAC over the exact bytes of a keyring's body.

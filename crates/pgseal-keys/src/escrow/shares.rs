@@ -1,0 +1,75 @@
+//! Shamir's secret sharing of the secret of an escrow copy, by vsss-rs.
+
+use std::convert::Infallible;
+
+use rand_core::{TryCryptoRng, TryRng};
+use vsss_rs::Gf256;
+use zeroize::Zeroizing;
+
+use super::Share;
+use crate::error::KeyError;
+use crate::wrap::{self, Secret32};
+
+/// AWS-LC's generator under the trait that vsss-rs wants, which knows no failure: one is
+/// remembered, and nothing of what was made with it is used.
+struct LibraryRng {
+    has_failed: bool,
+}
+
+impl TryRng for &mut LibraryRng {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        let mut bytes = [0; 4];
+        self.try_fill_bytes(&mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        let mut bytes = [0; 8];
+        self.try_fill_bytes(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.has_failed |= wrap::random(bytes).is_err();
+        Ok(())
+    }
+}
+
+impl TryCryptoRng for &mut LibraryRng {}
+
+/// `limit` shares of which any `threshold` give the secret back.
+pub(super) fn split(secret: &Secret32, threshold: u8, limit: u8) -> Result<Vec<Share>, KeyError> {
+    let failed = || KeyError::Internal("splitting a secret");
+    let mut rng = LibraryRng { has_failed: false };
+    let shares = Gf256::split_bytes(threshold.into(), limit.into(), &secret[..], &mut rng)
+        .map(|shares| shares.into_iter().map(Zeroizing::new).collect::<Vec<_>>())
+        .map_err(|_| failed())?;
+    if rng.has_failed {
+        return Err(KeyError::Internal("the random number generator"));
+    }
+    let share = |bytes: &Zeroizing<Vec<u8>>| {
+        let (index, value) = bytes.split_first()?;
+        let value = Zeroizing::new(*value.first_chunk::<32>()?);
+        Some(Share { index: *index, value })
+    };
+    shares.iter().map(share).collect::<Option<_>>().ok_or_else(failed)
+}
+
+/// The secret of these shares, which are distinct and enough. Shares that do not belong together
+/// give another secret, which opens nothing.
+pub(super) fn combine(shares: &[&Share]) -> Result<Secret32, KeyError> {
+    let failed = || KeyError::Internal("combining shares");
+    let mut all = Zeroizing::new(Vec::with_capacity(shares.len()));
+    for share in shares {
+        let mut bytes = Vec::with_capacity(33);
+        bytes.push(share.index);
+        bytes.extend_from_slice(&*share.value);
+        all.push(bytes);
+    }
+    let combined = Gf256::combine_bytes(&*all).map(Zeroizing::new).map_err(|_| failed())?;
+    let mut secret = Secret32::zero();
+    secret.copy_from_slice(combined.first_chunk::<32>().ok_or_else(failed)?);
+    Ok(secret)
+}
