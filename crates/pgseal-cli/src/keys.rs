@@ -106,7 +106,8 @@ pub fn for_file(
     Ok(keyring.unlock(&kek(&keyring, options.provider.as_deref())?)?)
 }
 
-fn in_data_list(wanted: pgseal_core::KeyringId) -> Option<PathBuf> {
+/// The keyring with this identity of a directory in `PGSEAL_DATA`.
+pub fn in_data_list(wanted: pgseal_core::KeyringId) -> Option<PathBuf> {
     let list = env::var_os("PGSEAL_DATA")?;
     env::split_paths(&list)
         .map(|dir| keyring_path(&dir))

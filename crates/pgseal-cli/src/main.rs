@@ -6,6 +6,7 @@ mod bindir;
 mod cmd;
 mod datadir;
 mod error;
+mod escrow_record;
 mod exit;
 mod keys;
 mod library;

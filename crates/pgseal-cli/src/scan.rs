@@ -114,6 +114,15 @@ pub fn scan(root: &Path, kind: Root) -> Scan {
     scan
 }
 
+/// Looks at one file, of whatever directory.
+pub fn one_file(path: &Path) -> Scan {
+    let rel = PathBuf::from(path.file_name().unwrap_or(path.as_os_str()));
+    let class = Class::Unknown;
+    let (len, seen) = look(path, class);
+    let entry = Entry { path: path.to_owned(), rel, class, len, seen };
+    Scan { entries: vec![entry], ..Scan::default() }
+}
+
 /// Looks at one file again.
 pub fn look_again(entry: &mut Entry) {
     (entry.len, entry.seen) = look(&entry.path, entry.class);

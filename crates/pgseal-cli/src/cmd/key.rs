@@ -1,4 +1,4 @@
-//! `pgseal key`: new, show, rotate.
+//! `pgseal key`: new, show, rotate; the other tasks have modules of their own.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -14,11 +14,15 @@ use crate::error::CliError;
 use crate::out::{self, Out};
 use crate::{exit, keys};
 
+use super::{key_backup, key_check, key_restore};
+
 const EXAMPLES: &str = "\
 Examples:
   pgseal key new -o /etc/pgseal/main.key
   pgseal key show /srv/postgres/data
-  pgseal key rotate /srv/postgres/data -K file:/etc/pgseal/next.key";
+  pgseal key rotate /srv/postgres/data -K file:/etc/pgseal/next.key
+  pgseal key backup /srv/postgres/data -o escrow.txt
+  pgseal key check /srv/postgres/data --escrow escrow.txt";
 
 /// Make keys, look at a keyring, change the key
 #[derive(Debug, clap::Args)]
@@ -58,6 +62,9 @@ enum Task {
         #[arg(long, value_name = "PROVIDER")]
         old: Option<String>,
     },
+    Backup(key_backup::Args),
+    Restore(key_restore::Args),
+    Check(key_check::Args),
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
@@ -65,6 +72,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::New { output } => new(output.as_deref())?,
         Task::Show { dir, json } => show(dir, *json)?,
         Task::Rotate { dir, new, old } => rotate(dir, new, old.as_deref())?,
+        Task::Backup(args) => return key_backup::run(args),
+        Task::Restore(args) => return key_restore::run(args),
+        Task::Check(args) => return key_check::run(args),
     }
     Ok(exit::SOUND)
 }

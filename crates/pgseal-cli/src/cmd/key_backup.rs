@@ -1,0 +1,203 @@
+//! `pgseal key backup`: an escrow copy of the keyring (`spec/key-escrow.md`).
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use pgseal_keys::escrow::{self, EscrowCopy, Lock};
+use pgseal_keys::{Keyring, Provider};
+
+use crate::datadir::DataDir;
+use crate::error::CliError;
+use crate::out;
+use crate::{escrow_record, exit, keys};
+
+const EXAMPLES: &str = "\
+Examples:
+  Under a passphrase, on paper:
+    pgseal key backup /srv/postgres/data -o escrow.txt && lp escrow.txt && shred -u escrow.txt
+  Any three of five people can open it, fewer cannot:
+    pgseal key backup /srv/postgres/data --shares 3-of-5 -o /media/usb/escrow
+  Under a second key, of a key store for example:
+    pgseal key backup /srv/postgres/data --lock 'command:vault kv get -field=key secret/escrow'
+
+A copy opens the files of the generations that it holds, for ever, whatever becomes of the key. Make
+a new one after each new generation: \"pgseal key check DIR --escrow FILE\" says when.
+The way back is \"pgseal key restore\".";
+
+/// Make an escrow copy of the keyring: encrypted text, to be printed and kept apart
+///
+/// It gives the data keys back when the key or the keyring was lost.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The data directory, or a keyring file
+    path: PathBuf,
+    /// Write it into a new file of mode 0600 instead of printing it; with --shares, into FILE-1,
+    /// FILE-2 and so on
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// What opens the copy: passphrase:, passphrase:fd=N, passphrase:command=SHELL COMMAND, or a
+    /// key of its own: file:PATH, env:NAME, command:SHELL COMMAND
+    #[arg(long, value_name = "PROVIDER", default_value = "passphrase:")]
+    lock: String,
+    /// Open it with any M of N shares, each of which is written apart
+    #[arg(long, value_name = "M-of-N", value_parser = parse_shares, conflicts_with = "lock")]
+    shares: Option<(u8, u8)>,
+    /// Where the present key comes from, if not from where the keyring says
+    #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    provider: Option<String>,
+}
+
+fn parse_shares(text: &str) -> Result<(u8, u8), String> {
+    let numbers = text.split_once("-of-").and_then(|(threshold, limit)| {
+        Some((threshold.parse::<u8>().ok()?, limit.parse::<u8>().ok()?))
+    });
+    match numbers {
+        Some((threshold, limit)) if threshold >= 2 && limit >= threshold => Ok((threshold, limit)),
+        Some(_) => Err("M must be at least 2, and N from M to 255".to_owned()),
+        None => Err("two numbers are wanted, as in 3-of-5".to_owned()),
+    }
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let (keyring, dir) = open(&args.path)?;
+    let kek = keys::kek(&keyring, args.provider.as_deref())?;
+    // Before the new passphrase is asked for: a wrong key is the likelier mistake.
+    keyring.unlock(&kek)?;
+    let copies = match args.shares {
+        Some((threshold, limit)) => {
+            escrow::make(&keyring, &kek, Lock::Shares { threshold, limit })?
+        }
+        None => {
+            let lock = Provider::parse_typed(&args.lock)?.kek_for_new()?;
+            if lock.expose() == kek.expose() {
+                return Err(CliError::Usage(
+                    "the escrow copy would be under the very key that the keyring is under, and be \
+                     lost with it; choose another one with --lock"
+                        .to_owned(),
+                ));
+            }
+            escrow::make(&keyring, &kek, Lock::Kek(&lock))?
+        }
+    };
+    write_all(&copies, args.output.as_deref())?;
+    if let (Some(dir), Some(copy)) = (dir, copies.first()) {
+        escrow_record::write(&dir, &copy.summary());
+    }
+    if let Some(path) = &args.output {
+        say(&copies, path);
+    }
+    Ok(exit::SOUND)
+}
+
+/// The keyring, and the data directory that it is in.
+fn open(path: &Path) -> Result<(Keyring, Option<DataDir>), CliError> {
+    if path.is_file() {
+        return Ok((Keyring::load(path)?, None));
+    }
+    let dir = DataDir::open(path)?;
+    let any_sealed = || super::key::any_sealed(&dir.root);
+    let keyring = keys::keyring_of(&dir, &keys::KeyOptions::default(), any_sealed)?;
+    Ok((keyring, Some(dir)))
+}
+
+fn write_all(copies: &[EscrowCopy], output: Option<&Path>) -> Result<(), CliError> {
+    let Some(path) = output else {
+        for (index, copy) in copies.iter().enumerate() {
+            if index > 0 {
+                // Each share on a page of its own.
+                out::secret(b"\x0c\n")?;
+            }
+            out::secret(copy.to_text()?.as_bytes())?;
+        }
+        return Ok(());
+    };
+    let mut written = Vec::new();
+    for copy in copies {
+        let path = path_of(path, copy);
+        let result = write_new(&path, copy);
+        if result.is_ok() || path_is_ours(&result) {
+            written.push(path);
+        }
+        if let Err(error) = result {
+            // Some shares of a set are worth nothing, and would be taken for a copy.
+            for path in written {
+                let _ = fs::remove_file(path);
+            }
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Whether the file was made by us before writing it failed.
+fn path_is_ours(result: &Result<(), CliError>) -> bool {
+    !matches!(result, Err(CliError::Exists { .. }))
+}
+
+fn path_of(path: &Path, copy: &EscrowCopy) -> PathBuf {
+    match copy.share_index() {
+        None => path.to_owned(),
+        Some(index) => {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!("-{index}"));
+            PathBuf::from(name)
+        }
+    }
+}
+
+/// Writes the copy and reads it again: a copy that cannot be read is none.
+fn write_new(path: &Path, copy: &EscrowCopy) -> Result<(), CliError> {
+    let text = copy.to_text()?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
+        |error| match error.kind() {
+            io::ErrorKind::AlreadyExists => CliError::Exists {
+                path: path.to_owned(),
+                what: "there is a file already, and an escrow copy is never overwritten",
+                remedy: "choose another name",
+            },
+            _ => CliError::io(path, "make the file")(error),
+        },
+    )?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.sync_all())
+        .map_err(CliError::io(path, "write the escrow copy"))?;
+    drop(file);
+    let again = fs::read_to_string(path).map_err(CliError::io(path, "read the escrow copy"))?;
+    let again = zeroize::Zeroizing::new(again);
+    escrow::read_all(&again, &path.display().to_string())?;
+    Ok(())
+}
+
+fn say(copies: &[EscrowCopy], path: &Path) {
+    let Some(first) = copies.first() else { return };
+    let summary = first.summary();
+    let numbers: Vec<u32> = summary.generations.iter().map(|(number, _)| *number).collect();
+    let files = match copies.len() {
+        1 => path.display().to_string(),
+        count => format!("{0}-1 to {0}-{count}", path.display()),
+    };
+    out::complain(&format!(
+        "{files}: escrow copy of keyring {}, generations {}, opened by {}. Print it, keep it away \
+         from the data and its backups, and remove the file",
+        summary.keyring_id,
+        escrow::ranges(&numbers),
+        summary.opened_by,
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_shares;
+
+    #[test]
+    fn shares_are_two_numbers() {
+        assert_eq!(parse_shares("3-of-5"), Ok((3, 5)));
+        assert_eq!(parse_shares("2-of-255"), Ok((2, 255)));
+        for bad in ["", "3", "3of5", "1-of-5", "6-of-5", "3-of-256", "-3-of-5", "0-of-0"] {
+            assert!(parse_shares(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! `pgseal key restore`: the keyring, made anew from an escrow copy.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use pgseal_core::{Generation, KeyringId};
+use pgseal_keys::escrow::{self, EscrowCopy, OpenedBy};
+use pgseal_keys::{KeyError, Keyring, Provider};
+use zeroize::Zeroizing;
+
+use crate::datadir::DataDir;
+use crate::error::CliError;
+use crate::exit;
+use crate::out::{Out, count};
+use crate::scan::{self, Root};
+
+const EXAMPLES: &str = "\
+Examples:
+  The keyring or its key was lost; a new key for it:
+    pgseal key new -o /etc/pgseal/new.key
+    pgseal key restore /srv/postgres/data escrow.txt -K file:/etc/pgseal/new.key
+  From paper: without a file, the lines are asked for one by one.
+    pgseal key restore /srv/postgres/data -K file:/etc/pgseal/new.key
+  From shares:
+    pgseal key restore /srv/postgres/data alice.txt bob.txt carol.txt -K file:/etc/pgseal/new.key
+  A keyring alone, for an archive of WAL:
+    pgseal key restore /backup/keyring escrow.txt -K file:/etc/pgseal/new.key
+
+Exit status: 1 if files need a generation that the copy does not hold; others: pgseal --help.";
+
+/// The longest text of escrow copies, in bytes: 255 shares of a full keyring are less.
+const MAX_TEXT_LEN: u64 = 64 << 20;
+
+/// Make the keyring anew from an escrow copy, under a new key
+///
+/// The data keys in it, and so all sealed files, stay what they are.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The data directory, or the name of a keyring file to make
+    path: PathBuf,
+    /// Files with the escrow copy or its shares, - for standard input; without any, they are asked
+    /// for on the terminal
+    #[arg(value_name = "COPY")]
+    copies: Vec<PathBuf>,
+    /// Where the new key of the keyring comes from: env:NAME, file:PATH, command:SHELL COMMAND,
+    /// passphrase:
+    #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
+    new: String,
+    /// What opens the copy, if it is not asked for: as --lock of pgseal key backup
+    #[arg(long, value_name = "PROVIDER")]
+    unlock: Option<String>,
+    /// Put the new keyring in the place of another one, which is kept beside it
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let (path, dir) = target(&args.path)?;
+    let is_there = fs::symlink_metadata(&path).is_ok();
+    if is_there && !args.force {
+        return Err(CliError::Exists {
+            path,
+            what: "there is a keyring already, and it was left alone",
+            remedy: "\"pgseal key check DIR\" says whether it opens the files; --force puts the \
+                     escrow copy in its place and keeps the old one beside it",
+        });
+    }
+    let provider = Provider::parse_typed(&args.new)?;
+    let copies = read(&args.copies)?;
+    let first = copies.first().ok_or(KeyError::Internal("no copy"))?;
+    let used = dir.as_ref().map(|dir| used_generations(dir, first.keyring_id()));
+    if let (Some(used), false) = (&used, args.force) {
+        used.expect_keyring(&path, first.keyring_id())?;
+    }
+    let opened = match first.opened_by() {
+        OpenedBy::Shares { .. } => escrow::open_shares(&copies)?,
+        opened_by => escrow::open(first, &secret(first, opened_by, args.unlock.as_deref())?)?,
+    };
+    let new = provider.kek_for_new()?;
+    let mut keyring = opened.keyring(&provider.to_string(), &new)?;
+    let held: Vec<Generation> = first.generations().iter().map(|entry| entry.generation).collect();
+    let lacking = used.map(|used| used.lacking(&held)).unwrap_or_default();
+    let mut added = None;
+    if let Some(highest) = lacking.keys().next_back() {
+        added = Some(keyring.add_generation_above(&new, *highest)?);
+    }
+    let kept = if is_there { Some(keep(&path)?) } else { None };
+    match kept {
+        Some(_) => keyring.store_atomically(&path)?,
+        None => keyring.store_new(&path)?,
+    }
+    let stored = Keyring::load(&path)?;
+    stored.unlock(&new)?;
+    report(&stored, &path, kept.as_deref(), &lacking, added)?;
+    Ok(if lacking.is_empty() { exit::SOUND } else { exit::DAMAGE })
+}
+
+/// The keyring to write, and the data directory that it belongs to.
+fn target(path: &Path) -> Result<(PathBuf, Option<DataDir>), CliError> {
+    if path.is_dir() {
+        let dir = DataDir::open(path)?;
+        return Ok((dir.keyring(), Some(dir)));
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    if !above.is_dir() {
+        return Err(CliError::NoSuchFile { path: above.to_owned() });
+    }
+    Ok((path.to_owned(), None))
+}
+
+fn read(files: &[PathBuf]) -> Result<Vec<EscrowCopy>, CliError> {
+    if files.is_empty() && io::stdin().is_terminal() {
+        return Ok(escrow::read_typed()?);
+    }
+    let mut copies = Vec::new();
+    let standard_input = [PathBuf::from("-")];
+    for path in if files.is_empty() { &standard_input[..] } else { files } {
+        let (text, name) = if path == Path::new("-") {
+            (read_text(io::stdin().lock()), "standard input".to_owned())
+        } else {
+            let file = fs::File::open(path).map_err(CliError::io(path, "open the escrow copy"))?;
+            (read_text(file), path.display().to_string())
+        };
+        let text = text.map_err(CliError::io(path, "read the escrow copy"))?;
+        copies.extend(escrow::read_all(&text, &name)?);
+    }
+    Ok(copies)
+}
+
+fn read_text(from: impl Read) -> io::Result<Zeroizing<String>> {
+    let mut bytes = Zeroizing::new(Vec::new());
+    from.take(MAX_TEXT_LEN).read_to_end(&mut bytes)?;
+    // A scan or a word processor may have put in what is not UTF-8; the lines' checks decide.
+    Ok(Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn secret(
+    copy: &EscrowCopy,
+    opened_by: &OpenedBy,
+    unlock: Option<&str>,
+) -> Result<pgseal_keys::Kek, CliError> {
+    let uri = match (unlock, opened_by) {
+        (Some(uri), _) => uri,
+        (None, OpenedBy::Passphrase(_)) => "passphrase:",
+        (None, _) => {
+            return Err(CliError::Usage(format!(
+                "{}: a key opens this copy; say where it is with --unlock file:PATH, env:NAME or \
+                 command:SHELL COMMAND",
+                copy.origin()
+            )));
+        }
+    };
+    let provider = Provider::parse_typed(uri)?;
+    if provider.is_passphrase() && copy.passphrase_params().is_none() {
+        return Err(CliError::Usage(format!(
+            "{}: a key opens this copy, and no passphrase; give --unlock file:PATH, env:NAME or \
+             command:SHELL COMMAND",
+            copy.origin()
+        )));
+    }
+    Ok(provider.kek(copy.passphrase_params())?)
+}
+
+/// What the files of a data directory need.
+struct Used {
+    /// Files by generation, of the keyring in question.
+    generations: BTreeMap<Generation, u64>,
+    /// A keyring that files name instead.
+    other: Option<KeyringId>,
+}
+
+fn used_generations(dir: &DataDir, id: KeyringId) -> Used {
+    let mut used = Used { generations: BTreeMap::new(), other: None };
+    for header in scan::scan(&dir.root, Root::DataDir).headers() {
+        if header.keyring_id != id {
+            used.other = Some(header.keyring_id);
+        } else if !header.generation.is_ephemeral() {
+            *used.generations.entry(header.generation).or_default() += 1;
+        }
+    }
+    used
+}
+
+impl Used {
+    /// Refuses the copy of another cluster: no file of the directory names its keyring.
+    fn expect_keyring(&self, path: &Path, found: KeyringId) -> Result<(), KeyError> {
+        match self.other {
+            Some(expected) if self.generations.is_empty() => {
+                Err(KeyError::KeyringOfAnotherCluster { path: path.to_owned(), expected, found })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn lacking(self, held: &[Generation]) -> BTreeMap<Generation, u64> {
+        self.generations.into_iter().filter(|(number, _)| !held.contains(number)).collect()
+    }
+}
+
+/// Gives the keyring that is there a second name, under which it stays.
+fn keep(path: &Path) -> Result<PathBuf, CliError> {
+    for number in 1.. {
+        let kept = path.with_file_name(format!("keyring.replaced.{number}"));
+        match fs::hard_link(path, &kept) {
+            Ok(()) => return Ok(kept),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(CliError::io(&kept, "keep the old keyring")(error)),
+        }
+    }
+    Err(KeyError::Internal("names for the old keyring").into())
+}
+
+fn report(
+    keyring: &Keyring,
+    path: &Path,
+    kept: Option<&Path>,
+    lacking: &BTreeMap<Generation, u64>,
+    added: Option<Generation>,
+) -> Result<(), CliError> {
+    let summary = keyring.summary();
+    let numbers: Vec<u32> = summary.generations.iter().map(|entry| entry.generation).collect();
+    let mut out = Out::new();
+    writeln!(
+        out,
+        "{}: keyring {} with generations {}, under the key of {}.",
+        path.display(),
+        summary.keyring_id,
+        escrow::ranges(&numbers),
+        Provider::shown(keyring.provider_uri())
+    )?;
+    if let Some(kept) = kept {
+        writeln!(out, "The keyring that was there is now {}.", kept.display())?;
+    }
+    for (generation, files) in lacking {
+        writeln!(
+            out,
+            "LOST: {} of generation {generation}, which is newer than the copy: find a newer copy, \
+             or restore the files from a backup.",
+            count(*files, "file")
+        )?;
+    }
+    if let Some(added) = added {
+        writeln!(out, "Generation {added} was added, so that no number stands for two keys.")?;
+    }
+    writeln!(out, "Next: pgseal key check, then pgseal verify; and a new escrow copy.")?;
+    Ok(out.flush()?)
+}
