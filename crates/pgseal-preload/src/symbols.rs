@@ -537,7 +537,7 @@ const STEMS: [&str; 25] = [
 /// insists on finding in the table.
 #[must_use]
 pub fn may_touch_files(symbol: &str) -> bool {
-    let foreign = ["pthread_", "__pthread", "timer_create", "strncasecmp", "getopt"];
+    let foreign = ["pthread_", "__pthread", "__cxa_", "timer_create", "strncasecmp", "getopt"];
     // libm's; since 18 the server imports the first.
     if matches!(symbol, "trunc" | "truncf" | "truncl") {
         return false;
@@ -567,7 +567,14 @@ mod tests {
         for name in ["preadv3", "__openat3", "copy_file_range2", "statx64", "aio_init"] {
             assert!(may_touch_files(name) && treatment_of(name).is_none(), "{name}");
         }
-        for name in ["pthread_spin_init", "strlen", "malloc", "pthread_create", "trunc"] {
+        for name in [
+            "pthread_spin_init",
+            "__cxa_thread_atexit_impl",
+            "strlen",
+            "malloc",
+            "pthread_create",
+            "trunc",
+        ] {
             assert!(!may_touch_files(name), "{name}");
         }
     }
