@@ -4,6 +4,7 @@
 
 mod bindir;
 mod cmd;
+mod counters;
 mod datadir;
 mod error;
 mod escrow_record;

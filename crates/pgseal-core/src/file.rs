@@ -83,6 +83,8 @@ pub struct SealedFile {
     /// A plain length that the file is known to have reached: a write that starts at or before it
     /// leaves no gap behind.
     reached: u64,
+    /// See [`SealedFile::zeros_appended`].
+    zeros_appended: u64,
 }
 
 impl fmt::Debug for SealedFile {
@@ -136,13 +138,32 @@ impl SealedFile {
 
     fn with_key(header: Header, file_key: &header::FileKey) -> Result<SealedFile, SealError> {
         let cipher = Cipher::new(&header, file_key)?;
-        Ok(SealedFile { header, cipher, tags: paged::TagCache::new(), reached: 0 })
+        Ok(SealedFile {
+            header,
+            cipher,
+            tags: paged::TagCache::new(),
+            reached: 0,
+            zeros_appended: 0,
+        })
     }
 
     /// What the header says.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Pages of zeros that were appended as they are since the file was opened here, and so are not
+    /// sealed yet.
+    #[must_use]
+    pub fn zeros_appended(&self) -> u64 {
+        self.zeros_appended
+    }
+
+    /// Pages of zeros were appended from `first` on, with these blank tags.
+    fn note_zeros(&mut self, first: BlockNo, blank: &[u8]) {
+        self.tags.store(first, blank);
+        self.zeros_appended += blank.len() as u64 / geometry::TAG_ENTRY_LEN;
     }
 
     /// The plain length of the file.

@@ -2,7 +2,8 @@
 //!
 //! [`classify`] turns a path relative to the root of a data directory into a [`Class`];
 //! [`Class::policy`] says whether files of that class are sealed, stay plain or are refused.
-//! [`TABLE`] shows every class with an example, its policy and the reason.
+//! [`TABLE`] shows every class with an example, its policy and the reason. [`counters`] is what a
+//! server counts of each class.
 //!
 //! The crate is pure: no input or output, no allocation (`no_std` without `alloc`), because the
 //! library asks it inside every `open()` of the server. Paths are bytes, as the kernel sees them.
@@ -20,6 +21,7 @@
 
 mod class;
 mod classify;
+pub mod counters;
 mod names;
 mod policy;
 mod table;

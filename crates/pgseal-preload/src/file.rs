@@ -9,7 +9,9 @@ use pgseal_core::{
     Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile, Suite,
     geometry,
 };
+use pgseal_pgdata::counters::ClassIndex;
 
+use crate::counters;
 use crate::datadir;
 use crate::log::{self, Shown};
 use crate::random::KernelRandom;
@@ -45,6 +47,8 @@ pub struct OpenFile {
     writable: bool,
     /// Opened with `O_WRONLY`; the kernel was asked for reading as well.
     write_only: bool,
+    /// Under which class what is done with it counts.
+    class: ClassIndex,
     maps: Maps,
 }
 
@@ -72,8 +76,8 @@ impl Buffers {
 
 impl OpenFile {
     fn new(state: State, path: &[u8], append: bool, writable: bool) -> OpenFile {
-        let maps = Maps::default();
-        OpenFile { state, path: path.into(), pos: 0, append, writable, write_only: false, maps }
+        let (path, class, maps) = (path.into(), ClassIndex::OUTSIDE, Maps::default());
+        OpenFile { state, path, pos: 0, append, writable, write_only: false, class, maps }
     }
 
     /// A file that was opened and has its header.
@@ -89,6 +93,11 @@ impl OpenFile {
     /// Takes over what the program asked for and the kernel was not told.
     pub fn set_write_only(&mut self, write_only: bool) {
         self.write_only = write_only;
+    }
+
+    /// Says under which class it counts.
+    pub fn set_class(&mut self, class: ClassIndex) {
+        self.class = class;
     }
 
     /// `fcntl(F_SETFL)` with or without `O_APPEND`.
@@ -197,6 +206,7 @@ impl OpenFile {
         let outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
         match outcome {
             Ok(outcome) => {
+                counters::opened(self.class, off, &outcome);
                 if let Some(block) = outcome.first_damaged {
                     let count = outcome.damaged_blocks;
                     log::line(format_args!(
@@ -222,8 +232,11 @@ impl OpenFile {
         self.bear(fd)?;
         let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
         let storage = FdStorage::with_maps(fd, &self.maps);
+        let zeros = file.zeros_appended();
         let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
+        let zeros = file.zeros_appended() - zeros;
         done.map_err(|error| self.failed(&error))?;
+        counters::sealed(self.class, off, buf.len(), zeros);
         Ok(buf.len())
     }
 
@@ -291,6 +304,7 @@ impl OpenFile {
 
     /// Logs a failure of the sealed file and gives its `errno`.
     fn failed(&self, error: &SealError) -> Errno {
+        counters::failed(self.class, error);
         describe(error, &self.path)
     }
 

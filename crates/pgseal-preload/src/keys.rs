@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::ptr;
 
 use pgseal_core::random::Random;
-use pgseal_core::{DataKey, Generation, KeySet};
+use pgseal_core::{DataKey, Generation, KeySet, SealedFile};
 use zeroize::Zeroizing;
 
 use crate::datadir::{self, Root};
@@ -96,6 +96,36 @@ pub fn create_keyring(dir: &[u8], like: Option<&Root>) -> Result<(), c_int> {
 /// Whether the environment asks for new data directories to be sealed.
 pub fn creation_asked_for() -> bool {
     sys::env(c"PGSEAL_PROVIDER").is_some() || sys::env(c"PGSEAL_KEYRING_FROM").is_some()
+}
+
+/// Loads the keys before a server forks, proves them on the relation map, and removes the key
+/// from the environment that its children would inherit. Makes the counters that they share.
+pub fn server_starts(root: &'static Root) -> Result<(), c_int> {
+    if !matches!(program::role(), Role::Server | Role::Standalone) {
+        return Ok(());
+    }
+    let keys = root.keys()?;
+    let map = datadir::join(root.path(), b"global/pg_filenode.map");
+    if let Ok(path) = sys::c_path(&map)
+        && let Ok(fd) = sys::open_read(&path)
+    {
+        match SealedFile::open(&crate::storage::FdStorage::new(fd.0), keys) {
+            Ok(_) => {}
+            Err(error) => {
+                let errno = crate::file::describe(&error, &map);
+                log::line(format_args!(
+                    "ERROR: the keyring \"{}\" does not fit this data directory; put its own back",
+                    Shown(&root.keyring_path())
+                ));
+                return Err(errno);
+            }
+        }
+    }
+    if program::role() == Role::Server {
+        wipe_environment(root);
+        crate::counters::share();
+    }
+    Ok(())
 }
 
 /// Removes the key from this server's environment: its children must not inherit it.

@@ -8,6 +8,7 @@
 mod ahead;
 mod audit;
 pub mod calls;
+mod counters;
 mod datadir;
 mod fds;
 mod file;

@@ -19,6 +19,7 @@ mod lab_run;
 mod man;
 mod run;
 mod status;
+mod status_prometheus;
 mod tls;
 mod tls_check;
 mod tls_init;

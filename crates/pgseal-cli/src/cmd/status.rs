@@ -1,4 +1,5 @@
-//! `pgseal status`: what is sealed, what is plain and why. Needs no key.
+//! `pgseal status`: what is sealed, what is plain and why, and what a running server has counted.
+//! Needs no key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -10,6 +11,8 @@ use pgseal_keys::{KeyError, Keyring, Provider};
 use pgseal_pgdata::Policy;
 use serde::Serialize;
 
+use super::status_prometheus;
+use crate::counters::Counters;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out::{self, Out};
@@ -20,6 +23,8 @@ const EXAMPLES: &str = "\
 Examples:
   pgseal status /srv/postgres/data
   pgseal status --json /srv/postgres/data | jq .plain_where_sealed_is_due
+  pgseal status --counters /srv/postgres/data
+  pgseal status --prometheus /srv/postgres/data > /var/lib/prometheus/node-exporter/pgseal.prom
 
 Headers are looked at and not authenticated; that is what \"pgseal verify\" does.";
 
@@ -40,18 +45,27 @@ pub struct Args {
     /// The data directory
     dir: PathBuf,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, conflicts_with = "prometheus")]
     json: bool,
+    /// Only what the running server has counted; looks at no file
+    #[arg(long)]
+    counters: bool,
+    /// Print metrics in Prometheus's text format; looks at no file unless --files is given
+    #[arg(long)]
+    prometheus: bool,
+    /// With --prometheus: look at every file too, for metrics of sealed and plain files
+    #[arg(long, requires = "prometheus", conflicts_with = "counters")]
+    files: bool,
 }
 
 /// One class of files.
 #[derive(Debug, Default, Serialize)]
-struct ClassRow {
+pub(super) struct ClassRow {
     files: u64,
     bytes: u64,
-    sealed: u64,
-    plain: u64,
-    empty: u64,
+    pub(super) sealed: u64,
+    pub(super) plain: u64,
+    pub(super) empty: u64,
     seals: BTreeSet<String>,
     #[serde(skip)]
     reason: &'static str,
@@ -59,7 +73,7 @@ struct ClassRow {
 }
 
 #[derive(Debug, Serialize)]
-struct PlainFile {
+pub(super) struct PlainFile {
     file: String,
     class: &'static str,
     bytes: u64,
@@ -67,42 +81,48 @@ struct PlainFile {
 }
 
 #[derive(Debug, Serialize)]
-struct Problem {
+pub(super) struct Problem {
     file: String,
     what: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Status {
-    data_directory: String,
-    postgresql: Option<String>,
+pub(super) struct Status {
+    pub(super) data_directory: String,
+    pub(super) postgresql: Option<String>,
     server_pid: Option<u32>,
     sealed: bool,
-    keyring_id: Option<String>,
+    pub(super) keyring_id: Option<String>,
     provider: Option<String>,
-    suite: Option<String>,
-    active_generation: Option<u32>,
-    classes: BTreeMap<&'static str, ClassRow>,
+    pub(super) suite: Option<String>,
+    pub(super) active_generation: Option<u32>,
+    pub(super) counters: Option<Counters>,
+    no_counters: Option<String>,
+    /// Whether what follows was looked at.
+    pub(super) files_seen: bool,
+    pub(super) classes: BTreeMap<&'static str, ClassRow>,
     plain_by_policy: Vec<PlainFile>,
-    plain_where_sealed_is_due: Vec<PlainFile>,
-    problems: Vec<Problem>,
+    pub(super) plain_where_sealed_is_due: Vec<PlainFile>,
+    pub(super) problems: Vec<Problem>,
     links: Vec<(String, String)>,
     not_protected: [&'static str; 4],
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let dir = DataDir::open(&args.dir)?;
-    let scan = scan::scan(&dir.root, Root::DataDir);
-    let keyring = match keys::keyring_of(&dir, &keys::KeyOptions::default(), || {
-        scan.headers().next().is_some()
-    }) {
+    let files = !args.counters && (!args.prometheus || args.files);
+    let scan = files.then(|| scan::scan(&dir.root, Root::DataDir));
+    let any_sealed = || scan.as_ref().is_some_and(|scan| scan.headers().next().is_some());
+    let keyring = match keys::keyring_of(&dir, &keys::KeyOptions::default(), any_sealed) {
         Ok(keyring) => Some(keyring),
         Err(CliError::Key(KeyError::KeyringMissing { .. })) => None,
         Err(error) => return Err(error),
     };
-    let status = collect(&dir, &scan, keyring.as_ref());
+    let status = collect(&dir, scan.as_ref(), keyring.as_ref());
     let mut out = Out::new();
-    if args.json {
+    if args.prometheus {
+        status_prometheus::write(&mut out, &status)?;
+    } else if args.json {
         out.json(&status)?;
     } else {
         print(&mut out, &status)?;
@@ -114,16 +134,24 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     Ok(exit::SOUND)
 }
 
-fn collect(dir: &DataDir, scan: &Scan, keyring: Option<&Keyring>) -> Status {
+fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) -> Status {
+    let server_pid = dir.server_pid();
+    let (counters, no_counters) = match Counters::of_server(server_pid) {
+        Ok(counters) => (Some(counters), None),
+        Err(why) => (None, Some(why.to_string())),
+    };
     let mut status = Status {
         data_directory: dir.root.display().to_string(),
         postgresql: dir.major.clone(),
-        server_pid: dir.server_pid(),
-        sealed: scan.headers().next().is_some(),
+        server_pid,
+        sealed: scan.map_or(keyring.is_some(), |scan| scan.headers().next().is_some()),
         keyring_id: keyring.map(|keyring| keyring.id().to_string()),
         provider: keyring.map(|keyring| Provider::shown(keyring.provider_uri())),
         suite: keyring.map(|keyring| keyring.suite().name().to_owned()),
         active_generation: keyring.map(|keyring| keyring.active_generation().0),
+        counters,
+        no_counters,
+        files_seen: scan.is_some(),
         classes: BTreeMap::new(),
         plain_by_policy: Vec::new(),
         plain_where_sealed_is_due: Vec::new(),
@@ -131,6 +159,7 @@ fn collect(dir: &DataDir, scan: &Scan, keyring: Option<&Keyring>) -> Status {
         links: Vec::new(),
         not_protected: NOT_PROTECTED,
     };
+    let Some(scan) = scan else { return status };
     let show = |path: &PathBuf| path.display().to_string();
     for (link, target) in &scan.outside {
         status.links.push((show(link), show(target)));
@@ -204,6 +233,10 @@ fn print(out: &mut Out, status: &Status) -> io::Result<()> {
     ] {
         writeln!(out, "{name}{}", value.as_deref().unwrap_or("unknown: the keyring is missing"))?;
     }
+    print_counters(out, status)?;
+    if !status.files_seen {
+        return Ok(());
+    }
     writeln!(out)?;
     writeln!(
         out,
@@ -231,6 +264,52 @@ fn print(out: &mut Out, status: &Status) -> io::Result<()> {
     writeln!(out, "\nNot protected:")?;
     for line in status.not_protected {
         writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}
+
+/// Classes of which anything was counted, and column values.
+fn print_counters(out: &mut Out, status: &Status) -> io::Result<()> {
+    let Some(counters) = &status.counters else {
+        // That no server runs was said already.
+        return match (&status.no_counters, status.server_pid) {
+            (Some(why), Some(_)) => writeln!(out, "Counters        none: {why}"),
+            _ => Ok(()),
+        };
+    };
+    writeln!(
+        out,
+        "\n{:<24}{:>11}{:>11}{:>11}{:>11}{:>9}{:>9}  since the server started",
+        "blocks", "sealed", "", "opened", "", "zero", "failed"
+    )?;
+    for (class, values) in counters.classes.iter().filter(|(_, v)| v.values().any(|v| *v > 0)) {
+        let value = |name: &str| values.get(name).copied().unwrap_or(0);
+        let bytes = |name: &str| out::human_bytes(value(name));
+        let zero = value("zero_blocks_read") + value("zero_blocks_written");
+        write!(
+            out,
+            "{class:<24}{:>11}{:>11}{:>11}{:>11}{zero:>9}{:>9}",
+            value("sealed_blocks"),
+            bytes("sealed_bytes"),
+            value("opened_blocks"),
+            bytes("opened_bytes"),
+            value("failed_blocks")
+        )?;
+        let files = value("failed_files");
+        let note = if files > 0 {
+            format!("  {} refused", out::count(files, "file"))
+        } else {
+            String::new()
+        };
+        writeln!(out, "{note}")?;
+    }
+    let columns: Vec<String> = counters
+        .columns
+        .iter()
+        .map(|(name, value)| format!("{} {value}", name.replace('_', " ")))
+        .collect();
+    if counters.columns.values().any(|value| *value > 0) {
+        writeln!(out, "Columns         {}", columns.join(", "))?;
     }
     Ok(())
 }

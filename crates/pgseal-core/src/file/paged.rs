@@ -293,7 +293,7 @@ fn append_zeros<S: Storage + ?Sized>(
     if !new_group {
         mend::clear_tags_of(file, storage, first, blank)?;
     }
-    file.tags.store(first, blank);
+    file.note_zeros(first, blank);
     Ok(())
 }
 

@@ -7,12 +7,15 @@ use libc::mode_t;
 use pgseal_core::header::{self, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::{FileKind, Generation, SealedFile, geometry};
+use pgseal_pgdata::counters::{ClassIndex, Counter};
 use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
 
+use crate::counters;
 use crate::datadir::{self, Place, Root};
 use crate::fds;
 use crate::file::{self, Errno, OpenFile, Want};
 use crate::guard;
+use crate::keys;
 use crate::log::{self, Shown};
 use crate::program::{self, Role};
 use crate::real::{self, fail};
@@ -23,10 +26,27 @@ use crate::sys;
 enum Verdict {
     /// Not ours: the real call, unchanged.
     Pass,
-    /// A sealed file, or one that will be. Without `want` an empty file stays plain.
-    Seal { want: Option<Want>, reads_plain: bool, root: Option<&'static Root> },
+    /// A sealed file, or one that will be.
+    Seal(Ours),
     /// Not under pgseal.
     Refuse(Errno),
+}
+
+/// A file that is sealed or will be.
+#[derive(Clone, Copy)]
+struct Ours {
+    /// How it is sealed if it is empty; without it an empty file stays plain.
+    want: Option<Want>,
+    reads_plain: bool,
+    root: Option<&'static Root>,
+    /// Under which class it counts.
+    class: ClassIndex,
+}
+
+impl Ours {
+    fn outside(want: Option<Want>, root: Option<&'static Root>) -> Verdict {
+        Verdict::Seal(Ours { want, reads_plain: true, root, class: ClassIndex::OUTSIDE })
+    }
 }
 
 const ACCESS: c_int = libc::O_ACCMODE;
@@ -43,12 +63,10 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     match verdict(path.to_bytes(), flags) {
         Verdict::Pass => raw(),
         Verdict::Refuse(errno) => fail(errno),
-        Verdict::Seal { want, reads_plain, root } => {
-            match open_sealed(path, flags, mode, want, reads_plain, root) {
-                Ok(fd) => fd,
-                Err(errno) => fail(errno),
-            }
-        }
+        Verdict::Seal(ours) => match open_sealed(path, flags, mode, ours) {
+            Ok(fd) => fd,
+            Err(errno) => fail(errno),
+        },
     }
 }
 
@@ -60,7 +78,7 @@ fn verdict(path: &[u8], flags: c_int) -> Verdict {
     };
     if class == Class::Postmaster && creates && datadir::base_name(path) == b"postmaster.pid" {
         // A server takes its lock: the last moment before it forks, and before it writes.
-        return match server_starts(root) {
+        return match keys::server_starts(root) {
             Ok(()) => Verdict::Pass,
             Err(errno) => Verdict::Refuse(errno),
         };
@@ -86,7 +104,10 @@ fn verdict(path: &[u8], flags: c_int) -> Verdict {
                 return Verdict::Refuse(errno);
             }
             match wanted(root, kind, scope) {
-                Ok(want) => Verdict::Seal { want: Some(want), reads_plain, root: Some(root) },
+                Ok(want) => {
+                    let (want, root, class) = (Some(want), Some(root), ClassIndex::of(class));
+                    Verdict::Seal(Ours { want, reads_plain, root, class })
+                }
                 Err(errno) => Verdict::Refuse(errno),
             }
         }
@@ -124,14 +145,14 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
             && let Some(root) = datadir::primary_root()
         {
             return match wanted(root, SealKind::InPlace, KeyScope::Cluster) {
-                Ok(want) => Verdict::Seal { want: Some(want), reads_plain: true, root: Some(root) },
+                Ok(want) => Ours::outside(Some(want), Some(root)),
                 Err(errno) => Verdict::Refuse(errno),
             };
         }
     }
     let Ok(name) = sys::c_path(path) else { return Verdict::Pass };
     if flags & libc::O_TRUNC == 0 && looks_sealed(&name) {
-        return Verdict::Seal { want: None, reads_plain: true, root: None };
+        return Ours::outside(None, None);
     }
     Verdict::Pass
 }
@@ -161,44 +182,8 @@ pub fn looks_sealed(path: &CStr) -> bool {
         .is_ok_and(|got| got == start.len() && start == header::MAGIC)
 }
 
-/// Loads the keys before a server forks, proves them on the relation map, and removes the key
-/// from the environment that its children would inherit.
-fn server_starts(root: &'static Root) -> Result<(), Errno> {
-    if !matches!(program::role(), Role::Server | Role::Standalone) {
-        return Ok(());
-    }
-    let keys = root.keys()?;
-    let map = datadir::join(root.path(), b"global/pg_filenode.map");
-    if let Ok(path) = sys::c_path(&map)
-        && let Ok(fd) = sys::open_read(&path)
-    {
-        match SealedFile::open(&FdStorage::new(fd.0), keys) {
-            Ok(_) => {}
-            Err(error) => {
-                let errno = file::describe(&error, &map);
-                log::line(format_args!(
-                    "ERROR: the keyring \"{}\" does not fit this data directory; put its own back",
-                    Shown(&root.keyring_path())
-                ));
-                return Err(errno);
-            }
-        }
-    }
-    if program::role() == Role::Server {
-        crate::keys::wipe_environment(root);
-    }
-    Ok(())
-}
-
 /// Opens a file that is sealed or will be, and enters it into the table.
-fn open_sealed(
-    path: &CStr,
-    flags: c_int,
-    mode: mode_t,
-    want: Option<Want>,
-    reads_plain: bool,
-    root: Option<&'static Root>,
-) -> Result<c_int, Errno> {
+fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_int, Errno> {
     let writes = flags & ACCESS != libc::O_RDONLY;
     let mut inner = flags & !(libc::O_TRUNC | libc::O_APPEND | libc::O_DIRECT);
     if flags & ACCESS == libc::O_WRONLY {
@@ -209,11 +194,13 @@ fn open_sealed(
     let number = fd.0;
     let truncates = flags & libc::O_TRUNC != 0 && writes;
     let bytes = path.to_bytes();
-    let Some(mut open) = examine(number, bytes, flags, writes, truncates, want, reads_plain, root)?
-    else {
+    let examined = examine(number, bytes, flags, truncates, ours)
+        .inspect_err(|_| counters::add(ours.class, Counter::FailedFiles, 1))?;
+    let Some(mut open) = examined else {
         core::mem::forget(fd);
         return Ok(number);
     };
+    open.set_class(ours.class);
     open.set_write_only(flags & ACCESS == libc::O_WRONLY);
     if truncates {
         open.set_len(number, 0)?;
@@ -229,17 +216,15 @@ fn open_sealed(
 }
 
 /// Looks at a file just opened. `None`: it is to be used as it is.
-#[allow(clippy::too_many_arguments)]
 fn examine(
     fd: c_int,
     path: &[u8],
     flags: c_int,
-    writes: bool,
     truncates: bool,
-    want: Option<Want>,
-    reads_plain: bool,
-    root: Option<&'static Root>,
+    ours: Ours,
 ) -> Result<Option<OpenFile>, Errno> {
+    let Ours { want, reads_plain, root, .. } = ours;
+    let writes = flags & ACCESS != libc::O_RDONLY;
     let append = flags & libc::O_APPEND != 0;
     let unborn =
         |want: Option<Want>| Ok(want.map(|want| OpenFile::unborn(want, path, append, writes)));

@@ -84,7 +84,7 @@ impl TagCache {
     }
 
     /// Remembers entries that this process has just written.
-    pub(super) fn store(&mut self, first: BlockNo, entries: &[u8]) {
+    pub(in crate::file) fn store(&mut self, first: BlockNo, entries: &[u8]) {
         if self.group == first.0 / GROUP_PAGES {
             let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
             self.bytes[at..at + entries.len()].copy_from_slice(entries);
