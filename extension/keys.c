@@ -51,6 +51,7 @@ pgseal_fail(int code, SealedType *type, const char *doing)
 		case PGSEAL_COLUMN_NOT_SEALED:
 		case PGSEAL_COLUMN_OTHER_MODE:
 		case PGSEAL_COLUMN_NOT_AUTHENTIC:
+			pgseal_counts.failed++;
 			ereport(ERROR,
 					(errcode(ERRCODE_DATA_CORRUPTED),
 					 errmsg("cannot %s a value of type %s (key domain %s): %s",

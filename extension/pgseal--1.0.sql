@@ -711,6 +711,25 @@ RETURNS SETOF record LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp A
 $$;
 COMMENT ON FUNCTION pgseal.check IS 'what somebody who reads the files learns from the sealed columns of this database';
 
+-- ---------------------------------------------------------------- monitoring
+
+CREATE FUNCTION _pgseal.stat_io(OUT class text, OUT sealed_blocks int8, OUT sealed_bytes int8, OUT opened_blocks int8,
+                                OUT opened_bytes int8, OUT zero_blocks_read int8, OUT zero_blocks_written int8,
+                                OUT failed_blocks int8, OUT failed_files int8)
+RETURNS SETOF record LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'pgseal_stat_io';
+CREATE FUNCTION _pgseal.stat_columns(OUT session_sealed int8, OUT session_opened int8, OUT session_failed int8,
+                                     OUT sealed int8, OUT opened int8, OUT failed int8)
+RETURNS record LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'pgseal_stat_columns';
+CREATE FUNCTION pgseal.counting_since() RETURNS timestamptz LANGUAGE C VOLATILE STRICT
+AS 'MODULE_PATHNAME', 'pgseal_counting_since';
+CREATE VIEW pgseal.stat_io AS SELECT * FROM _pgseal.stat_io();
+CREATE VIEW pgseal.stat_columns AS SELECT * FROM _pgseal.stat_columns();
+GRANT SELECT ON pgseal.stat_io, pgseal.stat_columns TO PUBLIC;
+COMMENT ON VIEW pgseal.stat_io IS
+    'what a sealed server has sealed and opened since pgseal.counting_since(), by class of files; no rows on one that is not sealed';
+COMMENT ON VIEW pgseal.stat_columns IS
+    'values of sealed columns in this session, and in all since pgseal.counting_since() (NULL on a server that is not sealed)';
+
 -- ---------------------------------------------------------------- module
 
 -- ORDER BY is looked at while a query is planned, so the module has to be there before that.

@@ -141,6 +141,18 @@ typedef struct CallSite
 	Datum		opened[2];
 } CallSite;
 
+/* Values that this session has sealed, opened and could not open. */
+typedef struct SealCounts
+{
+	uint64		sealed;
+	uint64		opened;
+	uint64		failed;
+} SealCounts;
+
+/* stat.c */
+extern SealCounts pgseal_counts;
+extern void pgseal_stat_init(void);
+
 /* catalog.c */
 extern uint64 pgseal_generation;
 extern void pgseal_catalog_init(void);

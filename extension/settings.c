@@ -97,8 +97,8 @@ pgseal_settings_init(void)
 							   &pgseal_provider, "", PGC_SUSET, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
 	DefineCustomStringVariable("pgseal.helper",
 							   "Path of the program pgseal, which unwraps column keys.",
-							   NULL,
-							   &pgseal_helper, "/usr/local/bin/pgseal", PGC_SUSET, GUC_SUPERUSER_ONLY,
+							   "Empty: /usr/local/bin/pgseal, else /usr/bin/pgseal.",
+							   &pgseal_helper, "", PGC_SUSET, GUC_SUPERUSER_ONLY,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pgseal.passphrase",
 							   "Passphrase of this connection, for key domains that are protected by one.",
@@ -135,6 +135,7 @@ _PG_init(void)
 	}
 	pgseal_catalog_init();
 	pgseal_planner_init();
+	pgseal_stat_init();
 }
 
 /*

@@ -186,6 +186,20 @@ converse(Child *child, const uint8 *input, size_t input_len, uint8 *output, size
 	return got;
 }
 
+/* The setting, else where 'make install' or a package puts the program. */
+static char *
+helper_path(void)
+{
+	static const char *const places[] = {"/usr/local/bin/pgseal", "/usr/bin/pgseal"};
+
+	if (pgseal_helper != NULL && *pgseal_helper != '\0')
+		return pgseal_helper;
+	for (int i = 0; i < lengthof(places); i++)
+		if (access(places[i], X_OK) == 0)
+			return unconstify(char *, places[i]);
+	return unconstify(char *, places[0]);
+}
+
 /*
  * One call of the helper.  The answer is the 8 bytes PGSCOLK1, output_len bytes, and ENDK; anything else is an error.
  */
@@ -207,7 +221,7 @@ pgseal_run_helper(const char *task, const char *to_provider,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("pgseal does not know where the key of the column keys comes from"),
 				 errhint("A superuser sets it: ALTER SYSTEM SET pgseal.provider = 'file:/path' and SELECT pg_reload_conf().")));
-	argv[argc++] = pgseal_helper;
+	argv[argc++] = helper_path();
 	argv[argc++] = "helper";
 	argv[argc++] = "column-keys";
 	argv[argc++] = "--provider";
@@ -249,7 +263,7 @@ pgseal_run_helper(const char *task, const char *to_provider,
 	if (WIFEXITED(status) && (WEXITSTATUS(status) == 126 || WEXITSTATUS(status) == 127) && *message == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("the program \"%s\" could not be run, so there are no column keys", pgseal_helper),
+				 errmsg("the program \"%s\" could not be run, so there are no column keys", argv[0]),
 				 errhint("Install pgseal, or set pgseal.helper to where it is.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),

@@ -346,6 +346,7 @@ pgseal_seal(SealedType *type, Datum plain)
 {
 	SealedDomain *domain = pgseal_domain_of(type);
 
+	pgseal_counts.sealed++;
 	if (type->mode == SEAL_RANDOM)
 		return bytes_seal(type, domain->random_key, plain);
 	check_rotation(type, domain);
@@ -360,6 +361,7 @@ pgseal_open(SealedType *type, Datum sealed)
 {
 	SealedDomain *domain = pgseal_domain_of(type);
 
+	pgseal_counts.opened++;
 	if (type->mode != SEAL_FORMAT)
 		return bytes_open(type, domain, sealed);
 	check_rotation(type, domain);

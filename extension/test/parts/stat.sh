@@ -1,0 +1,48 @@
+# shellcheck shell=bash
+# Sourced by run.sh. Counters: of the session everywhere, of all processes on a sealed cluster.
+
+counted() { sql "$1; SELECT session_sealed || ' ' || session_opened || ' ' || session_failed || ' ' || coalesce(sealed::text, 'unknown') FROM pgseal.stat_columns"; }
+sql "CREATE DATABASE stat"
+export PGDATABASE=stat
+sql "CREATE EXTENSION pgseal; SELECT pgseal.create_domain('default'); CREATE TABLE t (id sealed_int8, v sealed_text_random);
+    INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 100) AS i" >/dev/null
+ok "a session counts its values" same "$(counted "SELECT count(v::text) FROM t")" "100
+0 100 0 unknown"
+ok "sealing counts, too" same "$(counted "INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 7) AS i")" "14 0 0 unknown"
+ok "a server that is not sealed has no counters of files" same "$(sql "SELECT count(*), pgseal.counting_since() IS NULL FROM pgseal.stat_io")" "0|t"
+export PGDATABASE=postgres
+
+# The same on a sealed cluster; where the modules of the project are built.
+guard=$PGSEAL_ROOT/target/guard/$major/pgseal_guard.so
+[ -e "$guard" ] || die "$guard is missing; run 'make build' first"
+cp "$guard" "$root$("$config" --pkglibdir)/"
+pgseal() { PATH=$bin:$PATH "$helper" "$@"; }
+sealed=$work/sealed port=$next_port
+next_port=$((next_port + 1))
+pgseal initdb -k -K "file:$work/kek" -D "$sealed" -- -A trust -N --locale=C --encoding=UTF8 -U postgres >/dev/null
+cat >>"$sealed/postgresql.conf" <<CONF
+listen_addresses = ''
+unix_socket_directories = '$work'
+port = $port
+fsync = off
+shared_buffers = 1MB
+pgseal.provider = 'file:$work/kek'
+pgseal.helper = '$helper'
+CONF
+ok "a sealed cluster with the extension" pgseal run -- "$bin/pg_ctl" -s -w -t 60 -D "$sealed" -l "$sealed.log" start
+at() { PGPORT=$port sql "$@"; }
+at "CREATE EXTENSION pgseal; SELECT pgseal.create_domain('default'); CREATE TABLE t (id sealed_int8, v sealed_text_random)" >/dev/null
+at "INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 1000) AS i"
+at "CHECKPOINT"
+ok "counters of all sessions" same "$(at "SELECT sealed, opened, failed FROM pgseal.stat_columns")" "2000|0|0"
+form=$(at "SET pgseal.format = sealed; SELECT v FROM t LIMIT 1")
+case "$form" in *0000) form=${form%????}1111 ;; *) form=${form%????}0000 ;; esac
+ok "a changed value counts as failed" says "cannot open a value" at "SET pgseal.format = sealed; CREATE TEMP TABLE f (v sealed_text_random);
+    INSERT INTO f VALUES ('$form'); RESET pgseal.format; SELECT v FROM f"
+ok "in all sessions" same "$(at "SELECT failed FROM pgseal.stat_columns")" 1
+ok "blocks of each class" same "$(at "SELECT string_agg(class, ' ' ORDER BY class) FROM pgseal.stat_io WHERE class IN ('relation', 'wal', 'slru') AND sealed_blocks > 0 AND sealed_bytes >= sealed_blocks AND failed_blocks = 0")" "relation slru wal"
+ok "anybody may look" same "$(at "CREATE ROLE nobody; SET ROLE nobody; SELECT count(*) > 10 FROM pgseal.stat_io")" t
+ok "since the server started" same "$(at "SELECT pgseal.counting_since() BETWEEN pg_postmaster_start_time() - interval '2 s' AND now()")" t
+ok "the program says the same" same "$(pgseal status --counters --json "$sealed" | sed -nE 's/.*"(sealed|failed)_values": ([0-9]+).*/\1 \2/p' | sort)" "failed 1
+sealed 2000"
+"$bin/pg_ctl" -s -w -D "$sealed" -m fast stop
