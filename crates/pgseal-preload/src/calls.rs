@@ -7,6 +7,7 @@ pub mod directory;
 pub mod map;
 pub mod open;
 pub mod read;
+pub mod rename;
 pub mod size;
 pub mod stat;
 pub mod stdio;

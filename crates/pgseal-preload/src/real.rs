@@ -90,6 +90,7 @@ real! {
     fn readdir = c"readdir" (dir: *mut DIR) -> *mut dirent;
     fn closedir = c"closedir" (dir: *mut DIR) -> c_int;
     fn dlopen = c"dlopen" (file: *const c_char, flags: c_int) -> *mut c_void;
+    fn rename = c"rename" (from: *const c_char, to: *const c_char) -> c_int;
     fn mkdir = c"mkdir" (path: *const c_char, mode: mode_t) -> c_int;
     fn chdir = c"chdir" (path: *const c_char) -> c_int;
     fn fchdir = c"fchdir" (fd: c_int) -> c_int;

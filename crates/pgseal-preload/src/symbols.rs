@@ -215,12 +215,18 @@ pub const FAMILIES: &[Family] = &[
         symbols: &["fsync", "fdatasync", "sync", "syncfs", "msync"],
     },
     Family {
+        name: "renaming",
+        treatment: Hooked,
+        why: "Identity is in the header: a sealed file may be renamed as any other. WAL and timeline history that the server's recovery takes from an archive are first sealed anew if another cluster sealed them.",
+        tests: &["names.c", "take_over.c"],
+        symbols: &["rename"],
+    },
+    Family {
         name: "names and attributes",
         treatment: Passed,
-        why: "Identity is in the header: a sealed file may be renamed, linked and removed as any other.",
+        why: "Identity is in the header: a sealed file may be linked and removed as any other, and renamed.",
         tests: &["names.c"],
         symbols: &[
-            "rename",
             "renameat",
             "renameat2",
             "link",

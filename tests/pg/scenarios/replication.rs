@@ -4,7 +4,9 @@
 use std::thread;
 use std::time::Duration;
 
+use pgseal_scenarios::files::wait_for;
 use pgseal_scenarios::{Keys, Ledger, Node, assert_same_contents};
+use pgseal_testkit::canary;
 
 const MARKER: &str = "canary-replica-Zq7x";
 const CLIENTS: usize = 3;
@@ -39,6 +41,13 @@ fn churn(primary: &Node) {
          create materialized view m as select count(*) from more;; vacuum full more;;
          create database other;; select nextval('s');; reindex table more;; checkpoint"
     ));
+}
+
+/// Segments enough to be used again.
+fn churn_more(primary: &Node) {
+    for _ in 0..4 {
+        primary.sql("update t set v = v || '.';; update more set v = v || '.';; checkpoint");
+    }
 }
 
 /// Synchronous with `remote_apply`, and one more behind it; three keys and three suites. The
@@ -134,6 +143,60 @@ fn a_standby_is_killed_while_it_replays_and_makes_restartpoints() {
     standby.stop_sound(MARKER);
     primary.start();
     primary.stop_sound(MARKER);
+}
+
+/// The archive holds what the primary has sealed; the standby needs its keyring for it, and only
+/// as long as it restores from there.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn a_standby_with_other_keys_restores_from_the_archive_of_its_primary() {
+    let mut primary = primary(&[("archive_mode", "on")]);
+    let archive = primary.make_dir("archive");
+    let archive = archive.display().to_string();
+    primary.sql(&format!(
+        "alter system set archive_command = 'cp %p {archive}/%f';; select pg_reload_conf()"
+    ));
+    let mut standby = primary.standby(&primary, "standby", Keys::Own("aes-256-gcm"));
+    // From the archive alone.
+    primary.sql("select pg_drop_replication_slot('standby')");
+    std::fs::write(
+        standby.file("postgresql.auto.conf"),
+        format!("restore_command = 'cp {archive}/%f %p'\n"),
+    )
+    .expect("the configuration can be written");
+    churn(&primary);
+    let switched = || primary.sql("select pg_switch_wal()");
+    let arrived = |lsn: String| format!("select pg_last_wal_replay_lsn() >= '{lsn}'");
+    let lsn = switched();
+    if standby.try_start().is_ok() {
+        wait_for("a standby that gives up", || standby.log().contains("PGSEAL_DATA"));
+        standby.kill9();
+    }
+    assert!(standby.log().contains("PGSEAL_DATA"), "{}", standby.log());
+
+    standby.set_env("PGSEAL_DATA", &primary.data().display().to_string());
+    standby.start();
+    standby.wait_until(&arrived(lsn));
+    churn_more(&primary);
+    let lsn = switched();
+    standby.wait_until(&arrived(lsn));
+    assert_same_contents(&primary, &[&standby]);
+    standby.promote();
+    standby.stop();
+    // Everything in pg_wal is its own now.
+    standby.unset_env("PGSEAL_DATA");
+    standby.start();
+    let mut ledger = Ledger::create(&standby, CLIENTS);
+    ledger.start(&standby);
+    churn_more(&standby);
+    standby.kill9();
+    ledger.join();
+    standby.start();
+    ledger.check(&standby);
+    standby.stop_sound(MARKER);
+    primary.stop_sound(MARKER);
+    let hits = canary::scan(&[&archive], &[MARKER]).expect("the files can be read");
+    assert!(hits.is_empty(), "{hits:?}");
 }
 
 /// A plain primary with a sealed standby: the way to seal a cluster online. And back.

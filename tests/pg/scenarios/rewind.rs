@@ -262,12 +262,17 @@ fn pg_rewind_with_restore_target_wal() {
     let mut pair = Pair::new("aes-256-gcm", "aes-256-xts", &[("archive_mode", "on")]);
     let archive = pair.primary.make_dir("archive");
     let archive = archive.display().to_string();
-    for node in [&pair.primary, &pair.standby] {
+    // Each must know the other's keyring to use what the other has archived.
+    let both = format!("{}:{}", pair.primary.data().display(), pair.standby.data().display());
+    for node in [&mut pair.primary, &mut pair.standby] {
+        node.set_env("PGSEAL_DATA", &both);
         node.sql(&format!(
             "alter system set archive_command = 'test ! -e {archive}/%f && cp %p {archive}/%f';;
              alter system set restore_command = 'cp {archive}/%f %p';;
-             alter system set wal_keep_size = 0;; select pg_reload_conf()"
+             alter system set wal_keep_size = 0"
         ));
+        node.stop();
+        node.start();
     }
     let rewind = |node: &Node, options: &[&str]| {
         let short = node.rewind(options);

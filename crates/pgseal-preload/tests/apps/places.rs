@@ -152,6 +152,42 @@ fn a_file_of_another_keyring() {
     assert!(expected.status.success());
 }
 
+/// WAL that a server restores from the archive of another cluster becomes its own: readable, and
+/// writable when the segment is used again, without the other's keyring.
+#[test]
+fn restored_wal_of_another_keyring_is_sealed_anew() {
+    let arena = Arena::new();
+    let segment = "pg_wal/000000010000000000000001";
+    write_one(&arena, segment);
+    let server = arena.compile("take_over", "postgres", &[]);
+    let run = |dir: &std::path::Path, names: &[&str], data: &str| {
+        let mut command = arena.preloaded(&server, names);
+        finish(command.current_dir(dir).env("PGSEAL_GUARD", "off").env("PGSEAL_DATA", data))
+    };
+    let expected = run(&arena.sealed(), &[segment], "").stdout;
+    assert!(expected.starts_with("content: 20 bytes"), "{expected}");
+    let other = arena.tmp.path().join("other");
+    data_directory(&other, Some(&new_keyring()));
+    let restored = other.join("pg_wal/RECOVERYXLOG");
+    fs::copy(arena.sealed().join(segment), &restored).unwrap();
+    let before = fs::read(&restored).unwrap();
+
+    let names = ["pg_wal/RECOVERYXLOG", segment];
+    let seen = run(&other, &names, "");
+    assert!(seen.stdout.contains("rename(argv[1], argv[2]) = -1 EACCES"), "{}", seen.stdout);
+    assert!(seen.stderr.contains("PGSEAL_DATA"), "{}", seen.stderr);
+    assert_eq!(fs::read(&restored).unwrap(), before);
+
+    let seen = run(&other, &names, arena.sealed().to_str().unwrap());
+    assert!(seen.stdout.contains("rename(argv[1], argv[2]) = 0"), "{}", seen.stderr);
+    assert!(seen.stdout.ends_with(&expected), "{}", seen.stdout);
+    assert_eq!(fs::read_dir(other.join("pg_wal")).unwrap().count(), 1, "something was left behind");
+    let seen = run(&other, &[segment], "");
+    assert_eq!(seen.stdout, expected, "{}", seen.stderr);
+    let raw = fs::read(other.join(segment)).unwrap();
+    assert!(raw.starts_with(MAGIC) && raw[..4096] != before[..4096] && !contains(&raw, MARKER));
+}
+
 /// Without the key nothing opens and nothing is written.
 #[test]
 fn without_the_key_nothing_is_written() {

@@ -1,0 +1,118 @@
+//! `rename(2)`: WAL that recovery takes from the archive of another cluster is sealed anew, with
+//! this one's keys. Every other file keeps its header under every name.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::CString;
+
+use pgseal_core::header::{self, Kind};
+use pgseal_core::{KeyringId, geometry};
+
+use crate::calls::{descriptor, open, read, write};
+use crate::datadir;
+use crate::file::Errno;
+use crate::log::{self, Shown};
+use crate::program::{self, Role};
+use crate::real::{self, fail};
+use crate::sys;
+
+/// The names under which `restore_command` leaves what it fetched (`xlogarchive.c`).
+const RESTORED: [&[u8]; 2] = [b"RECOVERYXLOG", b"RECOVERYHISTORY"];
+
+/// Bytes that are copied at once.
+const CHUNK: usize = 1 << 20;
+
+/// `rename(2)`.
+/// # Safety
+/// As for `rename(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
+    if matches!(program::role(), Role::Server | Role::Standalone) {
+        // SAFETY: the caller passes a C string.
+        let name = unsafe { CStr::from_ptr(from) };
+        if RESTORED.contains(&datadir::base_name(name.to_bytes()))
+            && let Err(errno) = take_over(name)
+        {
+            return fail(errno);
+        }
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::rename(from, to) }
+}
+
+/// Puts a copy that is sealed with the keys of this data directory in the place of a file that is
+/// sealed with those of another. A segment is overwritten later, under the header that it has.
+fn take_over(path: &CStr) -> Result<(), Errno> {
+    let Some(root) = datadir::place(path.to_bytes()).root else { return Ok(()) };
+    let own = root.keys()?.keyring_id;
+    if keyring_of(path)?.is_none_or(|id| id == own) {
+        return Ok(());
+    }
+    // A name of the class WAL, which the server removes when it starts again after a crash.
+    let name = format!("xlogtemp.{}", std::process::id());
+    let copy = sys::c_path(&datadir::join(datadir::parent(path.to_bytes()), name.as_bytes()))?;
+    copy_anew(path, &copy).inspect_err(|errno| {
+        // SAFETY: a C string. There may be no such file.
+        unsafe { libc::unlink(copy.as_ptr()) };
+        log::line(format_args!(
+            "ERROR: \"{}\", restored from an archive, could not be sealed with the keys of this data directory (errno {errno})",
+            Shown(path.to_bytes())
+        ));
+    })?;
+    // SAFETY: two C strings.
+    if unsafe { real::rename(copy.as_ptr(), path.as_ptr()) } != 0 {
+        return Err(real::errno());
+    }
+    Ok(())
+}
+
+/// The keyring that the header of a file names; `None` if it is no sealed file.
+fn keyring_of(path: &CStr) -> Result<Option<KeyringId>, Errno> {
+    let fd = sys::open_read(path)?;
+    let mut start = [0; geometry::HEAD_LEN as usize];
+    let got = sys::pread_full(fd.0, &mut start, 0)?;
+    match header::classify(&start[..got]) {
+        Ok(Kind::Sealed(header)) => Ok(Some(header.keyring_id)),
+        // Whoever opens it says what is wrong with it.
+        _ => Ok(None),
+    }
+}
+
+/// A descriptor in the table of sealed files.
+struct Opened(c_int);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: ours, and open.
+        unsafe { descriptor::close(self.0) };
+    }
+}
+
+fn opened(path: &CStr, flags: c_int) -> Result<Opened, Errno> {
+    let fd = open::open_path(path, flags | libc::O_CLOEXEC, 0o600);
+    if fd < 0 { Err(real::errno()) } else { Ok(Opened(fd)) }
+}
+
+/// Reads one file and writes the other, each as its own header says, and syncs it.
+fn copy_anew(from: &CStr, to: &CString) -> Result<(), Errno> {
+    let from = opened(from, libc::O_RDONLY)?;
+    let to = opened(to, libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC)?;
+    let mut buffer = vec![0_u8; CHUNK];
+    loop {
+        // SAFETY: the buffer has that much room.
+        let got = unsafe { read::read(from.0, buffer.as_mut_ptr().cast::<c_void>(), CHUNK) };
+        let got = usize::try_from(got).map_err(|_| real::errno())?;
+        if got == 0 {
+            break;
+        }
+        let mut done = 0;
+        while done < got {
+            // SAFETY: `done` is less than what was read into the buffer.
+            let rest = unsafe { buffer.as_ptr().add(done) };
+            // SAFETY: that many bytes are left in it.
+            let wrote = unsafe { write::write(to.0, rest.cast::<c_void>(), got - done) };
+            done += usize::try_from(wrote).map_err(|_| real::errno())?;
+        }
+    }
+    // SAFETY: no pointers involved.
+    if unsafe { libc::fsync(to.0) } != 0 { Err(real::errno()) } else { Ok(()) }
+}
