@@ -88,6 +88,13 @@ rights_changed(Datum arg, int cacheid, uint32 hashvalue)
 	acl_generation++;
 }
 
+/* Changes whenever the rights of functions or roles may have. */
+uint64
+pgseal_rights_generation(void)
+{
+	return acl_generation;
+}
+
 void
 pgseal_catalog_init(void)
 {
@@ -440,25 +447,45 @@ pgseal_call_site(FunctionCallInfo fcinfo)
 	return site;
 }
 
+/*
+ * The type that a function of ours returns or takes.  Remembered by function and not by call site: the parser makes a
+ * call site of its own for each literal.
+ */
 static SealedType *
 type_of_function(FunctionCallInfo fcinfo, bool of_result)
 {
-	CallSite   *site = pgseal_call_site(fcinfo);
-
-	if (unlikely(site->type == NULL))
+	static struct
 	{
-		HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(fcinfo->flinfo->fn_oid));
+		uint64		generation;
+		Oid			function;
+		bool		of_result;
+		SealedType *type;
+	}			known[256];
+	Oid			function = fcinfo->flinfo->fn_oid;
+	int			slot = function % lengthof(known);
+
+	pgseal_refresh();
+	if (unlikely(known[slot].function != function || known[slot].generation != pgseal_generation ||
+				 known[slot].of_result != of_result))
+	{
+		HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 		Form_pg_proc proc;
 		Oid			oid;
+		SealedType *type;
 
 		if (!HeapTupleIsValid(tuple))
-			elog(ERROR, "cache lookup failed for function %u", fcinfo->flinfo->fn_oid);
+			elog(ERROR, "cache lookup failed for function %u", function);
 		proc = (Form_pg_proc) GETSTRUCT(tuple);
 		oid = of_result ? proc->prorettype : proc->proargtypes.values[0];
 		ReleaseSysCache(tuple);
-		site->type = pgseal_type(oid);
+		type = pgseal_type(oid);
+		/* The lookup may have read the catalog again. */
+		known[slot].generation = pgseal_generation;
+		known[slot].function = function;
+		known[slot].of_result = of_result;
+		known[slot].type = type;
 	}
-	return site->type;
+	return known[slot].type;
 }
 
 SealedType *

@@ -18,6 +18,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
+#include "nodes/nodes.h"
 #include "utils/timestamp.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
@@ -157,6 +158,7 @@ extern void pgseal_stat_init(void);
 extern uint64 pgseal_generation;
 extern void pgseal_catalog_init(void);
 extern MemoryContext pgseal_catalog_context(void);
+extern uint64 pgseal_rights_generation(void);
 extern bool pgseal_is_sealed(Oid type);
 extern SealedType *pgseal_type(Oid type);
 extern SealedType *pgseal_type_or_null(Oid type);
@@ -212,6 +214,9 @@ extern void pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, con
 /* packing.c: numeric in 60 bits and 4 */
 extern bool pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale);
 extern bool pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric);
+
+/* fold.c */
+extern Node *pgseal_fold(Node *node);
 
 /* planner.c */
 extern void pgseal_planner_init(void);

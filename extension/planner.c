@@ -10,7 +10,8 @@
  * decrypted value; what cannot be is an error.
  *
  * "= ANY (array of plain values)" becomes one of sealed values here, so that
- * the array is sealed once and an index can be used.
+ * the array is sealed once and an index can be used.  Constants of VALUES lists
+ * are sealed here (fold.c).
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  *
@@ -39,6 +40,9 @@
 
 static planner_hook_type next_planner = NULL;
 static post_parse_analyze_hook_type next_analyze = NULL;
+
+/* The context of a walk that changes only what is sorted wrongly. */
+static char only_looking;
 
 static bool walk(Node *node, void *context);
 
@@ -317,7 +321,7 @@ check_function(RangeTblFunction *function)
 		Node	   *before = stringToNode(TextDatumGetCString(body));
 		Node	   *after = copyObject(before);
 
-		walk(after, NULL);
+		walk(after, &only_looking);
 		if (!equal(before, after))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -345,6 +349,14 @@ walk(Node *node, void *context)
 				if (((RangeTblEntry *) node)->rtekind == RTE_FUNCTION)
 					foreach(lc, ((RangeTblEntry *) node)->functions)
 						check_function(lfirst(lc));
+				if (((RangeTblEntry *) node)->rtekind == RTE_VALUES && context != &only_looking)
+					foreach(lc, ((RangeTblEntry *) node)->values_lists)
+					{
+						ListCell   *vc;
+
+						foreach(vc, (List *) lfirst(lc))
+							lfirst(vc) = pgseal_fold(lfirst(vc));
+					}
 				return false;	/* query_tree_walker goes on into it */
 			}
 		case T_Aggref:

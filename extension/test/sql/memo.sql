@@ -25,6 +25,27 @@ SET client_min_messages = warning;
 SELECT s.a::int4, s.b::int8, s.c::numeric, s.d::date, s.e::text, s.f::numeric FROM memo_sealed s WHERE i BETWEEN 39996 AND 40000 ORDER BY i;
 SELECT count(*) FROM memo_sealed s, memo_plain p WHERE p.i = 39999 AND s.i = p.i AND s.e = p.e::sealed_text AND s.a = p.a::sealed_int4;
 SELECT memo_differences();
+-- Constants of VALUES lists are sealed before planning: the same as casts at run time, prepared or not.
+CREATE TABLE fold (i int, a sealed_int4, b sealed_int8, c sealed_numeric(6,2), d sealed_date, e sealed_text, f sealed_text_random);
+INSERT INTO fold VALUES (1, 5, 6, 7.125, '2020-01-01', 'x', 'y'), (2, -5, NULL, '8.5', date '2020-01-02', 'x'::text, 'y'::text), (3, 2 + 3, 6::int2, 7, NULL, upper('x'), NULL);
+INSERT INTO fold VALUES (4, 5, 6, 7.125, '2020-01-01', 'x', 'y');
+SELECT i, a::int4, b::int8, c::numeric, d::date, e::text, f::text FROM fold ORDER BY i;
+SELECT count(*) FROM fold x JOIN fold y USING (a, b, c, d, e) WHERE x.i = 1 AND y.i = 4;
+PREPARE folds (int4) AS INSERT INTO fold (i, a) VALUES (5, 77), (6, $1);
+EXECUTE folds (77);
+EXECUTE folds (78);
+SELECT i, a::int4 FROM fold WHERE i IN (5, 6) ORDER BY i, 2;
+INSERT INTO fold (i, c) VALUES (7, 1), (8, 12345.678);
+INSERT INTO fold (i, a) VALUES (9, 1), (10, 99999999999::int8);
+REVOKE EXECUTE ON FUNCTION sealed_int4_seal(int4) FROM PUBLIC;
+CREATE ROLE regress_folder;
+GRANT INSERT ON fold TO regress_folder;
+SET ROLE regress_folder;
+INSERT INTO fold (i, a) VALUES (11, 1), (12, 2);
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION sealed_int4_seal(int4) TO PUBLIC;
+DROP TABLE fold;
+DROP ROLE regress_folder;
 -- Types of two domains share nothing.
 SET pgseal.format = sealed;
 SELECT count(*) FROM memo_sealed WHERE a::text = a2::text;
