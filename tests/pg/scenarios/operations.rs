@@ -1,0 +1,304 @@
+//! What a server does with whole databases and tablespaces, and the tools that work on them. Each
+//! test ends with the rows, `pgseal verify` and a search of everything that was written.
+
+use std::fs;
+use std::path::Path;
+
+use pgseal_scenarios::files::{HEADER, flip_bit, names_in};
+use pgseal_scenarios::{Node, Outcome, from_major};
+use pgseal_testkit::canary;
+
+const MARKER: &str = "canary-operations-Zq7x";
+const SUM: &str = "select count(*), md5(string_agg(md5(id || v), '' order by id)) from t";
+
+/// A running sealed server with a table over some pages.
+fn node(settings: &[(&str, &str)]) -> Node {
+    let mut node = Node::sealed(settings);
+    node.start();
+    node.sql(&fill(5000));
+    node
+}
+
+fn fill(rows: u32) -> String {
+    format!(
+        "create table t (id int primary key, v text);;
+         insert into t select g, '{MARKER} ' || repeat(md5(g::text), 8) \
+         from generate_series(1, {rows}) g;;
+         create index on t (v);; vacuum (analyze) t;; checkpoint"
+    )
+}
+
+fn assert_sound(node: &Node, dir: &Path) {
+    let verify = node.verify_dir(dir);
+    assert_eq!(verify.code, 0, "{}", verify.text);
+    assert_shows_nothing(dir);
+}
+
+fn assert_shows_nothing(dir: &Path) {
+    let hits = canary::scan(&[dir], &[MARKER]).expect("the files can be read");
+    assert!(hits.is_empty(), "{hits:?}");
+}
+
+/// SQL in another database; `;;` separates statements that need transactions of their own.
+#[track_caller]
+fn sql_in(node: &Node, database: &str, sql: &str) -> String {
+    let mut psql = node.bare("psql");
+    psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database]);
+    psql.args(sql.split(";;").flat_map(|statement| ["-c", statement]));
+    node.succeed(&mut psql).trim_end().to_owned()
+}
+
+/// All relations of all databases, tables and their indexes, several at a time.
+fn amcheck(node: &Node) {
+    let mut amcheck = node.command("pg_amcheck");
+    node.connected(&mut amcheck);
+    amcheck.args(["--all", "--install-missing", "--heapallindexed", "--parent-check", "-j", "2"]);
+    node.succeed(&mut amcheck);
+}
+
+#[test]
+fn create_database_with_both_strategies() {
+    let mut node = node(&[]);
+    let truth = node.sql(SUM);
+    node.sql("create database template_of_ours");
+    sql_in(&node, "template_of_ours", &fill(50));
+    let of_template = sql_in(&node, "template_of_ours", SUM);
+    assert!(of_template.starts_with("50|"), "{of_template}");
+    for strategy in ["wal_log", "file_copy"] {
+        node.sql(&format!(
+            "create database {strategy} template template_of_ours strategy {strategy}"
+        ));
+        assert_eq!(sql_in(&node, strategy, SUM), of_template, "{strategy}");
+        sql_in(&node, strategy, "insert into t values (1000, 'its own')");
+    }
+    // The copies come back from WAL, each with what was written into it.
+    node.kill9();
+    node.start();
+    for strategy in ["wal_log", "file_copy"] {
+        assert_eq!(sql_in(&node, strategy, "select count(*) from t"), "51", "{strategy}");
+        sql_in(&node, strategy, "delete from t where id = 1000");
+        assert_eq!(sql_in(&node, strategy, SUM), of_template, "{strategy}");
+    }
+    assert_eq!(node.sql(SUM), truth);
+    amcheck(&node);
+    node.sql("drop database wal_log;; drop database file_copy with (force)");
+    node.stop();
+    assert_sound(&node, node.data());
+}
+
+/// 18 can ask the file system for clones; where it has none, the statement fails and leaves nothing.
+#[test]
+fn create_database_by_cloning_files() {
+    if !from_major(18, "create_database_by_cloning_files") {
+        return;
+    }
+    let mut node = node(&[("file_copy_method", "clone")]);
+    node.sql("create database original;; checkpoint");
+    let original = node.sql("select oid from pg_database where datname = 'original'");
+    let databases = names_in(&node.file("base")).len();
+    let clone = "create database cloned template original strategy file_copy";
+    match node.try_sql(clone) {
+        Ok(_) => {
+            sql_in(&node, "cloned", "create table x as select 1 as one");
+            assert_eq!(sql_in(&node, "cloned", "select * from x"), "1");
+        }
+        Err(error) => {
+            assert!(error.contains("could not clone file"), "{error}");
+            assert_eq!(names_in(&node.file("base")).len(), databases, "something was left");
+        }
+    }
+    node.sql("alter system set file_copy_method = copy;; select pg_reload_conf()");
+    node.wait_until("select current_setting('file_copy_method') = 'copy'");
+    node.sql("create database copied template original strategy file_copy");
+    let copied = node.sql("select oid from pg_database where datname = 'copied'");
+    // Copied through the plain view: no file of the copy has the header of the original.
+    let head = |database: &str| {
+        let path = node.file("base").join(database).join("pg_filenode.map");
+        fs::read(path).expect("a relation map")[..HEADER as usize].to_vec()
+    };
+    assert_ne!(head(&original), head(&copied));
+    node.stop();
+    assert_sound(&node, node.data());
+}
+
+#[test]
+fn set_tablespace_of_tables_indexes_and_databases() {
+    let mut node = node(&[]);
+    let truth = node.sql(SUM);
+    let dirs = [node.make_dir("first"), node.make_dir("second")];
+    for (name, dir) in ["first", "second"].iter().zip(&dirs) {
+        node.sql(&format!("create tablespace {name} location '{}'", dir.display()));
+    }
+    node.sql(
+        "alter table t set tablespace first;; alter index t_pkey set tablespace second;;
+         create materialized view m tablespace first as select * from t;;
+         create database d tablespace first",
+    );
+    sql_in(
+        &node,
+        "d",
+        &format!(
+            "create table t as select g as id, '{MARKER}' as v from generate_series(1, 100) g"
+        ),
+    );
+    let in_d = sql_in(&node, "d", SUM);
+    let rel = node.relation("t");
+    assert!(rel.starts_with("pg_tblspc/"), "{rel}");
+    // Since the last checkpoint: all of it again from WAL.
+    node.kill9();
+    node.start();
+    assert_eq!(node.sql(SUM), truth);
+    node.sql("alter database d set tablespace second");
+    node.kill9();
+    node.start();
+    assert_eq!(sql_in(&node, "d", SUM), in_d);
+    assert_eq!(
+        node.sql("set enable_seqscan = off;; select v like '%x%' from t where id = 77"),
+        "t"
+    );
+    for dir in &dirs {
+        assert!(!names_in(dir).is_empty(), "{}", dir.display());
+        assert_shows_nothing(dir);
+    }
+    amcheck(&node);
+    node.stop();
+    assert_sound(&node, node.data());
+
+    // Back, and the tablespaces are empty and can go.
+    node.start();
+    node.sql(
+        "alter materialized view m set tablespace pg_default;;
+         alter table all in tablespace first set tablespace pg_default;;
+         alter index all in tablespace second set tablespace pg_default;;
+         alter database d set tablespace pg_default;; checkpoint;;
+         drop tablespace first;; drop tablespace second",
+    );
+    for dir in &dirs {
+        assert_eq!(names_in(dir), Vec::<String>::new());
+    }
+    assert_eq!(node.sql(SUM), truth);
+    assert_eq!(node.sql("select count(*) from m"), "5000");
+    assert_eq!(sql_in(&node, "d", SUM), in_d);
+    node.sql("drop database d");
+    node.stop();
+    assert_sound(&node, node.data());
+}
+
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn pg_dump_and_pg_restore_in_each_format() {
+    let mut node = node(&[]);
+    node.sql(&format!(
+        "select lo_from_bytea(4711, '{MARKER}'::bytea);;
+         create table wide (id int, v text);; alter table wide alter v set storage external;;
+         insert into wide select g, repeat(md5(g::text), 400) from generate_series(1, 50) g"
+    ));
+    let truth = node.sql(SUM);
+    for (format, jobs) in
+        [("plain", None), ("custom", Some("2")), ("directory", Some("2")), ("tar", None)]
+    {
+        let dump = node.home().join(format!("dump.{format}"));
+        // Under the library, too: a dump outside the data directory is its client's, and plain.
+        let mut command = node.command("pg_dump");
+        node.connected(&mut command);
+        command.arg("-F").arg(format).args(["-Z0", "-f"]).arg(&dump);
+        if format == "directory" {
+            command.args(["-j", "2"]);
+        }
+        node.succeed(&mut command);
+        let hits = canary::scan(&[&dump], &[MARKER]).expect("the dump can be read");
+        assert!(!hits.is_empty(), "{format}: a dump is plain");
+
+        let database = format!("from_{format}");
+        node.sql(&format!("create database {database}"));
+        let mut restore = if format == "plain" {
+            let mut psql = node.bare("psql");
+            psql.args(["-Xq", "-v", "ON_ERROR_STOP=1", "-f"]).arg(&dump);
+            psql
+        } else {
+            let mut restore = node.bare("pg_restore");
+            restore.arg("--exit-on-error").args(jobs.map(|jobs| format!("-j{jobs}"))).arg(&dump);
+            restore
+        };
+        node.succeed(restore.args(["-d", &database]));
+        assert_eq!(sql_in(&node, &database, SUM), truth, "{format}");
+        let lo = "select convert_from(lo_get(4711), 'UTF8')";
+        assert_eq!(sql_in(&node, &database, lo), MARKER, "{format}");
+        assert_eq!(sql_in(&node, &database, "select sum(length(v)) from wide"), "640000");
+    }
+    // Everything, roles included, into another cluster.
+    let all = node.home().join("all.sql");
+    node.sql("create role somebody");
+    node.succeed(node.bare("pg_dumpall").arg("-f").arg(&all));
+    let mut other = Node::sealed(&[]);
+    other.start();
+    let mut psql = other.bare("psql");
+    // The role postgres is there already, which is its only complaint.
+    let said = other.succeed(psql.args(["-Xq", "-f"]).arg(&all));
+    let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
+    assert_eq!(errors.len(), 1, "{said}");
+    assert_eq!(other.sql(SUM), truth);
+    assert_eq!(sql_in(&other, "from_tar", SUM), truth);
+    for node in [&mut node, &mut other] {
+        node.stop();
+        assert_sound(node, node.data());
+    }
+}
+
+/// The last resort, after the WAL was lost: the cluster starts, with what the checkpoint had.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn pg_resetwal_after_the_wal_was_lost() {
+    let mut node = node(&[]);
+    let truth = node.sql(SUM);
+    node.sql("checkpoint");
+    node.kill9();
+    for name in names_in(&node.file("pg_wal")) {
+        let path = node.file("pg_wal").join(name);
+        if path.is_file() {
+            fs::remove_file(path).expect("it is there");
+        }
+    }
+    let log = node.try_start().expect_err("a start without WAL");
+    assert!(log.contains("could not locate a valid checkpoint record"), "{log}");
+    let refused = node.command("pg_resetwal").arg(node.data()).output().expect("it runs");
+    let refused = Outcome::from(refused);
+    assert_eq!(refused.code, 1, "{}", refused.text);
+    node.succeed(node.command("pg_resetwal").arg("-f").arg(node.data()));
+    node.start();
+    assert_eq!(node.sql(SUM), truth);
+    node.sql("update t set v = v where id < 100;; checkpoint");
+    amcheck(&node);
+    node.stop();
+    // Another segment size; the WAL is written anew, sealed.
+    node.succeed(node.command("pg_resetwal").args(["--wal-segsize", "4"]).arg(node.data()));
+    node.configure("min_wal_size = 16MB");
+    node.start();
+    assert_eq!(node.sql("show wal_segment_size"), "4MB");
+    assert_eq!(node.sql(SUM), truth);
+    node.stop();
+    assert_sound(&node, node.data());
+}
+
+/// `pg_checksums` and `pg_amcheck` find what somebody changed on the disk.
+#[test]
+fn pg_checksums_and_pg_amcheck_find_a_changed_page() {
+    let mut node = node(&[]);
+    node.sql("create extension amcheck");
+    let path = node.file(&node.relation("t"));
+    node.stop();
+    flip_bit(&path, pgseal_scenarios::files::page_off(3) + 5000);
+    let check = node.command("pg_checksums").arg("--check").arg("-D").arg(node.data()).output();
+    let check = Outcome::from(check.expect("it runs"));
+    assert_eq!(check.code, 1, "{}", check.text);
+    assert!(check.text.contains("Bad checksums:  1"), "{}", check.text);
+    node.start();
+    let mut amcheck = node.command("pg_amcheck");
+    node.connected(&mut amcheck);
+    let found =
+        Outcome::from(amcheck.args(["-d", "postgres", "-t", "t"]).output().expect("it runs"));
+    assert_ne!(found.code, 0, "{}", found.text);
+    assert!(found.text.contains("invalid page in block 3"), "{}", found.text);
+    node.stop();
+    assert_shows_nothing(node.data());
+}
