@@ -7,10 +7,8 @@ use pgseal_core::{KeySet, KeyringId};
 use pgseal_pgdata::{Class, classify, classify_in_tablespace, tablespace_relative};
 
 use crate::keys;
-use crate::log::{self, Shown};
-use crate::program::{self, Role};
+use crate::log::Shown;
 use crate::sys;
-use crate::upgrade;
 
 /// The keyring's path below a data directory.
 pub const KEYRING: &[u8] = b"pgseal/keyring";
@@ -257,73 +255,6 @@ fn keyring_has_id(root: &Root, id: KeyringId) -> bool {
     let Ok(text) = sys::read_whole(&path, 1 << 20) else { return false };
     let id = id.to_string();
     text.windows(id.len()).any(|window| window == id.as_bytes())
-}
-
-/// Called when a program creates a file or directory outside every sealed data directory: if that
-/// is the birth of a data directory that shall be sealed, makes its keyring first.
-pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
-    let mut newest = None;
-    let dir = match program::role() {
-        Role::Initdb if base_name(path) == b"PG_VERSION" => {
-            if !keys::creation_asked_for() {
-                return Ok(());
-            }
-            parent(&absolute(path)).to_vec()
-        }
-        Role::BaseBackup => {
-            let (target, tar) = program::base_backup_target();
-            let sealed = keys::creation_asked_for() && !tar;
-            if !sealed && !unsealed_copy_allowed() {
-                log::line(format_args!(
-                    "ERROR: this pg_basebackup would write an unsealed copy; {} or set PGSEAL_UNSEALED_COPY=yes if that is what you want",
-                    if tar {
-                        "use the plain format,"
-                    } else {
-                        "set PGSEAL_PROVIDER or PGSEAL_KEYRING_FROM for a sealed one,"
-                    }
-                ));
-                return Err(libc::EACCES);
-            }
-            let Some(target) = target.filter(|_| sealed) else { return Ok(()) };
-            let target = absolute(&target);
-            // The target itself is made first; its keyring goes into it with the first entry.
-            if absolute(path) == target || !is_directory(&target) {
-                return Ok(());
-            }
-            target
-        }
-        Role::CombineBackup => {
-            let (target, backups) = program::combine_backup_target();
-            let Some(target) = target.map(|target| absolute(&target)) else { return Ok(()) };
-            if absolute(path) == target || !is_directory(&target) {
-                return Ok(());
-            }
-            // The newest backup is the last, and what is made of them is it.
-            newest = backups.iter().rev().find_map(|backup| sealed_root(&absolute(backup)));
-            if !keys::creation_asked_for() && (newest.is_none() || unsealed_copy_allowed()) {
-                return Ok(());
-            }
-            target
-        }
-        Role::Upgrade => return upgrade::check_creation(path),
-        _ => return Ok(()),
-    };
-    if sealed_root(&dir).is_none() {
-        keys::create_keyring(&dir, newest.filter(|_| !keys::creation_asked_for()))?;
-        // Before the program has children of its own, which would all ask the helper again.
-        register(&dir).keys()?;
-    }
-    Ok(())
-}
-
-/// Whether plain copies of sealed data directories were asked for by name.
-fn unsealed_copy_allowed() -> bool {
-    sys::env(c"PGSEAL_UNSEALED_COPY").is_some_and(|value| value == b"yes")
-}
-
-fn is_directory(path: &[u8]) -> bool {
-    let st = sys::c_path(path).ok().and_then(|path| sys::stat(&path));
-    st.is_some_and(|st| st.st_mode & libc::S_IFMT == libc::S_IFDIR)
 }
 
 /// Whether PostgreSQL is replaying WAL on this data directory: `state` of `global/pg_control`

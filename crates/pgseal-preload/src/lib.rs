@@ -8,6 +8,7 @@
 mod ahead;
 mod audit;
 pub mod calls;
+mod copies;
 mod counters;
 mod datadir;
 mod fds;
@@ -30,6 +31,7 @@ extern "C" fn start() {
     if program::active() {
         audit::check_program();
         upgrade::check_program();
+        copies::check_purpose();
     }
 }
 

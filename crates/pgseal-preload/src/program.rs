@@ -60,6 +60,8 @@ pub enum Role {
     CombineBackup = 9,
     /// `pg_upgrade`: has files copied, linked and moved from one data directory into another.
     Upgrade = 10,
+    /// `pg_receivewal`: archives the WAL of a server.
+    ReceiveWal = 11,
 }
 
 static ROLE: AtomicU8 = AtomicU8::new(0);
@@ -78,6 +80,7 @@ pub fn role() -> Role {
         8 => Role::Resetwal,
         9 => Role::CombineBackup,
         10 => Role::Upgrade,
+        11 => Role::ReceiveWal,
         _ => find_out(),
     }
 }
@@ -108,6 +111,7 @@ fn role_of(name: &[u8]) -> Role {
         b"pg_resetwal" => Role::Resetwal,
         b"pg_combinebackup" => Role::CombineBackup,
         b"pg_upgrade" => Role::Upgrade,
+        b"pg_receivewal" => Role::ReceiveWal,
         b"pg_rewind" | b"pg_verifybackup" | b"pg_checksums" => Role::Walker,
         _ if ACTIVE.iter().any(|active| active.as_bytes() == name) => Role::Tool,
         _ => {
@@ -156,20 +160,22 @@ pub fn value_of(argument: &[u8], short: &[u8], long: &[u8]) -> Option<Option<Vec
     attached.map(|value| Some(value.to_vec()))
 }
 
-/// The target and format that `pg_basebackup` was asked for: (`-D`, tar?).
-pub fn base_backup_target() -> (Option<Vec<u8>>, bool) {
-    let (mut target, mut tar) = (None, false);
-    let arguments = arguments();
+/// Where `pg_basebackup` and `pg_receivewal` were told to write: `-D`, a directory or `-`.
+pub fn copy_target() -> Option<Vec<u8>> {
+    target_of(&arguments())
+}
+
+fn target_of(arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
+    let mut target = None;
     let mut rest = arguments.iter().skip(1);
     while let Some(argument) = rest.next() {
-        if let Some(value) = value_of(argument, b"-D", b"--pgdata") {
+        let found = value_of(argument, b"-D", b"--pgdata")
+            .or_else(|| value_of(argument, b"-D", b"--directory"));
+        if let Some(value) = found {
             target = value.or_else(|| rest.next().cloned());
-        } else if let Some(value) = value_of(argument, b"-F", b"--format") {
-            let format = value.or_else(|| rest.next().cloned()).unwrap_or_default();
-            tar = format.starts_with(b"t");
         }
     }
-    (target, tar)
+    target
 }
 
 /// What `pg_combinebackup` was asked for: `-o`, and everything that may be the name of a backup,
@@ -201,8 +207,26 @@ mod tests {
         assert_eq!(role_of(b"vacuumdb"), Role::Bystander);
         assert_eq!(role_of(b"pg_waldump"), Role::Tool);
         assert_eq!(role_of(b"pg_rewind"), Role::Walker);
+        assert_eq!(role_of(b"pg_receivewal"), Role::ReceiveWal);
         assert_eq!(role_of(b"initdb"), Role::Initdb);
         assert_eq!(role_of(b""), Role::Bystander);
+    }
+
+    #[test]
+    fn the_target_of_a_copy_is_found() {
+        for (line, wanted) in [
+            ("pg_basebackup -D out -X stream", Some("out")),
+            ("pg_basebackup -Ft -Dout", Some("out")),
+            ("pg_basebackup --pgdata=out", Some("out")),
+            ("pg_basebackup -Ft -D -", Some("-")),
+            ("pg_receivewal --directory out", Some("out")),
+            ("pg_basebackup --target=blackhole -X none", None),
+        ] {
+            let arguments: Vec<Vec<u8>> =
+                line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            let target = target_of(&arguments);
+            assert_eq!(target.as_deref(), wanted.map(str::as_bytes), "{line}");
+        }
     }
 
     #[test]

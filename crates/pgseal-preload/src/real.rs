@@ -87,6 +87,7 @@ real! {
     fn fdopen = c"fdopen" (fd: c_int, mode: *const c_char) -> *mut FILE;
     fn fileno = c"fileno" (stream: *mut FILE) -> c_int;
     fn opendir = c"opendir" (path: *const c_char) -> *mut DIR;
+    fn fdopendir = c"fdopendir" (fd: c_int) -> *mut DIR;
     fn readdir = c"readdir" (dir: *mut DIR) -> *mut dirent;
     fn closedir = c"closedir" (dir: *mut DIR) -> c_int;
     fn dlopen = c"dlopen" (file: *const c_char, flags: c_int) -> *mut c_void;

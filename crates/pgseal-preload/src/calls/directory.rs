@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use libc::{DIR, dirent, mode_t};
 
+use crate::copies;
 use crate::datadir;
 use crate::program::{self, Role};
 use crate::real::{self, fail};
@@ -21,19 +22,37 @@ static HIDING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
     // SAFETY: the caller's arguments.
     let dir = unsafe { real::opendir(path) };
-    let hides = matches!(
-        program::role(),
-        Role::Server | Role::Standalone | Role::Walker | Role::CombineBackup
-    );
-    if !dir.is_null() && hides {
+    if !dir.is_null() && walks() {
         // SAFETY: the caller passes a C string.
-        let name = unsafe { CStr::from_ptr(path) }.to_bytes();
-        let keyring = sys::c_path(&datadir::join(name, datadir::KEYRING));
-        if keyring.is_ok_and(|keyring| sys::stat(&keyring).is_some()) {
-            HIDING.lock().unwrap_or_else(PoisonError::into_inner).push(dir as usize);
-        }
+        hide_below(dir, unsafe { CStr::from_ptr(path) }.to_bytes());
     }
     dir
+}
+
+/// `fdopendir(3)`.
+/// # Safety
+/// As for `fdopendir(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdopendir(fd: c_int) -> *mut DIR {
+    // SAFETY: no pointers involved.
+    let dir = unsafe { real::fdopendir(fd) };
+    if !dir.is_null() && walks() {
+        hide_below(dir, format!("/proc/self/fd/{fd}").as_bytes());
+    }
+    dir
+}
+
+/// Whether this is one of the programs that look at every file of a data directory.
+fn walks() -> bool {
+    matches!(program::role(), Role::Server | Role::Standalone | Role::Walker | Role::CombineBackup)
+}
+
+/// If the directory at `path` has a keyring below it, its listing will leave `pgseal` out.
+fn hide_below(dir: *mut DIR, path: &[u8]) {
+    let keyring = sys::c_path(&datadir::join(path, datadir::KEYRING));
+    if keyring.is_ok_and(|keyring| sys::stat(&keyring).is_some()) {
+        HIDING.lock().unwrap_or_else(PoisonError::into_inner).push(dir as usize);
+    }
 }
 
 macro_rules! readdir_family {
@@ -82,7 +101,7 @@ pub unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
     if matches!(program::role(), Role::BaseBackup | Role::CombineBackup) {
         // SAFETY: the caller passes a C string.
         let name = unsafe { CStr::from_ptr(path) }.to_bytes();
-        if let Err(errno) = datadir::before_creation(name) {
+        if let Err(errno) = copies::before_creation(name) {
             return fail(errno);
         }
     }

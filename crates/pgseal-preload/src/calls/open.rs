@@ -10,6 +10,7 @@ use pgseal_core::{FileKind, Generation, SealedFile, geometry};
 use pgseal_pgdata::counters::{ClassIndex, Counter};
 use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
 
+use crate::copies;
 use crate::counters;
 use crate::datadir::{self, Place, Root};
 use crate::fds;
@@ -103,6 +104,11 @@ fn verdict(path: &[u8], flags: c_int) -> Verdict {
             if let Err(errno) = guard::check() {
                 return Verdict::Refuse(errno);
             }
+            // Received WAL beside its own keyring is written as in pg_wal: in place, after syncs.
+            let kind = match class {
+                Class::Unknown => copies::kind_of(path).unwrap_or(kind),
+                _ => kind,
+            };
             match wanted(root, kind, scope) {
                 Ok(want) => {
                     let (want, root, class) = (Some(want), Some(root), ClassIndex::of(class));
@@ -129,11 +135,11 @@ fn wanted(root: &'static Root, kind: SealKind, scope: KeyScope) -> Result<Want, 
 }
 
 /// A path outside every sealed data directory: a sealed file is opened as one, a new file is
-/// plain, but for WAL that a server or `pg_receivewal` archives.
+/// plain, unless it is a copy of what is sealed.
 fn outside(path: &[u8], flags: c_int) -> Verdict {
     let creates = flags & libc::O_CREAT != 0;
     if creates {
-        if let Err(errno) = datadir::before_creation(path) {
+        if let Err(errno) = copies::before_creation(path) {
             return Verdict::Refuse(errno);
         }
         // The data directory may have been born just now.
@@ -141,10 +147,10 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
         if place.root.is_some() {
             return verdict_inside(path, flags, &place);
         }
-        if archives_wal(path)
+        if let Some(kind) = copies::kind_of(path)
             && let Some(root) = datadir::primary_root()
         {
-            return match wanted(root, SealKind::InPlace, KeyScope::Cluster) {
+            return match wanted(root, kind, KeyScope::Cluster) {
                 Ok(want) => Ours::outside(Some(want), Some(root)),
                 Err(errno) => Verdict::Refuse(errno),
             };
@@ -159,15 +165,6 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
 
 fn verdict_inside(path: &[u8], flags: c_int, place: &Place) -> Verdict {
     if place.class.is_some() { verdict(path, flags) } else { Verdict::Pass }
-}
-
-/// Whether a program that creates this file outside its data directory is writing WAL: the
-/// server's `basic_archive` module (`archtemp.*`), `pg_receivewal`.
-fn archives_wal(path: &[u8]) -> bool {
-    let name = datadir::base_name(path);
-    let wal = name.starts_with(b"archtemp.")
-        || (name.len() >= 24 && name[..24].iter().all(u8::is_ascii_hexdigit));
-    wal && matches!(program::role(), Role::Server | Role::Tool | Role::BaseBackup)
 }
 
 /// Whether a regular file starts like a sealed one.

@@ -1,17 +1,21 @@
-/* opendir, readdir, chdir: the names in a directory, and relative paths after chdir and fchdir. */
+/* opendir, fdopendir, readdir, chdir: the names in a directory, and relative paths after chdir and fchdir. */
 #include "app.h"
 static int by_name(const void *a, const void *b) { return strcmp(*(char **)a, *(char **)b); }
-int main(int argc, char **argv)
+static void list(DIR *dir)
 {
     char *names[100];
     int count = 0;
-    DIR *dir = opendir(".");
     for (struct dirent *entry; (entry = readdir(dir));)
         names[count++] = strdup(entry->d_name);
     SAY(closedir(dir));
     qsort(names, count, sizeof *names, by_name);
     for (int i = 0; i < count; i++)
         puts(names[i]);
+}
+int main(int argc, char **argv)
+{
+    list(opendir("."));
+    list(fdopendir(open(".", O_RDONLY | O_DIRECTORY)));
     int top = open(".", O_RDONLY | O_DIRECTORY);
     SAY(mkdir("base/7", 0700));
     SAY(chdir("base/7"));

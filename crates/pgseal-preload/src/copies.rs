@@ -1,0 +1,173 @@
+//! Copies of a cluster that PostgreSQL's programs make outside of it: base backups, received and
+//! archived WAL. They are sealed, or refused, unless an unsealed one was asked for by name.
+
+use core::ffi::c_int;
+
+use pgseal_pgdata::SealKind;
+
+use crate::datadir::{self, absolute, base_name, parent, sealed_root};
+use crate::keys;
+use crate::log;
+use crate::program::{self, Role};
+use crate::real;
+use crate::sys;
+use crate::upgrade;
+
+/// Ends a program that was told to write a copy where it cannot be sealed: to standard output,
+/// which no hook ever sees being opened.
+pub fn check_purpose() {
+    let copies = matches!(program::role(), Role::BaseBackup);
+    if copies && program::copy_target().is_some_and(|to| to == b"-") && !unsealed_copy_allowed() {
+        log::line(format_args!(
+            "ERROR: this pg_basebackup would write an unsealed copy to standard output; write it to a directory (-D DIR), or set PGSEAL_UNSEALED_COPY=yes if that is what you want"
+        ));
+        // SAFETY: ends the process before it has done anything.
+        unsafe { libc::_exit(1) };
+    }
+}
+
+/// Called when a program creates a file or directory outside every sealed data directory: if that
+/// is the birth of a data directory or of a backup that shall be sealed, makes its keyring first.
+pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
+    let asked_for = keys::creation_asked_for();
+    let mut newest = None;
+    let dir = match program::role() {
+        Role::Initdb if asked_for && base_name(path) == b"PG_VERSION" => {
+            parent(&absolute(path)).to_vec()
+        }
+        Role::BaseBackup => {
+            if !asked_for {
+                return if unsealed_copy_allowed() {
+                    Ok(())
+                } else {
+                    Err(refused("pg_basebackup"))
+                };
+            }
+            target(path)?
+        }
+        Role::ReceiveWal if kind_of(path).is_some() => {
+            if !asked_for {
+                let has_keys = datadir::primary_root().is_some();
+                return if has_keys { Ok(()) } else { Err(refused("pg_receivewal")) };
+            }
+            target(path)?
+        }
+        Role::CombineBackup => {
+            let (target, backups) = program::combine_backup_target();
+            let Some(target) = target else { return Ok(()) };
+            // The newest backup is the last, and what is made of them is it.
+            newest = backups.iter().rev().find_map(|backup| sealed_root(&absolute(backup)));
+            if !asked_for && (newest.is_none() || unsealed_copy_allowed()) {
+                return Ok(());
+            }
+            absolute(&target)
+        }
+        Role::Upgrade => return upgrade::check_creation(path),
+        _ => return Ok(()),
+    };
+    // The directory itself is made first; its keyring goes into it with the first entry.
+    if absolute(path) == dir || !is_directory(&dir) {
+        return Ok(());
+    }
+    // pg_basebackup is two processes, of which either may come first.
+    let _lock = Lock::on(&dir)?;
+    if sealed_root(&dir).is_none() {
+        keys::create_keyring(&dir, newest.filter(|_| !asked_for))?;
+        // Before the program has children of its own, which would all ask the helper again.
+        datadir::register(&dir).keys()?;
+    }
+    Ok(())
+}
+
+/// An exclusive lock on a directory, as long as this lives.
+struct Lock(#[expect(dead_code, reason = "closing it ends the lock")] sys::Fd);
+
+impl Lock {
+    fn on(dir: &[u8]) -> Result<Lock, c_int> {
+        let fd = sys::open_read(&sys::c_path(dir)?)?;
+        loop {
+            // SAFETY: no pointers involved.
+            match unsafe { libc::flock(fd.0, libc::LOCK_EX) } {
+                0 => return Ok(Lock(fd)),
+                _ if real::errno() == libc::EINTR => {}
+                _ => return Err(real::errno()),
+            }
+        }
+    }
+}
+
+/// The directory that gets the keyring of a copy. One that cannot be told from the command line
+/// would leave the copy plain.
+fn target(path: &[u8]) -> Result<Vec<u8>, c_int> {
+    match program::copy_target() {
+        Some(target) if target == b"-" => Ok(absolute(path)),
+        Some(target) => Ok(absolute(&target)),
+        None => {
+            log::line(format_args!(
+                "ERROR: the directory that gets the sealed copy cannot be told from the command line; give -D DIR as an option of its own"
+            ));
+            Err(libc::EACCES)
+        }
+    }
+}
+
+fn refused(program: &str) -> c_int {
+    log::line(format_args!(
+        "ERROR: this {program} would write an unsealed copy; set PGSEAL_PROVIDER or PGSEAL_KEYRING_FROM for a sealed one, or set PGSEAL_UNSEALED_COPY=yes if that is what you want"
+    ));
+    libc::EACCES
+}
+
+/// How a file that a program creates outside its data directory is sealed, if it is a copy of
+/// what is sealed inside: WAL of the server's `basic_archive` module (`archtemp.*`) and of
+/// `pg_receivewal`, and the tar files of a base backup into a directory of the server. None is if
+/// an unsealed copy was asked for.
+pub fn kind_of(path: &[u8]) -> Option<SealKind> {
+    let role = program::role();
+    // For those that make a directory with a keyring of its own, the key is the stronger word.
+    let has_key = matches!(role, Role::BaseBackup | Role::ReceiveWal) && keys::creation_asked_for();
+    if unsealed_copy_allowed() && !has_key {
+        return None;
+    }
+    let name = base_name(path);
+    let wal = name.starts_with(b"archtemp.")
+        || (name.len() >= 24 && name[..24].iter().all(u8::is_ascii_hexdigit));
+    if wal && matches!(role, Role::Server | Role::Tool | Role::ReceiveWal | Role::BaseBackup) {
+        return Some(SealKind::InPlace);
+    }
+    (role == Role::Server && is_backup_tar(name)).then_some(SealKind::Stream)
+}
+
+/// `base.tar`, and the number of a tablespace instead of `base`, compressed or not
+/// (`basebackup_target.c`, `bbsink_server_begin_archive`).
+fn is_backup_tar(name: &[u8]) -> bool {
+    let Some(at) = name.windows(4).position(|part| part == b".tar") else { return false };
+    let (stem, suffix) = (&name[..at], &name[at + 4..]);
+    let known = stem == b"base" || (!stem.is_empty() && stem.iter().all(u8::is_ascii_digit));
+    known && [&b""[..], b".gz", b".lz4", b".zst"].contains(&suffix)
+}
+
+/// Whether plain copies of sealed data directories were asked for by name.
+fn unsealed_copy_allowed() -> bool {
+    sys::env(c"PGSEAL_UNSEALED_COPY").is_some_and(|value| value == b"yes")
+}
+
+fn is_directory(path: &[u8]) -> bool {
+    let st = sys::c_path(path).ok().and_then(|path| sys::stat(&path));
+    st.is_some_and(|st| st.st_mode & libc::S_IFMT == libc::S_IFDIR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tar_files_of_a_base_backup_are_known() {
+        for name in ["base.tar", "16384.tar", "base.tar.gz", "16384.tar.lz4", "base.tar.zst"] {
+            assert!(is_backup_tar(name.as_bytes()), "{name}");
+        }
+        for name in ["my.tar", "base.tar.bz2", ".tar", "base", "base.tarred", "backup_manifest"] {
+            assert!(!is_backup_tar(name.as_bytes()), "{name}");
+        }
+    }
+}
