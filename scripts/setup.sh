@@ -5,7 +5,7 @@
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
 #   test      the same, perl; on Debian also the newest stable PostgreSQL, which is not installed but unpacked
 #             into a cache (scripts/postgres-versions.sh)
-#   scenarios the programs that long scenarios try on a sealed cluster: pg_repack
+#   scenarios the programs that long scenarios try on a sealed cluster: pg_repack, pgBackRest, Barman, btrfs
 #   matrix    the same as test, and what postgres-versions.sh gets other majors with
 #   upstream  the same, and what PostgreSQL's own test suites need
 #   demo      as build
@@ -106,6 +106,13 @@ need_scenarios() {
     # The one that scenarios run against if no other is asked for.
     major=$(unset PG_CONFIG && pg_configs | tail -n 1 | sed -nE 's#.*/postgresql/([0-9]+)/.*#\1#p')
     need_package "postgresql-${major:-$PREFERRED_MAJOR}-repack"
+    # Backups: the tools, and what compresses, copies and snapshots.
+    need pgbackrest pgbackrest
+    need barman barman
+    need rsync rsync
+    need lz4 lz4
+    need zstd zstd
+    need_package btrfs-progs
 }
 
 setup_postgres() {

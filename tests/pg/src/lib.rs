@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test ends where a step fails")]
 
+pub mod backup;
 pub mod files;
 mod load;
 mod node;

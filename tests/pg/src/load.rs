@@ -104,18 +104,39 @@ impl Ledger {
             // From here on they are known to be committed.
             self.committed[client] = count;
         }
-        let wrong = node.sql(
-            "select count(*) from ledger where memo is distinct from \
-             repeat(md5(client || '/' || n), 1 + (n % 97)::int)",
-        );
-        assert_eq!(wrong, "0", "lines of the ledger with another content");
-        let apart = node.sql(
-            "select count(*) from account a left join \
-             (select account, sum(amount) s from ledger group by 1) l on l.account = a.id \
-             where a.balance is distinct from coalesce(l.s, 0)",
-        );
-        assert_eq!(apart, "0", "accounts that disagree with the ledger");
+        check_content(node);
     }
+
+    /// Checks a copy that was made while the clients worked: of each client a run of transactions
+    /// from its first on, whole, and together at least so many.
+    ///
+    /// # Panics
+    /// When one is missing in between, or is there in part, or there are fewer.
+    pub fn check_copy(&self, node: &Node, at_least: u64) {
+        let gaps = node.sql(
+            "select client from ledger group by client \
+             having count(*) <> max(n) or min(n) <> 1",
+        );
+        assert_eq!(gaps, "", "clients of which transactions in between are missing");
+        let all = number(&node.sql("select count(*) from ledger"));
+        assert!(all >= at_least, "{at_least} were committed before the backup, {all} are there");
+        check_content(node);
+    }
+}
+
+/// Lines and balances, as the transactions must have made them.
+fn check_content(node: &Node) {
+    let wrong = node.sql(
+        "select count(*) from ledger where memo is distinct from \
+         repeat(md5(client || '/' || n), 1 + (n % 97)::int)",
+    );
+    assert_eq!(wrong, "0", "lines of the ledger with another content");
+    let apart = node.sql(
+        "select count(*) from account a left join \
+         (select account, sum(amount) s from ledger group by 1) l on l.account = a.id \
+         where a.balance is distinct from coalesce(l.s, 0)",
+    );
+    assert_eq!(apart, "0", "accounts that disagree with the ledger");
 }
 
 fn transaction(client: usize, n: u64) -> String {
