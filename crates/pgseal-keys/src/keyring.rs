@@ -201,6 +201,37 @@ impl Keyring {
         Ok(Generation(number))
     }
 
+    /// Removes retired data keys for ever. Whatever is still sealed with one cannot be opened any more.
+    /// Those that are not there, and the active one, stay out of it.
+    ///
+    /// # Errors
+    /// As [`Keyring::unlock`].
+    pub fn forget_generations(
+        &mut self,
+        kek: &Kek,
+        numbers: &[Generation],
+    ) -> Result<(), KeyError> {
+        let keyring_key = self.open(kek)?;
+        let mut body = self.body.clone();
+        body.generations.retain(|entry| {
+            entry.state == GenerationState::Active
+                || !numbers.contains(&Generation(entry.generation))
+        });
+        *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
+        Ok(())
+    }
+
+    /// Changes the suite of new relation files. Files keep the one that their header names.
+    ///
+    /// # Errors
+    /// As [`Keyring::unlock`].
+    pub fn set_suite(&mut self, kek: &Kek, suite: Suite) -> Result<(), KeyError> {
+        let keyring_key = self.open(kek)?;
+        let body = Body { suite, ..self.body.clone() };
+        *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
+        Ok(())
+    }
+
     /// Refuses a keyring that is not the one that the sealed files name.
     ///
     /// # Errors

@@ -324,3 +324,24 @@ proptest! {
         prop_assert_eq!(content(&back), content(&keys));
     }
 }
+
+#[test]
+fn retired_data_keys_are_forgotten_and_the_active_one_is_not() {
+    let mut ring = sample();
+    ring.forget_generations(&kek(0xA5), &[Generation(1), Generation(2), Generation(9)]).unwrap();
+    let ring = Keyring::parse(&ring.to_bytes(), path()).unwrap();
+    let keys = ring.unlock(&kek(0xA5)).unwrap();
+    assert_eq!(keys.generations().collect::<Vec<_>>(), [Generation(2)]);
+    assert_eq!(keys.active, Generation(2));
+}
+
+#[test]
+fn the_suite_changes_and_nothing_else() {
+    let mut ring = sample();
+    let before = ring.summary();
+    ring.set_suite(&kek(0xA5), Suite::Aes128Xts).unwrap();
+    let ring = Keyring::parse(&ring.to_bytes(), path()).unwrap();
+    assert_eq!(ring.unlock(&kek(0xA5)).unwrap().suite, Suite::Aes128Xts);
+    assert_eq!(ring.summary().generations, before.generations);
+    assert!(ring.clone().set_suite(&kek(1), Suite::Aes256Gcm).is_err());
+}
