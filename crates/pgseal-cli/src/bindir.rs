@@ -62,6 +62,35 @@ pub fn find(name: &OsStr, major: Option<&str>) -> Result<PathBuf, CliError> {
         .ok_or_else(lost)
 }
 
+/// The directory of the programs of this major version: the given one, else that of the server in
+/// PATH, else where Debian has it, else where `pg_config` says.
+pub fn of_major(given: Option<&Path>, major: &str) -> Result<PathBuf, CliError> {
+    let places: Vec<PathBuf> = match given {
+        Some(dir) => vec![dir.to_owned()],
+        None => {
+            let on_path = in_path(OsStr::new("postgres")).and_then(|path| path.canonicalize().ok());
+            let configured =
+                in_path(OsStr::new("pg_config")).and_then(|path| ask_pg_config(&path, "--bindir"));
+            on_path
+                .and_then(|path| path.parent().map(Path::to_owned))
+                .into_iter()
+                .chain([Path::new(DEBIAN).join(major).join("bin")])
+                .chain(configured)
+                .collect()
+        }
+    };
+    let fits = |dir: &PathBuf| {
+        let server = dir.join("postgres");
+        is_program(&server) && major_of(&server).is_ok_and(|found| found == major)
+    };
+    places.into_iter().find(fits).ok_or_else(|| {
+        CliError::NoLibrary(format!(
+            "no server of PostgreSQL {major} was found; give the directory of its programs with \
+             --bindir"
+        ))
+    })
+}
+
 /// `initdb`: in the given directory, else as [`find`]. Links are resolved, since `pg_config` and
 /// the other programs lie beside the real one.
 pub fn initdb(bindir: Option<&Path>) -> Result<PathBuf, CliError> {

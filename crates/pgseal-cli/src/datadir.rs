@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pgseal_convert::{Disk, Journal};
 use pgseal_keys::keyring_path;
 
 use crate::error::CliError;
@@ -15,6 +16,8 @@ pub struct DataDir {
     pub root: PathBuf,
     /// What `PG_VERSION` says, if it is there.
     pub major: Option<String>,
+    /// The conversion that was not finished, if there is one.
+    pub conversion: Option<Journal>,
 }
 
 impl DataDir {
@@ -34,7 +37,12 @@ impl DataDir {
         }
         // Reading the directory shows at once whether we may.
         fs::read_dir(&root).map_err(CliError::io(&root, "read the directory"))?;
-        let major = read_major(&root);
+        let conversion = Journal::load(&Disk, &root)?;
+        // PG_VERSION names no version meanwhile.
+        let major = match &conversion {
+            Some(journal) => Some(journal.major().to_owned()),
+            None => read_major(&root),
+        };
         if major.is_none() && !keyring_path(&root).exists() {
             return Err(CliError::NotDataDir {
                 path: root,
@@ -42,7 +50,12 @@ impl DataDir {
                 remedy: "give the directory that PGDATA or data_directory names",
             });
         }
-        Ok(DataDir { root, major })
+        Ok(DataDir { root, major, conversion })
+    }
+
+    /// Refuses a data directory in which some files are plain and some sealed.
+    pub fn expect_whole(&self) -> Result<(), CliError> {
+        refuse_unfinished(&self.root, self.conversion.as_ref())
     }
 
     /// Where its keyring is, or would be.
@@ -64,6 +77,20 @@ impl DataDir {
                 name.starts_with("postgres").then_some(pid)
             }
             Err(_) => None,
+        }
+    }
+}
+
+/// Refuses a data directory in which some files are plain and some sealed.
+pub fn expect_whole(root: &Path) -> Result<(), CliError> {
+    refuse_unfinished(root, Journal::load(&Disk, root)?.as_ref())
+}
+
+fn refuse_unfinished(root: &Path, journal: Option<&Journal>) -> Result<(), CliError> {
+    match journal {
+        None => Ok(()),
+        Some(journal) => {
+            Err(CliError::Unfinished { path: root.to_owned(), command: journal.operation.name() })
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use pgseal_convert::ConvertError;
 use pgseal_core::SealError;
 use pgseal_keys::KeyError;
 use pgseal_tls::TlsError;
@@ -65,6 +66,25 @@ pub enum CliError {
     /// The settings do not allow sealing.
     #[error("{0}")]
     Settings(String),
+    /// A conversion was interrupted and is to be finished first.
+    #[error(
+        "{}: pgseal {command} was interrupted here, and some files are sealed and some are not; \
+         run \"pgseal {command} {}\" again: it goes on where it stopped",
+        path.display(),
+        path.display()
+    )]
+    Unfinished {
+        /// The data directory.
+        path: PathBuf,
+        /// What was interrupted.
+        command: &'static str,
+    },
+    /// The data directory cannot be converted now: its state does not allow it.
+    #[error("{0}")]
+    NotNow(String),
+    /// A conversion.
+    #[error(transparent)]
+    Convert(ConvertError),
     /// The operating system refused something.
     #[error("{}: cannot {action}: {source}{}", path.display(), hint(source))]
     Io {
@@ -92,6 +112,16 @@ pub enum CliError {
     /// Standard output cannot be written.
     #[error("standard output: {0}; check where the output goes")]
     Output(#[from] io::Error),
+}
+
+impl From<ConvertError> for CliError {
+    fn from(error: ConvertError) -> CliError {
+        match error {
+            ConvertError::Io { path, action, source } => CliError::Io { path, action, source },
+            ConvertError::Sealed { path, source } => CliError::Sealed { path, source },
+            error => CliError::Convert(error),
+        }
+    }
 }
 
 impl CliError {

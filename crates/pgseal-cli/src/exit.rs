@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::process::ExitCode;
 
+use pgseal_convert::ConvertError;
 use pgseal_core::SealError;
 use pgseal_lab::LabError;
 use pgseal_tls::TlsError;
@@ -29,6 +30,9 @@ pub const OTHER_KEYRING: u8 = 15;
 pub const NO_LIBRARY: u8 = 20;
 /// The settings do not allow sealing.
 pub const SETTINGS: u8 = 21;
+/// The state of the data directory does not allow it: a server runs, no room, a conversion is
+/// unfinished.
+pub const NOT_NOW: u8 = 22;
 /// The operating system failed us.
 pub const IO: u8 = 40;
 /// Stopped by a signal, as a shell counts SIGINT.
@@ -46,6 +50,10 @@ pub fn code_of(error: &CliError) -> u8 {
         CliError::Key(error) => error.exit_code(),
         CliError::NoLibrary(_) | CliError::NoCommand { .. } => NO_LIBRARY,
         CliError::Settings(_) => SETTINGS,
+        CliError::Unfinished { .. } | CliError::NotNow(_) => NOT_NOW,
+        CliError::Convert(ConvertError::Stopped) => INTERRUPTED,
+        CliError::Convert(ConvertError::Journal { .. }) => DAMAGE,
+        CliError::Convert(_) => NOT_NOW,
         CliError::Io { .. } | CliError::Output(_) => IO,
         CliError::Lab(error) => code_of_lab(error),
         CliError::Tls(error) => code_of_tls(error),

@@ -9,6 +9,7 @@ mod datadir;
 mod error;
 mod escrow_record;
 mod exit;
+mod guard_conf;
 mod keys;
 mod library;
 mod out;

@@ -12,10 +12,14 @@ use crate::sys;
 
 /// The keyring's path below a data directory.
 pub const KEYRING: &[u8] = b"pgseal/keyring";
+/// The journal of a conversion that is not finished (`pgseal encrypt`, `decrypt`, `rekey`).
+const CONVERSION: &[u8] = b"pgseal/conversion";
 
 /// A sealed data directory that this process has met. Never freed: there are one or two.
 pub struct Root {
     path: Vec<u8>,
+    /// Whether some of its files are plain and some sealed.
+    half_converted: bool,
     /// The outcome of the first attempt: one that failed is not repeated for every file.
     keys: Mutex<Option<Result<&'static KeySet, c_int>>>,
 }
@@ -47,6 +51,32 @@ impl Root {
         &self.path
     }
 
+    /// Refuses a data directory in which some files are plain and some sealed.
+    pub fn expect_whole(&self) -> Result<(), c_int> {
+        if !self.half_converted {
+            return Ok(());
+        }
+        let command = self.interrupted_command();
+        log::line(format_args!(
+            "ERROR: \"{}\": pgseal {command} was interrupted here, and some files are sealed and some are not; run \"pgseal {command}\" again: it goes on where it stopped",
+            Shown(&self.path)
+        ));
+        Err(libc::EACCES)
+    }
+
+    /// Which conversion the journal names.
+    fn interrupted_command(&self) -> &'static str {
+        let text = sys::c_path(&join(&self.path, CONVERSION))
+            .and_then(|path| sys::read_whole(&path, 1 << 16))
+            .unwrap_or_default();
+        let names = |command: &[u8]| text.windows(command.len()).any(|window| window == command);
+        match () {
+            () if names(b"\"decrypt\"") => "decrypt",
+            () if names(b"\"rekey\"") => "rekey",
+            () => "encrypt",
+        }
+    }
+
     /// The path of its keyring.
     pub fn keyring_path(&self) -> Vec<u8> {
         join(&self.path, KEYRING)
@@ -54,6 +84,7 @@ impl Root {
 
     /// Its data keys, loaded on first use.
     pub fn keys(&self) -> Result<&'static KeySet, c_int> {
+        self.expect_whole()?;
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         *keys.get_or_insert_with(|| keys::load(self))
     }
@@ -118,10 +149,14 @@ pub fn sealed_root(path: &[u8]) -> Option<&'static Root> {
 }
 
 /// Whether this is a sealed data directory without a keyring: it must not be taken for a plain
-/// one, in which new files would be plain. The relation map is there from `initdb` on.
+/// one, in which new files would be plain. The relation map is there from `initdb` on. One that is
+/// being converted counts, too.
 fn lost_its_keyring(path: &[u8]) -> bool {
     if !exists(path, b"PG_VERSION") {
         return false;
+    }
+    if exists(path, CONVERSION) {
+        return true;
     }
     let map = sys::c_path(&join(path, b"global/pg_filenode.map"));
     map.is_ok_and(|map| crate::calls::open::looks_sealed(&map))
@@ -138,7 +173,8 @@ pub fn register(path: &[u8]) -> &'static Root {
     if let Some(root) = state.roots.iter().find(|root| root.path == path) {
         return root;
     }
-    let root = Root { path: path.to_vec(), keys: Mutex::new(None) };
+    let half_converted = exists(path, CONVERSION);
+    let root = Root { path: path.to_vec(), half_converted, keys: Mutex::new(None) };
     let root: &'static Root = Box::leak(Box::new(root));
     state.roots.push(root);
     // The working directory may be the new root.

@@ -62,7 +62,10 @@ impl Programs {
     }
 
     /// Copies them side by side into a directory that every user can read.
-    pub(crate) fn copy_to(&self, dir: &Path) -> io::Result<Programs> {
+    ///
+    /// # Errors
+    /// When one cannot be copied.
+    pub fn copy_to(&self, dir: &Path) -> io::Result<Programs> {
         fs::create_dir_all(dir)?;
         let copy = |from: &Path, name: &str| -> io::Result<PathBuf> {
             let to = dir.join(name);

@@ -17,7 +17,7 @@ mod replica;
 mod session;
 
 pub use load::Ledger;
-pub use node::{Node, Outcome};
+pub use node::{Node, Outcome, with_file_limit};
 pub use programs::{Older, from_major, is_root, not_applicable, older, programs, server_major};
 pub use replica::{Keys, assert_same_contents};
 pub use session::Session;

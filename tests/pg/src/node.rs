@@ -13,7 +13,8 @@ use rustix::process::Signal;
 
 use crate::programs::{as_server_user, programs};
 
-use self::process::{send, wait, with_file_limit};
+pub use self::process::with_file_limit;
+use self::process::{send, wait};
 
 mod commands;
 mod process;

@@ -14,10 +14,8 @@ use pgseal_keys::{KEYRING_DIR, Kek, Keyring, Provider, keyring_path};
 
 use crate::error::CliError;
 use crate::out::Out;
-use crate::{bindir, exit, keys, library};
+use crate::{bindir, exit, guard_conf, keys, library};
 
-#[path = "initdb_conf.rs"]
-mod conf;
 #[path = "initdb_options.rs"]
 mod options;
 
@@ -161,7 +159,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         return Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::IO));
     }
     let finished = check_sealed(&dir, &library).and_then(|keyring| {
-        conf::add_guard(&dir.join("postgresql.conf"), &guard)?;
+        guard_conf::add(&dir.join("postgresql.conf"), &guard)?;
         Ok(keyring)
     });
     match finished {

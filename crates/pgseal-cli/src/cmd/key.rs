@@ -65,6 +65,19 @@ enum Task {
     Backup(key_backup::Args),
     Restore(key_restore::Args),
     Check(key_check::Args),
+    /// Remove retired data keys that no file of the data directory has, for ever
+    ///
+    /// After a rekey, when no backup and no archived WAL from before is kept any more.
+    Forget {
+        /// The data directory
+        dir: PathBuf,
+        /// Where the key comes from, if not from where the keyring says
+        #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+        provider: Option<String>,
+        /// No backup and no archived WAL that shall ever be read is sealed with them
+        #[arg(long)]
+        no_backup_has_them: bool,
+    },
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
@@ -75,6 +88,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::Backup(args) => return key_backup::run(args),
         Task::Restore(args) => return key_restore::run(args),
         Task::Check(args) => return key_check::run(args),
+        Task::Forget { dir, provider, no_backup_has_them } => {
+            return super::key_forget::run(dir, provider.as_deref(), *no_backup_has_them);
+        }
     }
     Ok(exit::SOUND)
 }

@@ -3,7 +3,16 @@
 mod advise;
 mod cat;
 mod completions;
+mod convert;
+mod convert_checks;
+mod convert_cluster;
+mod convert_options;
+mod convert_own;
+mod convert_report;
+mod decrypt;
+mod encrypt;
 mod env;
+mod guard;
 mod helper;
 mod helper_columns;
 mod initdb;
@@ -12,11 +21,13 @@ mod key;
 mod key_backup;
 mod key_check;
 mod key_check_report;
+mod key_forget;
 mod key_restore;
 mod lab;
 mod lab_compare;
 mod lab_run;
 mod man;
+mod rekey;
 mod run;
 mod status;
 mod status_prometheus;
@@ -54,9 +65,9 @@ Examples:
 Exit status:
   0 done and sound       10 no key             20 library or guard module not found
   1 damage or weakness   11 wrong key          21 settings refuse sealing
-  2 usage                12 key file insecure  40 I/O error
-  3 no such directory    13 provider failed    70 a bug in pgseal
-  4 not sealed           14 keyring damaged
+  2 usage                12 key file insecure  22 not now: a server runs, no room, unfinished
+  3 no such directory    13 provider failed    40 I/O error
+  4 not sealed           14 keyring damaged    70 a bug in pgseal
   5 exists already       15 keyring of another cluster
                          16 keyring missing";
 
@@ -74,7 +85,11 @@ pub struct Cli {
 enum Command {
     Initdb(initdb::Args),
     Run(run::Args),
+    Encrypt(encrypt::Args),
+    Decrypt(decrypt::Args),
+    Rekey(rekey::Args),
     Env(env::Args),
+    Guard(guard::Args),
     Status(status::Args),
     Verify(verify::Args),
     Inspect(inspect::Args),
@@ -93,7 +108,11 @@ pub fn dispatch() -> Result<u8, CliError> {
     match Cli::parse().command {
         Command::Initdb(args) => initdb::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Encrypt(args) => encrypt::run(&args),
+        Command::Decrypt(args) => decrypt::run(&args),
+        Command::Rekey(args) => rekey::run(&args),
         Command::Env(args) => env::run(&args),
+        Command::Guard(args) => guard::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Inspect(args) => inspect::run(&args),

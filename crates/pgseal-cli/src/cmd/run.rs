@@ -51,6 +51,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     let meant =
         dir.clone().or_else(|| dir_in(rest)).or_else(|| env::var_os("PGDATA").map(Into::into));
+    if let Some(meant) = &meant {
+        datadir::expect_whole(meant)?;
+    }
     let major = meant.as_deref().and_then(datadir::read_major);
     let program = bindir::find(name, major.as_deref())?;
 

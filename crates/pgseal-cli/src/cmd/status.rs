@@ -92,6 +92,8 @@ pub(super) struct Status {
     pub(super) postgresql: Option<String>,
     server_pid: Option<u32>,
     sealed: bool,
+    /// The conversion that was interrupted, if there is one.
+    unfinished: Option<&'static str>,
     pub(super) keyring_id: Option<String>,
     provider: Option<String>,
     pub(super) suite: Option<String>,
@@ -145,6 +147,7 @@ fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) -> Sta
         postgresql: dir.major.clone(),
         server_pid,
         sealed: scan.map_or(keyring.is_some(), |scan| scan.headers().next().is_some()),
+        unfinished: dir.conversion.as_ref().map(|journal| journal.operation.name()),
         keyring_id: keyring.map(|keyring| keyring.id().to_string()),
         provider: keyring.map(|keyring| Provider::shown(keyring.provider_uri())),
         suite: keyring.map(|keyring| keyring.suite().name().to_owned()),
@@ -225,6 +228,12 @@ fn print(out: &mut Out, status: &Status) -> io::Result<()> {
     match status.server_pid {
         Some(pid) => writeln!(out, "Server          running, process {pid}")?,
         None => writeln!(out, "Server          not running")?,
+    }
+    if let Some(command) = status.unfinished {
+        writeln!(
+            out,
+            "Conversion      UNFINISHED: no server starts; run \"pgseal {command}\" again, it goes on"
+        )?;
     }
     for (name, value) in [
         ("Keyring         ", &status.keyring_id),

@@ -58,6 +58,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let (dir, kind) = open(args)?;
+    dir.expect_whole()?;
     let mut scan = scan::scan(&dir.root, kind);
     let keyring = keys::keyring_of(&dir, &args.keys, || scan.headers().next().is_some())?;
     expect_keyring(&scan, &keyring)?;
@@ -95,7 +96,7 @@ fn open(args: &Args) -> Result<(DataDir, Root), CliError> {
         Ok(dir) => Ok((dir, Root::DataDir)),
         Err(CliError::NotDataDir { path, .. }) if path.is_dir() => {
             if args.keys.keyring.is_some() {
-                return Ok((DataDir { root: path, major: None }, Root::Archive));
+                return Ok((DataDir { root: path, major: None, conversion: None }, Root::Archive));
             }
             Err(CliError::NotDataDir {
                 path,

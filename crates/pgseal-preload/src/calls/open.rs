@@ -77,6 +77,10 @@ fn verdict(path: &[u8], flags: c_int) -> Verdict {
     let (Some(root), Some(class)) = (place.root, place.class) else {
         return outside(path, flags);
     };
+    // What every program reads first: its own complaint would not say what to do.
+    if matches!(class, Class::Version | Class::Control) && root.expect_whole().is_err() {
+        return Verdict::Refuse(libc::EACCES);
+    }
     if class == Class::Postmaster && creates && datadir::base_name(path) == b"postmaster.pid" {
         // A server takes its lock: the last moment before it forks, and before it writes.
         return match keys::server_starts(root) {

@@ -7,6 +7,16 @@ use super::{Node, Outcome};
 use crate::programs::as_server_user;
 
 impl Node {
+    /// Starts the server by hand, without the library.
+    ///
+    /// # Panics
+    /// With the server's log, when it does not start.
+    pub fn start_bare(&mut self) {
+        if let Err(log) = self.try_start_bare() {
+            panic!("the server did not start:\n{log}");
+        }
+    }
+
     /// A program of PostgreSQL, under the library if the cluster is sealed.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
@@ -54,9 +64,25 @@ impl Node {
     /// When the cluster is plain.
     #[must_use]
     pub fn pgseal(&self, arguments: &[&str]) -> Outcome {
+        self.pgseal_command(arguments).output().expect("pgseal runs").into()
+    }
+
+    /// `pgseal ARGUMENTS`, not started.
+    #[must_use]
+    pub fn pgseal_command(&self, arguments: &[&str]) -> Command {
         let mut command = as_server_user(&self.pgseal_program());
         command.envs(self.env.iter().cloned()).current_dir(self.home()).args(arguments);
-        command.output().expect("pgseal runs").into()
+        command
+    }
+
+    /// Gives a plain cluster the programs, as a sealed one has them from its beginning.
+    ///
+    /// # Panics
+    /// When they are not built.
+    pub fn bring_programs(&self) {
+        let dir = self.pgseal_program();
+        let dir = dir.parent().expect("a directory");
+        crate::programs().copy_to(dir).expect("the programs are built");
     }
 
     /// `pgseal verify` of a directory.

@@ -11,7 +11,8 @@ use super::PATIENCE;
 use crate::programs::as_server_user;
 
 /// The same command through a shell that lowers the limit first.
-pub(super) fn with_file_limit(command: &Command, kib: u64) -> Command {
+#[must_use]
+pub fn with_file_limit(command: &Command, kib: u64) -> Command {
     let mut limited = as_server_user(Path::new("/bin/bash"));
     // A process over the limit gets SIGXFSZ, which PostgreSQL ignores, and then EFBIG.
     limited.args(["-c", &format!("ulimit -f {kib}; trap '' XFSZ; exec \"$0\" \"$@\"")]);

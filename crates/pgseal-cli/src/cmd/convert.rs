@@ -1,0 +1,354 @@
+//! What `pgseal encrypt`, `decrypt` and `rekey` share: checks, barrier, work, end.
+
+use std::fs;
+use std::io;
+use std::thread;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pgseal_convert::engine::{self, Job, Task};
+use pgseal_convert::plan::Plan;
+use pgseal_convert::{
+    Control, Disk, Facts, Journal, Operation, Outcome, Phase, Target, barrier, tree,
+};
+use pgseal_core::{KeySet, Suite};
+use pgseal_keys::{Keyring, keyring_path};
+
+use super::convert_checks::{self as checks, Ground};
+use super::convert_cluster::{ControlData, OwnLock, ServerLock};
+use super::convert_options::Options;
+use super::convert_own as own;
+use super::convert_report::{Report, Verdict};
+use crate::datadir::DataDir;
+use crate::error::CliError;
+use crate::out::Out;
+use crate::{guard_conf, keys};
+
+/// One run of a conversion.
+pub struct Run<'a> {
+    /// What it was told.
+    pub options: &'a Options,
+    /// The data directory.
+    pub dir: DataDir,
+    /// What is printed at the end.
+    pub report: Report,
+    operation: Operation,
+    control: Control,
+    _lock: OwnLock,
+}
+
+impl<'a> Run<'a> {
+    /// Locks and opens the data directory. What a run that never came to the conversion left is
+    /// taken back.
+    pub fn open(options: &'a Options, operation: Operation) -> Result<Run<'a>, CliError> {
+        let root = std::path::absolute(&options.dir)
+            .map_err(CliError::io(&options.dir, "resolve the path"))?;
+        let lock = OwnLock::take(&root)?;
+        let mut dir = DataDir::open(&root)?;
+        let control = Control::default();
+        for signal in
+            [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
+        {
+            signal_hook::flag::register(signal, control.flag())?;
+        }
+        if let Some(journal) = dir.conversion.take_if(|journal| journal.phase == Phase::Prepare) {
+            if options.check {
+                let command = journal.operation.name();
+                return Err(CliError::Unfinished { path: root, command });
+            }
+            if journal.operation == Operation::Encrypt {
+                // No file was ever sealed with it.
+                own::remove_if_there(&keyring_path(&root))?;
+            }
+            barrier::undo(&Disk, &root, &journal, &control)?;
+        }
+        let shown = dir.root.display().to_string();
+        let report = Report::new(operation.name(), shown, options.check);
+        Ok(Run { options, dir, report, operation, control, _lock: lock })
+    }
+
+    /// The conversion that is to be gone on with, if `takes_over` accepts what it was.
+    pub fn unfinished(
+        &mut self,
+        takes_over: impl Fn(Operation) -> bool,
+    ) -> Result<Option<Journal>, CliError> {
+        let Some(journal) = self.dir.conversion.clone() else { return Ok(None) };
+        let same = journal.operation == self.operation;
+        if !same && (journal.phase == Phase::Finish || !takes_over(journal.operation)) {
+            self.dir.expect_whole()?;
+        }
+        if self.options.check {
+            return Err(CliError::Unfinished {
+                path: self.dir.root.clone(),
+                command: journal.operation.name(),
+            });
+        }
+        self.report.resumed = true;
+        Ok(Some(journal))
+    }
+
+    /// The keyring, unlocked.
+    pub fn unlock(&self, provider: Option<&str>) -> Result<(Keyring, KeySet), CliError> {
+        let keyring = Keyring::load(&keyring_path(&self.dir.root))?;
+        let keys = keyring.unlock(&keys::kek(&keyring, provider)?)?;
+        Ok((keyring, keys))
+    }
+
+    fn jobs(&self) -> usize {
+        let all = || thread::available_parallelism().map_or(1, usize::from);
+        self.options.jobs.map_or_else(all, usize::from)
+    }
+
+    /// A conversion from its beginning. `make_keys` is called when nothing stands in the way any more;
+    /// it makes or changes the keyring and gives the keys and the target of the new files.
+    /// Returns the exit status of a run that ends here.
+    pub fn begin(
+        &mut self,
+        suite: Option<Suite>,
+        keys: &KeySet,
+        target: Target,
+        make_keys: impl FnOnce(&mut Journal) -> Result<(KeySet, Target), CliError>,
+    ) -> Result<Option<u8>, CliError> {
+        let options = self.options;
+        let ground = checks::ground(
+            &mut self.report,
+            &self.dir,
+            self.operation,
+            suite,
+            options.bindir.as_deref(),
+            options.config_file.as_deref(),
+        )?;
+        let text = fs::read_to_string(self.dir.root.join("PG_VERSION"))
+            .map_err(CliError::io(&self.dir.root, "read PG_VERSION"))?;
+        let config = ground.config_file.clone();
+        let mut journal = Journal::new(self.operation, text, suite, ground.facts, config);
+        let tasks = self.check_files(&journal, keys, target)?;
+        if options.check || self.report.worst() > Verdict::Note {
+            return self.finish_report().map(Some);
+        }
+        let lock = ServerLock::take(&self.dir)?;
+        if !ControlData::read(&ground.bindir, &self.dir.root)?.is_clean() {
+            return Err(CliError::NotNow(format!(
+                "{}: a server ran on it meanwhile; run the same command again",
+                self.dir.root.display()
+            )));
+        }
+        engine::empty_unborn(&Disk, &tasks)?;
+        self.start(&mut journal, make_keys, lock, &ground)?;
+        Ok(None)
+    }
+
+    /// Every file by head and, unless it was told otherwise, page by page.
+    fn check_files(
+        &mut self,
+        journal: &Journal,
+        keys: &KeySet,
+        target: Target,
+    ) -> Result<Vec<Task>, CliError> {
+        let plan = plan(target, keys, journal.facts);
+        let idle = |_: u64| {};
+        let mut job = Job {
+            media: &Disk,
+            keys,
+            plan,
+            control: &self.control,
+            jobs: self.jobs(),
+            progress: &idle,
+        };
+        let version_dir = journal.version_dir();
+        let (_, tasks) = checks::files(&mut self.report, &job, &self.dir.root, &version_dir)?;
+        checks::room(&mut self.report, &tasks, job.jobs)?;
+        let stopped = self.report.worst() > Verdict::Note;
+        if self.options.skip_check || (stopped && !self.options.check) {
+            return Ok(tasks);
+        }
+        let bar = self.bar("checking", checks::work(&tasks).1);
+        let progress = |bytes| bar.inc(bytes);
+        job.progress = &progress;
+        let outcome = engine::check(&job, &tasks);
+        bar.finish_and_clear();
+        self.judge(&outcome?);
+        Ok(tasks)
+    }
+
+    fn judge(&mut self, outcome: &Outcome) {
+        if outcome.found.is_empty() {
+            let text = format!("{} read, all sound", crate::out::human_bytes(outcome.bytes));
+            return self.report.check("pages", Verdict::Ok, text);
+        }
+        self.report.add_damage(&outcome.found);
+        let count = crate::out::count(outcome.found.len() as u64, "file");
+        if self.options.keep_damaged {
+            let text = format!("{count} with damage, kept as it is");
+            return self.report.check("pages", Verdict::Note, text);
+        }
+        let text = format!(
+            "{count} with damage, listed below; restore them, or take them along as they are with \
+             --keep-damaged: PostgreSQL goes on reporting the pages as damaged"
+        );
+        self.report.check("pages", Verdict::Damage, text);
+    }
+
+    /// From a whole data directory of the old form to one of the new.
+    fn start(
+        &mut self,
+        journal: &mut Journal,
+        make_keys: impl FnOnce(&mut Journal) -> Result<(KeySet, Target), CliError>,
+        lock: ServerLock,
+        ground: &Ground,
+    ) -> Result<(), CliError> {
+        let root = &self.dir.root.clone();
+        own::make_dir(root)?;
+        let (keys, target) = barrier::begin(&Disk, root, journal, &self.control, make_keys)?;
+        drop(lock);
+        self.convert(journal, &keys, target)?;
+        self.end(journal, ground.guard.as_deref())
+    }
+
+    /// Goes on with a conversion that was interrupted.
+    pub fn resume(
+        &mut self,
+        mut journal: Journal,
+        target: impl FnOnce(&Run<'_>, &Journal) -> Result<(KeySet, Target), CliError>,
+    ) -> Result<(), CliError> {
+        let root = self.dir.root.clone();
+        ServerLock::remove_stale(&self.dir)?;
+        if journal.phase == Phase::Convert {
+            let (keys, target) = target(self, &journal)?;
+            if journal.operation != self.operation {
+                journal.operation = self.operation;
+                let is_sealed = self.operation != Operation::Decrypt;
+                journal.suite =
+                    if is_sealed { keys.suite.name().to_owned() } else { String::new() };
+                journal.store(&Disk, &root, &self.control)?;
+                barrier::raise(&Disk, &root, &journal, &self.control)?;
+            }
+            self.convert(&mut journal, &keys, target)?;
+        }
+        let guard = match self.operation {
+            Operation::Encrypt => Some(self.guard(&journal)?),
+            _ => None,
+        };
+        self.end(&journal, guard.as_deref())
+    }
+
+    fn guard(&self, journal: &Journal) -> Result<String, CliError> {
+        let bindir = crate::bindir::of_major(self.options.bindir.as_deref(), journal.major())?;
+        let pkglibdir = crate::bindir::ask_pg_config(&bindir.join("pg_config"), "--pkglibdir");
+        crate::library::guard(journal.major(), pkglibdir.as_deref())
+    }
+
+    /// The work, and the step after which every file is of the new form.
+    fn convert(
+        &mut self,
+        journal: &mut Journal,
+        keys: &KeySet,
+        target: Target,
+    ) -> Result<(), CliError> {
+        let root = self.dir.root.clone();
+        let found = tree::walk(&root, &journal.version_dir());
+        engine::clean(&Disk, &found.leftovers)?;
+        if let Some(problem) = found.problems.first() {
+            return Err(CliError::NotNow(format!("{}: {}", problem.rel.display(), problem.what)));
+        }
+        let plan = plan(target, keys, journal.facts);
+        let idle = |_: u64| {};
+        let mut job = Job {
+            media: &Disk,
+            keys,
+            plan,
+            control: &self.control,
+            jobs: self.jobs(),
+            progress: &idle,
+        };
+        let mut tasks = engine::plan(&job, found.items)?;
+        // The largest first: if there is no room for one, better now than after hours.
+        tasks.sort_by_key(|task| std::cmp::Reverse(task.plain_len));
+        let before = self.report.checks.len();
+        job.jobs = checks::room(&mut self.report, &tasks, job.jobs)?;
+        if let Some(short) = self.report.checks[before..].iter().find(|c| c.verdict > Verdict::Note)
+        {
+            return Err(CliError::NotNow(format!("{}: {}", root.display(), short.text)));
+        }
+        self.report.jobs = job.jobs;
+        self.report.set_left_alone(&tasks);
+        let bar = self.bar(self.operation.name(), checks::work(&tasks).1);
+        let progress = |bytes| bar.inc(bytes);
+        job.progress = &progress;
+        let start = Instant::now();
+        let outcome = engine::run(&job, &tasks, &found.dirs);
+        bar.finish_and_clear();
+        let outcome = outcome?;
+        self.report.seconds = start.elapsed().as_secs_f64();
+        (self.report.files, self.report.plain_bytes) = (outcome.files, outcome.bytes);
+        self.report.removed = outcome.removed;
+        let is_known =
+            self.options.keep_damaged && !self.options.skip_check && !self.report.resumed;
+        if !is_known {
+            self.report.add_damage(&outcome.found);
+        }
+        barrier::advance(&Disk, &root, journal, Phase::Finish, &self.control)?;
+        Ok(())
+    }
+
+    /// Lets a server of the new kind in, and only that.
+    fn end(&mut self, journal: &Journal, guard: Option<&str>) -> Result<(), CliError> {
+        let root = &self.dir.root;
+        let auto = root.join("postgresql.auto.conf");
+        match (self.operation, guard) {
+            (Operation::Encrypt, Some(guard)) => {
+                guard_conf::add(&journal.config_file, guard)?;
+                // ALTER SYSTEM has the last word.
+                if guard_conf::sets_preload(&auto)? {
+                    guard_conf::add(&auto, guard)?;
+                }
+            }
+            (Operation::Decrypt, _) => {
+                guard_conf::remove(&journal.config_file)?;
+                if guard_conf::sets_preload(&auto)? {
+                    guard_conf::remove(&auto)?;
+                }
+                own::retire_keyring(root)?;
+            }
+            _ => {}
+        }
+        barrier::end(&Disk, root, journal, &self.control)?;
+        self.report.done = true;
+        Ok(())
+    }
+
+    /// Prints the report and gives the exit status.
+    pub fn finish_report(&self) -> Result<u8, CliError> {
+        let mut out = Out::new();
+        if self.options.json {
+            out.json(&self.report)?;
+        } else {
+            self.report.print(&mut out, self.options.quiet)?;
+        }
+        io::Write::flush(&mut out)?;
+        Ok(self.report.exit_code())
+    }
+
+    fn bar(&self, what: &'static str, bytes: u64) -> ProgressBar {
+        let is_hidden = self.options.quiet || self.options.json;
+        let target =
+            if is_hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some(bytes), target);
+        let form =
+            "{msg} {bar:32} {percent:>3} %  {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(form) {
+            bar.set_style(style);
+        }
+        bar.set_message(what);
+        bar
+    }
+}
+
+fn plan(target: Target, keys: &KeySet, facts: Facts) -> Plan {
+    Plan {
+        target,
+        keyring_id: keys.keyring_id,
+        checksums: facts.checksums,
+        segment_pages: facts.segment_pages,
+    }
+}

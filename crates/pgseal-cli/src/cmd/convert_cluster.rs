@@ -1,0 +1,222 @@
+//! What PostgreSQL itself says of a stopped cluster, and the lock that keeps it stopped.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pgseal_convert::Facts;
+
+use crate::datadir::DataDir;
+use crate::error::CliError;
+
+/// What `pg_controldata` says.
+#[derive(Clone, Debug)]
+pub struct ControlData {
+    /// `shut down`, `in production`, ...
+    pub state: String,
+    /// Bytes of a page.
+    pub block_len: u32,
+    /// What the conversion must know.
+    pub facts: Facts,
+}
+
+impl ControlData {
+    /// Asks the program of the cluster's version.
+    pub fn read(bindir: &Path, root: &Path) -> Result<ControlData, CliError> {
+        let program = bindir.join("pg_controldata");
+        let output = Command::new(&program)
+            .arg("-D")
+            .arg(root)
+            .env("LC_ALL", "C")
+            .env_remove("LD_PRELOAD")
+            .output()
+            .map_err(CliError::io(&program, "run the program"))?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        parse(&text).filter(|_| output.status.success()).ok_or_else(|| {
+            CliError::NotNow(format!(
+                "{}: pg_controldata cannot read the control file: {}; restore it from a backup",
+                root.display(),
+                String::from_utf8_lossy(&output.stderr).trim()
+            ))
+        })
+    }
+
+    /// Whether the files are all that there is: no recovery is due.
+    pub fn is_clean(&self) -> bool {
+        matches!(self.state.as_str(), "shut down" | "shut down in recovery")
+    }
+}
+
+fn parse(text: &str) -> Option<ControlData> {
+    let value = |name: &str| {
+        text.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+    };
+    let number = |name: &str| value(name)?.parse::<u32>().ok();
+    Some(ControlData {
+        state: value("Database cluster state")?,
+        block_len: number("Database block size")?,
+        facts: Facts {
+            catalog_version: number("Catalog version number")?,
+            // From 19 on there are states between off and on.
+            checksums: value("Data page checksum version")? == "1",
+            segment_pages: number("Blocks per segment of large relation")?,
+        },
+    })
+}
+
+/// The value of a setting as the server would see it; `None` if the server does not know it or cannot
+/// read its configuration.
+pub fn setting(bindir: &Path, root: &Path, config_file: &Path, name: &str) -> Option<String> {
+    let output = Command::new(bindir.join("postgres"))
+        .args(["-C", name, "-D"])
+        .arg(root)
+        .arg("-c")
+        .arg(format!("config_file={}", config_file.display()))
+        .env_remove("LD_PRELOAD")
+        .output()
+        .ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// The configuration file: the given one, that of the data directory, or the one of Debian's that
+/// names the data directory.
+pub fn config_file(
+    given: Option<&Path>,
+    root: &Path,
+    major: &str,
+) -> Result<Option<PathBuf>, CliError> {
+    if let Some(given) = given {
+        let path = std::path::absolute(given).map_err(CliError::io(given, "resolve the path"))?;
+        fs::metadata(&path).map_err(CliError::io(&path, "find the configuration"))?;
+        return Ok(Some(path));
+    }
+    let own = root.join("postgresql.conf");
+    if own.is_file() {
+        return Ok(Some(own));
+    }
+    let Ok(clusters) = fs::read_dir(Path::new("/etc/postgresql").join(major)) else {
+        return Ok(None);
+    };
+    let wanted = root.canonicalize().ok();
+    let names_us = |path: &PathBuf| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let named = text.lines().rev().find_map(|line| {
+            let value = line.trim_start().strip_prefix("data_directory")?.trim_start();
+            let value = value.strip_prefix('=').unwrap_or(value).trim_start().strip_prefix('\'')?;
+            value.split('\'').next().map(PathBuf::from)
+        });
+        named.and_then(|dir| dir.canonicalize().ok()) == wanted
+    };
+    let mut files = clusters.flatten().map(|item| item.path().join("postgresql.conf"));
+    Ok(files.find(|path| path.is_file() && names_us(path)))
+}
+
+/// The server's own lock file, in our name: no server starts as long as this lives. It is needed until
+/// `PG_VERSION` keeps them off.
+#[derive(Debug)]
+pub struct ServerLock(PathBuf);
+
+impl ServerLock {
+    /// Takes it. A lock file that a process left which is gone does not count.
+    pub fn take(dir: &DataDir) -> Result<ServerLock, CliError> {
+        let path = Self::remove_stale(dir)?;
+        let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)
+        {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(running(&dir.root, "just now"));
+            }
+            Err(error) => return Err(CliError::io(&path, "make the server's lock file")(error)),
+        };
+        let lock = ServerLock(path);
+        // The first two lines of the server's own form: process and directory.
+        writeln!(file, "{}\n{}", std::process::id(), dir.root.display())
+            .map_err(CliError::io(&lock.0, "write the server's lock file"))?;
+        Ok(lock)
+    }
+}
+
+impl ServerLock {
+    /// Removes a lock file that a process left which is gone, and says where it is or would be.
+    pub fn remove_stale(dir: &DataDir) -> Result<PathBuf, CliError> {
+        refuse_running(dir)?;
+        let path = dir.root.join("postmaster.pid");
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(CliError::io(&path, "remove the lock file of a server that is gone")(error))
+            }
+            _ => Ok(path),
+        }
+    }
+}
+
+impl Drop for ServerLock {
+    fn drop(&mut self) {
+        // One that stays names a process that is gone, which servers see.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Refuses a data directory that a server works on.
+pub fn refuse_running(dir: &DataDir) -> Result<(), CliError> {
+    match dir.server_pid() {
+        Some(pid) => Err(running(&dir.root, &format!("as process {pid}"))),
+        None => Ok(()),
+    }
+}
+
+fn running(root: &Path, how: &str) -> CliError {
+    CliError::NotNow(format!(
+        "{}: a server runs on it {how}; stop it first: pg_ctl -D {} -m fast stop",
+        root.display(),
+        root.display()
+    ))
+}
+
+/// Keeps a second pgseal off the data directory. Ends with the process.
+#[derive(Debug)]
+pub struct OwnLock(#[allow(dead_code, reason = "the lock is the open file")] File);
+
+impl OwnLock {
+    /// Takes it.
+    pub fn take(root: &Path) -> Result<OwnLock, CliError> {
+        let file = File::open(root).map_err(CliError::io(root, "open the directory"))?;
+        match file.try_lock() {
+            Ok(()) => Ok(OwnLock(file)),
+            Err(fs::TryLockError::WouldBlock) => {
+                Err(pgseal_convert::ConvertError::Locked { path: root.to_owned() }.into())
+            }
+            Err(fs::TryLockError::Error(error)) => {
+                Err(CliError::io(root, "lock the directory")(error))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_pg_controldata_are_read() {
+        let text = "pg_control version number:            1300\n\
+                    Catalog version number:               202209061\n\
+                    Database cluster state:               shut down in recovery\n\
+                    Database block size:                  8192\n\
+                    Blocks per segment of large relation: 131072\n\
+                    Data page checksum version:           1\n";
+        let read = parse(text).unwrap();
+        assert!(read.is_clean());
+        let facts = Facts { catalog_version: 202_209_061, checksums: true, segment_pages: 131_072 };
+        assert_eq!((read.block_len, read.facts), (8192, facts));
+        assert!(parse("").is_none());
+        assert!(
+            !parse(&text.replace("shut down in recovery", "in production")).unwrap().is_clean()
+        );
+    }
+}

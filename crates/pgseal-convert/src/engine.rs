@@ -1,0 +1,311 @@
+//! The work itself: heads are read, then files are checked or replaced, several at a time.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use pgseal_core::header::{self, Kind};
+use pgseal_core::storage::Storage;
+use pgseal_core::verify::BlockRange;
+use pgseal_core::{KeySet, SealError, SealedLen, SealedOff, geometry};
+
+use crate::control::Control;
+use crate::copy::{Buffers, Copied, Form, Sink, Source, copy};
+use crate::error::ConvertError;
+use crate::journal::{parent, with_suffix};
+use crate::media::Media;
+use crate::plan::{Action, Plan};
+use crate::tree::Item;
+
+/// A file and what is to be done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The file.
+    pub item: Item,
+    /// What is to be done.
+    pub action: Action,
+    /// Its plain bytes.
+    pub plain_len: u64,
+}
+
+/// Something remarkable about a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The file, by its path inside the data directory.
+    pub file: String,
+    /// Blocks that do not authenticate or that PostgreSQL would not accept.
+    pub blocks: Vec<BlockRange>,
+    /// What happened to the file as a whole, if that is what happened.
+    pub text: Option<String>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Files replaced (or, by a check, read).
+    pub files: u64,
+    /// Their plain bytes.
+    pub bytes: u64,
+    /// Files removed: temporary ones.
+    pub removed: u64,
+    /// What is damaged.
+    pub found: Vec<Found>,
+}
+
+/// What all threads share.
+pub struct Job<'a, M> {
+    /// The file system.
+    pub media: &'a M,
+    /// The data keys.
+    pub keys: &'a KeySet,
+    /// What shall come of the data directory.
+    pub plan: Plan,
+    /// Whether to go on.
+    pub control: &'a Control,
+    /// Threads.
+    pub jobs: usize,
+    /// Is told the plain bytes just passed.
+    pub progress: &'a (dyn Fn(u64) + Sync),
+}
+
+/// Reads the heads of files and decides what is to be done with each.
+///
+/// # Errors
+/// The first file that cannot be read, or whose header makes no sense.
+pub fn plan<M: Media>(job: &Job<'_, M>, items: Vec<Item>) -> Result<Vec<Task>, ConvertError> {
+    items.into_iter().map(|item| look(job, item)).collect()
+}
+
+fn look<M: Media>(job: &Job<'_, M>, item: Item) -> Result<Task, ConvertError> {
+    job.control.step()?;
+    let failed = |error| ConvertError::io(&item.path, "read the file")(error);
+    let file = job.media.open(&item.path).map_err(failed)?;
+    let mut start = [0; geometry::HEAD_LEN as usize];
+    let got = file.read_at(&mut start, SealedOff(0)).map_err(failed)?;
+    let head = match header::classify(&start[..got]) {
+        Ok(head) => head,
+        Err(error) => {
+            let action = Action::Impossible(format!("{error}; restore it from a backup"));
+            return Ok(Task { item, action, plain_len: 0 });
+        }
+    };
+    let plain_len = match &head {
+        Kind::Sealed(header) => geometry::plain_len(header.layout, SealedLen(item.len)).0,
+        Kind::Unborn | Kind::Plain => item.len,
+    };
+    let action = match &head {
+        Kind::Sealed(header)
+            if header.keyring_id == job.keys.keyring_id
+                && !header.generation.is_ephemeral()
+                && job.keys.get(header.generation).is_none() =>
+        {
+            Action::Impossible(format!(
+                "sealed with generation {}, which the keyring does not have; put the right keyring back",
+                header.generation
+            ))
+        }
+        head => job.plan.action(&item, head),
+    };
+    Ok(Task { item, action, plain_len })
+}
+
+/// Reads every file that is to be converted, to its end, and changes nothing.
+///
+/// # Errors
+/// Those of reading; damage is none, it is in the outcome.
+pub fn check<M: Media>(job: &Job<'_, M>, tasks: &[Task]) -> Result<Outcome, ConvertError> {
+    on_threads(job, tasks, |task, buffers| {
+        let Action::Convert(_) = task.action else { return Ok(Outcome::default()) };
+        let path = &task.item.path;
+        let from = job.media.open(path).map_err(ConvertError::io(path, "open the file"))?;
+        transfer(job, task, &from, &Sink::Nowhere, buffers)
+    })
+}
+
+/// Converts every file. The names are durable when this returns.
+///
+/// # Errors
+/// The first failure; the other threads then end in order, and no file is half of one form.
+pub fn run<M: Media>(
+    job: &Job<'_, M>,
+    tasks: &[Task],
+    dirs: &[std::path::PathBuf],
+) -> Result<Outcome, ConvertError> {
+    let outcome = on_threads(job, tasks, |task, buffers| match task.action {
+        Action::Convert(form) => replace(job, task, form, buffers),
+        Action::Remove => {
+            job.control.step()?;
+            let path = &task.item.path;
+            job.media.remove(path).map_err(ConvertError::io(path, "remove the file"))?;
+            Ok(Outcome { removed: 1, ..Outcome::default() })
+        }
+        Action::Empty | Action::Done | Action::Foreign | Action::Impossible(_) => {
+            Ok(Outcome::default())
+        }
+    })?;
+    for dir in dirs {
+        job.control.step()?;
+        job.media.sync_dir(dir).map_err(ConvertError::io(dir, "sync the directory"))?;
+    }
+    Ok(outcome)
+}
+
+/// Writes the new file beside the old one and puts it in its place.
+fn replace<M: Media>(
+    job: &Job<'_, M>,
+    task: &Task,
+    form: Form,
+    buffers: &mut Buffers,
+) -> Result<Outcome, ConvertError> {
+    let path = &task.item.path;
+    let new = with_suffix(path);
+    let from = job.media.open(path).map_err(ConvertError::io(path, "open the file"))?;
+    job.control.step()?;
+    job.media.remove(&new).map_err(ConvertError::io(&new, "remove what a stopped run left"))?;
+    let to = job.media.create(&new, path).map_err(ConvertError::io(&new, "make the file"))?;
+    let written = transfer(job, task, &from, &Sink::File(&to, form), buffers).and_then(|outcome| {
+        if outcome.found.iter().all(|found| found.text.is_none()) {
+            job.control.step()?;
+            to.sync().map_err(ConvertError::io(&new, "sync the file"))?;
+            job.control.step()?;
+            job.media.rename(&new, path).map_err(ConvertError::io(path, "replace the file"))?;
+        } else {
+            job.media.remove(&new).map_err(ConvertError::io(&new, "remove the file"))?;
+        }
+        Ok(outcome)
+    });
+    if written.is_err() {
+        // Room on a full disk; a run that goes on removes it otherwise.
+        let _ = job.media.remove(&new);
+    }
+    written
+}
+
+fn transfer<M: Media>(
+    job: &Job<'_, M>,
+    task: &Task,
+    from: &M::File,
+    sink: &Sink<'_, M::File>,
+    buffers: &mut Buffers,
+) -> Result<Outcome, ConvertError> {
+    let rule = job.plan.page_rule(&task.item);
+    let mut progress = |bytes| {
+        (job.progress)(bytes);
+        job.control.step().map_err(|_| Failure::Stopped)
+    };
+    let copied = Source::look(from, job.keys).map_err(Failure::from).and_then(|mut source| {
+        copy(&mut source, from, sink, job.keys, rule, buffers, &mut progress)
+    });
+    match copied {
+        Ok(Copied { plain_len, damaged }) => {
+            let mut outcome = Outcome { files: 1, bytes: plain_len, ..Outcome::default() };
+            if !damaged.is_empty() {
+                let blocks = damaged.ranges().to_vec();
+                outcome.found.push(Found { file: task.item.name(), blocks, text: None });
+            }
+            Ok(outcome)
+        }
+        Err(Failure::Stopped) => Err(ConvertError::Stopped),
+        Err(Failure::Seal(error @ (SealError::BlockDamaged(_) | SealError::Header(_)))) => {
+            let text = Some(format!("{error}; left as it is"));
+            let found = Found { file: task.item.name(), blocks: Vec::new(), text };
+            Ok(Outcome { found: vec![found], ..Outcome::default() })
+        }
+        Err(Failure::Seal(error)) => {
+            let action = match sink {
+                Sink::Nowhere => "read the file",
+                Sink::File(..) => "write the file anew",
+            };
+            Err(ConvertError::sealed(&task.item.path, action)(error))
+        }
+    }
+}
+
+/// Why a copy ended early.
+enum Failure {
+    Stopped,
+    Seal(SealError),
+}
+
+impl From<SealError> for Failure {
+    fn from(error: SealError) -> Failure {
+        Failure::Seal(error)
+    }
+}
+
+/// Does the same with each task, on several threads, in the order of the tasks.
+fn on_threads<M: Media>(
+    job: &Job<'_, M>,
+    tasks: &[Task],
+    work: impl Fn(&Task, &mut Buffers) -> Result<Outcome, ConvertError> + Sync,
+) -> Result<Outcome, ConvertError> {
+    let next = AtomicUsize::new(0);
+    let total = Mutex::new((Outcome::default(), None));
+    let worker = || {
+        let mut buffers = Buffers::default();
+        while let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let result = work(task, &mut buffers);
+            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+            match result {
+                Ok(outcome) => total.0.add(outcome),
+                Err(error) => {
+                    // The first one counts: the others only say that they were stopped.
+                    total.1.get_or_insert(error);
+                    next.store(tasks.len(), Ordering::Relaxed);
+                    job.control.stop();
+                    return;
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..job.jobs.min(tasks.len()).max(1) {
+            // A thread less only makes it slower.
+            let _ = thread::Builder::new().spawn_scoped(scope, worker);
+        }
+        worker();
+    });
+    let (mut outcome, error) = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    outcome.found.sort_by(|a, b| a.file.cmp(&b.file));
+    error.map_or(Ok(outcome), Err)
+}
+
+impl Outcome {
+    fn add(&mut self, other: Outcome) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.removed += other.removed;
+        self.found.extend(other.found);
+    }
+}
+
+/// Removes the files in the making that a stopped run left.
+///
+/// # Errors
+/// Those of the file system.
+pub fn clean<M: Media>(media: &M, leftovers: &[std::path::PathBuf]) -> Result<(), ConvertError> {
+    for path in leftovers {
+        media.remove(path).map_err(ConvertError::io(path, "remove what a stopped run left"))?;
+    }
+    Ok(())
+}
+
+/// Empties the files of which only a part of a header reached the disk: to pgseal they are empty, to
+/// a plain server they would not be.
+///
+/// # Errors
+/// Those of the file system.
+pub fn empty_unborn<M: Media>(media: &M, tasks: &[Task]) -> Result<(), ConvertError> {
+    let unborn = tasks.iter().filter(|task| task.action == Action::Empty);
+    unborn.map(|task| &*task.item.path).try_for_each(|path| empty(media, path))
+}
+
+fn empty<M: Media>(media: &M, path: &Path) -> Result<(), ConvertError> {
+    let new = with_suffix(path);
+    media.remove(&new).map_err(ConvertError::io(&new, "remove what a stopped run left"))?;
+    let file = media.create(&new, path).map_err(ConvertError::io(&new, "make the file"))?;
+    file.sync().map_err(ConvertError::io(&new, "sync the file"))?;
+    media.rename(&new, path).map_err(ConvertError::io(path, "replace the file"))?;
+    media.sync_dir(parent(path)).map_err(ConvertError::io(path, "sync the directory"))
+}

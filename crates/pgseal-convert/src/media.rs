@@ -1,0 +1,146 @@
+//! Where files lie: the few operations of a file system that a conversion needs.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use pgseal_core::storage::Storage;
+use pgseal_core::{SealedLen, SealedOff};
+use rustix::fs::OFlags;
+
+/// A file system. What was not synced may be lost by a power cut: the bytes of a file until
+/// [`Storage::sync`], a name until [`Media::sync_dir`].
+pub trait Media: Sync {
+    /// An open file. Offsets and lengths are those of the file on disk, sealed or not.
+    type File: Storage;
+
+    /// Opens a regular file for reading.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn open(&self, path: &Path) -> io::Result<Self::File>;
+
+    /// Makes a new file, never over another one, with the mode and owner of the file at `like`.
+    ///
+    /// # Errors
+    /// Those of the file system; [`io::ErrorKind::AlreadyExists`].
+    fn create(&self, path: &Path, like: &Path) -> io::Result<Self::File>;
+
+    /// Gives a file another name in the same file system, over whatever has it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file; none there is fine.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the names in a directory survive a power cut.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Whether there is a file.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+}
+
+/// The file system of the machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Disk;
+
+/// A file of the machine.
+#[derive(Debug)]
+pub struct DiskFile(File);
+
+impl Media for Disk {
+    type File = DiskFile;
+
+    fn open(&self, path: &Path) -> io::Result<DiskFile> {
+        // Without ever waiting: a FIFO in the place of a file must not hang the program.
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        // A hint that costs nothing where it is not understood.
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Sequential);
+        Ok(DiskFile(file))
+    }
+
+    fn create(&self, path: &Path, like: &Path) -> io::Result<DiskFile> {
+        let model = fs::metadata(like)?;
+        let flags = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(path)?;
+        let made = file.metadata()?;
+        if (made.uid(), made.gid()) != (model.uid(), model.gid()) {
+            std::os::unix::fs::fchown(&file, Some(model.uid()), Some(model.gid()))?;
+        }
+        file.set_permissions(Permissions::from_mode(model.mode() & 0o7777))?;
+        Ok(DiskFile(file))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        File::open(dir)?.sync_all()
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        fs::exists(path)
+    }
+}
+
+impl Storage for DiskFile {
+    fn read_at(&self, buf: &mut [u8], off: SealedOff) -> io::Result<usize> {
+        let mut got = 0;
+        while let Some(rest) = buf.get_mut(got..).filter(|rest| !rest.is_empty()) {
+            match self.0.read_at(rest, off.0 + got as u64) {
+                Ok(0) => break,
+                Ok(more) => got += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(got)
+    }
+
+    fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {
+        self.0.write_all_at(buf, off.0)
+    }
+
+    fn len(&self) -> io::Result<SealedLen> {
+        Ok(SealedLen(self.0.metadata()?.len()))
+    }
+
+    fn set_len(&self, len: SealedLen) -> io::Result<()> {
+        self.0.set_len(len.0)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
+    }
+}

@@ -1,0 +1,216 @@
+//! What is to be done with each file.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use pgseal_core::geometry::HEADER_LEN;
+use pgseal_core::header::{Header, Kind};
+use pgseal_core::{FileKind, Generation, KeyringId, Layout, Suite};
+use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
+
+use crate::copy::{Form, Seal};
+use crate::page::PageRule;
+use crate::tree::Item;
+
+/// What shall come of a data directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Sealed, with this suite of relation files and this data key.
+    Sealed {
+        /// The suite of relation files.
+        suite: Suite,
+        /// The data key.
+        generation: Generation,
+        /// Whether it was plain before: then plain files are sealed.
+        from_plain: bool,
+    },
+    /// Plain.
+    Plain {
+        /// Whether it is sealed as a whole yet: a head of zeros is then that of a sealed file which
+        /// never reached the disk.
+        from_sealed: bool,
+    },
+}
+
+/// What is to be done with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Write it in this form.
+    Convert(Form),
+    /// Remove it: PostgreSQL would at its next start.
+    Remove,
+    /// Make it empty, before anything else: a part of a header, which means the same.
+    Empty,
+    /// It is as it shall be.
+    Done,
+    /// Not PostgreSQL's, so far as is known: left as it is.
+    Foreign,
+    /// It cannot be; the text says what to do.
+    Impossible(String),
+}
+
+/// What the conversion of one file needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// What shall come of the data directory.
+    pub target: Target,
+    /// The keyring of the cluster.
+    pub keyring_id: KeyringId,
+    /// Whether the cluster has data checksums.
+    pub checksums: bool,
+    /// Pages in a whole segment of a relation.
+    pub segment_pages: u32,
+}
+
+impl Plan {
+    /// What to do with a file whose head is this.
+    #[must_use]
+    pub fn action(&self, item: &Item, head: &Kind) -> Action {
+        let sealed = match head {
+            Kind::Sealed(header) => Some(header),
+            Kind::Plain | Kind::Unborn => None,
+        };
+        if let Some(header) = sealed
+            && header.generation.is_ephemeral()
+        {
+            // Nobody can open it any more.
+            return Action::Remove;
+        }
+        if let Some(header) = sealed
+            && header.keyring_id != self.keyring_id
+        {
+            return Action::Impossible(format!(
+                "sealed with another keyring, {}; remove it or move it away",
+                header.keyring_id
+            ));
+        }
+        let from_sealed = match self.target {
+            Target::Plain { from_sealed } => from_sealed,
+            Target::Sealed { from_plain, .. } => !from_plain,
+        };
+        if from_sealed
+            && *head == Kind::Unborn
+            && item.len > 0
+            && matches!(item.class.policy(), Policy::Seal { .. })
+        {
+            return unborn(item);
+        }
+        match (self.target, item.class.policy()) {
+            (Target::Plain { .. }, _) if sealed.is_some() => Action::Convert(Form::Plain),
+            (_, Policy::Refuse(_)) => Action::Remove,
+            (Target::Plain { .. }, _) => Action::Done,
+            (Target::Sealed { .. }, Policy::Seal { scope: KeyScope::Ephemeral, .. })
+                if is_temporary(item) =>
+            {
+                Action::Remove
+            }
+            (Target::Sealed { suite, generation, from_plain }, policy) => {
+                self.seal(item, sealed, policy, suite, generation, from_plain)
+            }
+        }
+    }
+
+    fn seal(
+        &self,
+        item: &Item,
+        sealed: Option<&Header>,
+        policy: Policy,
+        suite: Suite,
+        generation: Generation,
+        from_plain: bool,
+    ) -> Action {
+        let kind = match (policy, sealed) {
+            (Policy::Seal { kind, .. }, _) => file_kind(kind),
+            // A sealed file where plain ones are: it keeps its layout.
+            (_, Some(header)) => match header.layout {
+                Layout::Paged => FileKind::Relation,
+                Layout::Stream => FileKind::Stream,
+                Layout::InPlace => FileKind::InPlace,
+            },
+            (_, None) => return Action::Done,
+        };
+        let (suite, layout) = suite.for_kind(kind);
+        let seal = Seal { suite, layout, generation };
+        match sealed {
+            Some(header) if (header.suite, header.layout, header.generation) == (suite, layout, generation) => {
+                Action::Done
+            }
+            Some(_) => Action::Convert(Form::Sealed(seal)),
+            None if item.len == 0 => Action::Done,
+            None if is_foreign(item) => Action::Foreign,
+            None if from_plain => Action::Convert(Form::Sealed(seal)),
+            None => match policy {
+                Policy::Seal { reads_plain: true, .. } => Action::Foreign,
+                _ => Action::Impossible(
+                    "a plain file where only sealed ones may be; remove it or restore the sealed one"
+                        .to_owned(),
+                ),
+            },
+        }
+    }
+
+    /// How the pages of a file are judged; `None` if it has none.
+    #[must_use]
+    pub fn page_rule(&self, item: &Item) -> Option<PageRule> {
+        let Class::Relation { temporary: false, .. } = item.class else { return None };
+        let name = item.rel.file_name().unwrap_or(OsStr::new("")).as_bytes();
+        let segment =
+            name.rsplit(|byte| *byte == b'.').next().filter(|last| last.len() < name.len());
+        let segment: u32 = match segment.map(std::str::from_utf8) {
+            Some(Ok(digits)) => digits.parse().ok()?,
+            _ => 0,
+        };
+        let first_block = segment.wrapping_mul(self.segment_pages);
+        Some(PageRule { checksums: self.checksums, first_block })
+    }
+}
+
+/// A file of a sealed data directory whose head is zeros.
+fn unborn(item: &Item) -> Action {
+    if item.len <= HEADER_LEN {
+        return Action::Empty;
+    }
+    Action::Impossible(format!(
+        "its header is zeros, with {} bytes behind: damaged; restore it from a backup",
+        item.len - HEADER_LEN
+    ))
+}
+
+fn file_kind(kind: SealKind) -> FileKind {
+    match kind {
+        SealKind::Relation => FileKind::Relation,
+        SealKind::Stream => FileKind::Stream,
+        SealKind::InPlace => FileKind::InPlace,
+    }
+}
+
+/// A file that PostgreSQL removes at its start (`RemovePgTempFiles`, `fd.c`): a temporary relation,
+/// or a spill by PostgreSQL's name for it.
+fn is_temporary(item: &Item) -> bool {
+    let ours = |part: &OsStr| part.as_bytes().starts_with(b"pgsql_tmp");
+    match item.class {
+        Class::TempFile => {
+            item.rel.iter().skip_while(|part| *part != "pgsql_tmp").skip(1).any(ours)
+        }
+        _ => true,
+    }
+}
+
+/// A file that PostgreSQL does not know, in the root or in a directory that is not PostgreSQL's: of
+/// an administrator or of a tool, which could not read it if it were sealed.
+fn is_foreign(item: &Item) -> bool {
+    if item.class == Class::TempFile {
+        return true;
+    }
+    let mut parts = item.rel.iter().map(OsStr::as_bytes);
+    let (first, below) = (parts.next().unwrap_or_default(), parts.next().is_some());
+    let in_postgres = below && (matches!(first, b"base" | b"global") || first.starts_with(b"pg_"));
+    item.class == Class::Unknown && !in_postgres
+}
+
+/// Whether a path is one of those that PostgreSQL's archiver still has to archive.
+#[must_use]
+pub fn awaits_archiving(rel: &Path) -> bool {
+    rel.starts_with("pg_wal/archive_status") && rel.extension() == Some(OsStr::new("ready"))
+}

@@ -1,0 +1,171 @@
+//! The files of a data directory, its WAL directory and its tablespaces.
+
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use pgseal_pgdata::{Class, Policy, classify};
+
+use crate::NEW_SUFFIX;
+use crate::journal::OWN_DIR;
+
+/// PostgreSQL nests no deeper than tablespaces' temporary file sets; this only ends loops.
+const MAX_DEPTH: usize = 16;
+
+/// One file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its path inside the data directory.
+    pub rel: PathBuf,
+    /// What it is to PostgreSQL.
+    pub class: Class,
+    /// Bytes on disk.
+    pub len: u64,
+    /// The file system that it lies on.
+    pub dev: u64,
+    /// Names that it has.
+    pub links: u64,
+}
+
+impl Item {
+    /// Its path inside the data directory, for messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.rel.display().to_string()
+    }
+}
+
+/// Something that stands in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The path inside the data directory.
+    pub rel: PathBuf,
+    /// What is wrong, and what to do.
+    pub what: String,
+}
+
+/// All files of a data directory.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// The files, by path.
+    pub items: Vec<Item>,
+    /// Every directory that files lie in.
+    pub dirs: Vec<PathBuf>,
+    /// Links to directories elsewhere, by their path inside the data directory.
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// Files in the making that a stopped run left.
+    pub leftovers: Vec<PathBuf>,
+    /// What cannot be read or followed.
+    pub problems: Vec<Problem>,
+}
+
+/// Looks at every file below `root`. Of a tablespace, only the directory of this cluster's version
+/// counts (`PG_15_202209061`): another cluster may have its own beside it.
+#[must_use]
+pub fn walk(root: &Path, version_dir: &str) -> Tree {
+    let mut walker = Walker { tree: Tree::default(), version_dir: version_dir.as_ref() };
+    walker.directory(root, Path::new(""), 0);
+    walker.tree.items.sort_by(|a, b| a.rel.cmp(&b.rel));
+    walker.tree.dirs.sort();
+    walker.tree
+}
+
+struct Walker<'a> {
+    tree: Tree,
+    version_dir: &'a OsStr,
+}
+
+impl Walker<'_> {
+    fn problem(&mut self, rel: &Path, what: impl Into<String>) {
+        self.tree.problems.push(Problem { rel: rel.to_owned(), what: what.into() });
+    }
+
+    fn directory(&mut self, dir: &Path, rel: &Path, depth: usize) {
+        let listing = match fs::read_dir(dir) {
+            Ok(listing) => listing,
+            // Of the file system itself, where a data directory is a mount point.
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied
+                    && rel.file_name() == Some(OsStr::new("lost+found")) =>
+            {
+                return;
+            }
+            Err(error) => return self.problem(rel, format!("cannot be read: {error}")),
+        };
+        self.tree.dirs.push(dir.to_owned());
+        for item in listing {
+            let item = match item {
+                Ok(item) => item,
+                Err(error) => return self.problem(rel, format!("cannot be read: {error}")),
+            };
+            let (path, rel) = (item.path(), rel.join(item.file_name()));
+            if rel == Path::new(OWN_DIR) || self.is_foreign_tablespace(&rel) {
+                continue;
+            }
+            match fs::symlink_metadata(&path) {
+                Ok(meta) if meta.is_dir() && depth < MAX_DEPTH => {
+                    self.directory(&path, &rel, depth + 1);
+                }
+                Ok(meta) if meta.is_dir() => self.problem(&rel, "nested too deep"),
+                Ok(meta) if meta.is_symlink() => self.link(&path, &rel, depth),
+                Ok(meta) if meta.is_file() => self.file(path, rel, &meta),
+                // Sockets and pipes hold nothing.
+                Ok(_) => {}
+                Err(error) => self.problem(&rel, format!("cannot be looked at: {error}")),
+            }
+        }
+    }
+
+    /// `pg_tblspc/OID/X` where X is not this cluster's own version directory.
+    fn is_foreign_tablespace(&self, rel: &Path) -> bool {
+        let mut parts = rel.iter();
+        let in_tablespaces = parts.next() == Some(OsStr::new("pg_tblspc"));
+        let version = parts.nth(1);
+        in_tablespaces && version.is_some_and(|version| version != self.version_dir)
+    }
+
+    /// Links to directories are followed where PostgreSQL makes them (`pg_wal`, tablespaces) or an
+    /// administrator may (directories of the root).
+    fn link(&mut self, path: &Path, rel: &Path, depth: usize) {
+        let in_tablespaces = rel.parent() == Some(Path::new("pg_tblspc"));
+        let stays_plain = matches!(class_of(rel).policy(), Policy::Plain(_));
+        match fs::metadata(path) {
+            Ok(meta) if meta.is_dir() && (depth == 0 || in_tablespaces) => {
+                let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+                self.tree.links.push((rel.to_owned(), target));
+                self.directory(path, rel, depth + 1);
+            }
+            Ok(meta) if meta.is_dir() => {
+                self.problem(
+                    rel,
+                    "a link to a directory where PostgreSQL has none; replace it by the directory",
+                );
+            }
+            Ok(_) if stays_plain => {}
+            Ok(_) => self.problem(rel, "a link to a file; put the file itself in its place"),
+            Err(_) if stays_plain && !in_tablespaces => {}
+            Err(error) => {
+                self.problem(rel, format!("a link that leads nowhere ({error}); mend or remove it"))
+            }
+        }
+    }
+
+    fn file(&mut self, path: PathBuf, rel: PathBuf, meta: &Metadata) {
+        if rel.as_os_str().as_bytes().ends_with(NEW_SUFFIX.as_bytes()) {
+            self.tree.leftovers.push(path);
+            return;
+        }
+        let class = class_of(&rel);
+        let (len, dev, links) = (meta.len(), meta.dev(), meta.nlink());
+        self.tree.items.push(Item { path, rel, class, len, dev, links });
+    }
+}
+
+fn class_of(rel: &Path) -> Class {
+    classify(rel.as_os_str().as_bytes())
+}
