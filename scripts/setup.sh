@@ -5,7 +5,7 @@
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
 #   test      the same, perl; on Debian also the newest stable PostgreSQL, which is not installed but unpacked
 #             into a cache (scripts/postgres-versions.sh)
-#   scenarios the programs that long scenarios try on a sealed cluster: pg_repack, pgBackRest, Barman, btrfs
+#   scenarios the programs that long scenarios try on a sealed cluster: pg_repack, pgBackRest, Barman, btrfs, Patroni, etcd
 #   matrix    the same as test, and what postgres-versions.sh gets other majors with
 #   upstream  the same, and what PostgreSQL's own test suites need
 #   demo      as build
@@ -113,6 +113,9 @@ need_scenarios() {
     need lz4 lz4
     need zstd zstd
     need_package btrfs-progs
+    # A cluster.
+    need patroni patroni
+    need etcd etcd-server
 }
 
 setup_postgres() {
