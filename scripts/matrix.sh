@@ -4,7 +4,7 @@
 #                                      the long scenarios, which need the programs of 'setup.sh scenarios'
 # matrix.sh table                      writes the table of docs/versions.md from the last run of each major
 #
-# A check: guard module, symbol audit, scenarios, the core regression tests sealed against plain. Results, one
+# A check: guard module, symbol audit, sealed columns, scenarios, the core regression tests sealed against plain. Results, one
 # line per check, in build/results/matrix/MAJOR.tsv: check TAB ok|failed|none TAB what was seen, or why there is
 # nothing; the output of each check beside them. A major that was named and cannot be got is a failure.
 set -euo pipefail
@@ -41,6 +41,16 @@ audit() {
     sed -nE 's/^PostgreSQL [0-9]+, (programs|modules): ([0-9]+) files, (.*)$/\1: \2, \3/p' "$results/audit.out" |
         paste -sd ';' | sed 's/;/; /; s/, 0 refused or unknown//g'
     rm "$results/audit.out"
+}
+
+# Sealed columns, for the majors that they are written for.
+extension() {
+    if [ "$major" -gt 18 ]; then
+        note "sealed columns" none "the extension is written for 15 to 18"
+        return
+    fi
+    PG_CONFIG=$config scripts/extension.sh build
+    check "sealed columns" env "PG_CONFIG=$config" scripts/extension.sh test
 }
 
 # Every test of every scenario is a line of its own.
@@ -128,6 +138,7 @@ run() {
         done
         check "guard module" env "PG_CONFIG=$config" scripts/guard.sh test
         check "symbol audit" audit
+        extension
         scenarios
         core
     done
@@ -138,7 +149,7 @@ run() {
 # cell MAJOR CHECK
 cell() {
     local line verdict text
-    line=$(awk -F '\t' -v check="$2" '$1 == check' "$results/$1.tsv" | tail -n 1)
+    line=$(awk -F '\t' -v check="$2" '$1 == check' "$results/$1.tsv" 2>/dev/null | tail -n 1) || true
     IFS=$'\t' read -r _ verdict text <<<"$line" || true
     case "${verdict:-}" in
     ok) say "${text:-yes}" ;;
@@ -149,10 +160,14 @@ cell() {
 }
 
 table() {
-    local majors=() major check row rule file made
-    while IFS= read -r file; do majors+=("$(basename "$file" .tsv)"); done < <(
-        find "$results" -name '*.tsv' 2>/dev/null | sort -V)
-    [ ${#majors[@]} -gt 0 ] || die "no results in $results; run 'make test-matrix' first"
+    local majors=() major check row rule made
+    # A column for each major, so that one that was not run shows.
+    for major in "${ALL_MAJORS[@]}"; do
+        majors+=("$major")
+        [ -e "$results/$major.tsv" ] || warn "PostgreSQL $major was not run: make test-matrix MAJORS=$major"
+    done
+    find "$results" -name '*.tsv' 2>/dev/null | grep . >/dev/null ||
+        die "no results in $results; run 'make test-matrix' first"
     made=$(mktemp)
     {
         sed "/^<!-- matrix: begin/q" "$DOCUMENT"
@@ -166,9 +181,10 @@ table() {
             row="| $(sed -E 's/: (.*)/: `\1`/' <<<"$check") |"
             for major in "${majors[@]}"; do row="$row $(cell "$major" "$check") |"; done
             say "$row"
-        done < <(for major in "${majors[@]}"; do cut -f 1 "$results/$major.tsv"; done | awk '!seen[$0]++')
+        done < <(find "$results" -name '*.tsv' | sort -V | xargs cut -f 1 | awk '!seen[$0]++')
         say ""
         for major in "${majors[@]}"; do
+            [ -e "$results/$major.tsv" ] || continue
             awk -F '\t' -v major="$major" '$2 == "none" && $3 != "newer versions only" {
                 print "PostgreSQL " major ", " $1 ": " $3 ".\n" }' "$results/$major.tsv"
         done
