@@ -163,6 +163,19 @@ bench: ## cost against the plain server, interleaved
 	@$(MAKE) build
 	@scripts/bench.sh
 
+# ---- packages ----
+
+.PHONY: deb
+deb: ## Debian packages, in build/deb
+	@scripts/setup.sh build deb
+	@$(MAKE) build
+	@scripts/deb.sh build
+
+.PHONY: test-deb
+test-deb: ## install them in a clean root (debootstrap, as root) and run clusters there; lintian
+	@scripts/setup.sh test-deb
+	@scripts/deb.sh test
+
 # ---- checks ----
 
 .PHONY: lint

@@ -10,6 +10,8 @@
 #   upstream  the same, and what PostgreSQL's own test suites need
 #   demo      as build
 #   lint      shellcheck
+#   deb       debhelper and fakeroot, for 'make deb'
+#   test-deb  debootstrap and lintian
 #   memcheck  valgrind
 #   drivers   Java, Maven and Python, for psycopg and JDBC
 #   report    chromium and a font, for the pages of pgseal lab
@@ -212,6 +214,15 @@ for purpose in "$@"; do
         need_matrix
         ;;
     lint) need shellcheck shellcheck ;;
+    deb)
+        need dpkg-buildpackage dpkg-dev
+        need dh debhelper
+        need fakeroot fakeroot
+        ;;
+    test-deb)
+        need debootstrap debootstrap
+        need lintian lintian
+        ;;
     memcheck) need valgrind valgrind ;;
     drivers)
         need javac default-jdk-headless

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# Run by deb.sh in a clean root: installs the packages with apt, makes sealed clusters the two ways that the
+# documentation names, and uses them through postgresql-common.
+set -euo pipefail
+
+step() { printf 'inside: %s\n' "$*"; }
+die() {
+    printf 'inside: FAILED: %s\n' "$*" >&2
+    exit 1
+}
+as_postgres() { setpriv --reuid=postgres --regid=postgres --init-groups -- "$@"; }
+sql() { as_postgres psql -X -A -t -q -v ON_ERROR_STOP=1 --cluster "$cluster" -d postgres -c "$1"; }
+clusters=()
+stop_all() {
+    local status=$?
+    trap - EXIT
+    for cluster in "${clusters[@]}"; do
+        pg_ctlcluster "${cluster%/*}" "${cluster#*/}" stop -m fast >/dev/null 2>&1 || true
+    done
+    exit "$status"
+}
+trap stop_all EXIT
+
+step "apt install"
+apt-get -qq update
+# Every package and what it depends on; no cluster is made by the way.
+mkdir -p /etc/postgresql-common
+printf 'create_main_cluster = false\n' >/etc/postgresql-common/createcluster.conf
+apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends /debs/*.deb >/install.log 2>&1 ||
+    { tail -n 30 /install.log; die "apt install"; }
+major=$(find /usr/lib/postgresql -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -n | tail -n 1)
+for file in /usr/bin/pgseal /usr/lib/pgseal/libpgseal.so "/usr/lib/postgresql/$major/lib/pgseal_guard.so" \
+    /usr/share/man/man1/pgseal.1.gz /usr/share/bash-completion/completions/pgseal \
+    /usr/share/doc/pgseal/examples/postgresql-drop-in.conf; do
+    [ -e "$file" ] || die "$file is not there"
+done
+pgseal --version
+
+install -d -m 755 /etc/pgseal
+pgseal key new -o /etc/pgseal/main.key >/dev/null
+chown postgres: /etc/pgseal/main.key
+
+# use CLUSTER: a table with a marker, and nothing of it on disk
+use() {
+    local cluster=$1 marker=canary-deb-Kp4x data
+    data=$(pg_lsclusters -h | awk -v v="${cluster%/*}" -v n="${cluster#*/}" '$1 == v && $2 == n { print $6 }')
+    clusters+=("$cluster")
+    pg_ctlcluster "${cluster%/*}" "${cluster#*/}" start || {
+        cat /var/log/postgresql/*.log
+        die "$cluster does not start"
+    }
+    pg_lsclusters -h | awk -v v="${cluster%/*}" -v n="${cluster#*/}" '$1 == v && $2 == n && $4 == "online" { found = 1 } END { exit !found }' ||
+        die "$cluster is not online"
+    sql "CREATE TABLE t AS SELECT g, '$marker' || g AS v FROM generate_series(1, 1000) AS g"
+    sql "CHECKPOINT"
+    if grep -rqaF "$marker" "$data"; then die "$cluster shows the marker on disk"; fi
+    # The extension, with its helper where the package puts it.
+    sql "CREATE EXTENSION pgseal"
+    sql "ALTER SYSTEM SET pgseal.provider = 'file:/etc/pgseal/main.key'"
+    sql "SELECT pg_reload_conf()" >/dev/null
+    sleep 1
+    sql "SELECT pgseal.create_domain('default')" >/dev/null
+    sql "CREATE TABLE s (id sealed_int8 PRIMARY KEY); INSERT INTO s VALUES (42)"
+    [ "$(sql "SELECT id FROM s")" = 42 ] || die "$cluster: sealed columns"
+    [ "$(sql "SELECT sealed_blocks > 0 FROM pgseal.stat_io WHERE class = 'relation'")" = t ] || die "$cluster: counters"
+    as_postgres pgseal status --prometheus --files "$data" >"/metrics-${cluster#*/}.prom"
+    grep -qE '^pgseal_up\{.*\} 1$' "/metrics-${cluster#*/}.prom" || die "$cluster: metrics"
+    pg_ctlcluster "${cluster%/*}" "${cluster#*/}" restart || die "$cluster does not start again"
+    [ "$(sql "SELECT count(*) FROM t")" = 1000 ] || die "$cluster has lost rows"
+    pg_ctlcluster "${cluster%/*}" "${cluster#*/}" stop
+    as_postgres pgseal verify "$data" >/verify.log || { cat /verify.log; die "$cluster: verify"; }
+    # Without its environment it does not start.
+    mv "/etc/postgresql/$cluster/environment" /environment.kept
+    touch "/etc/postgresql/$cluster/environment"
+    if pg_ctlcluster "${cluster%/*}" "${cluster#*/}" start >/refused.log 2>&1; then die "$cluster starts without the library"; fi
+    mv /environment.kept "/etc/postgresql/$cluster/environment"
+}
+
+step "pg_createcluster under pgseal run"
+PGSEAL_PROVIDER=file:/etc/pgseal/main.key pgseal run -- \
+    pg_createcluster "$major" main -o shared_preload_libraries=pgseal_guard -- -k >/create.log 2>&1 ||
+    { cat /create.log; die "pg_createcluster"; }
+pgseal env --format debian >>"/etc/postgresql/$major/main/environment"
+use "$major/main"
+
+step "pgseal initdb, then pg_createcluster -d"
+install -d -o postgres -g postgres -m 700 /srv/sealed
+as_postgres pgseal initdb -k -K file:/etc/pgseal/main.key -D /srv/sealed >/initdb.log || { cat /initdb.log; die "pgseal initdb"; }
+pg_createcluster "$major" second -d /srv/sealed >/create.log 2>&1 || { cat /create.log; die "pg_createcluster -d"; }
+pgseal env --format debian >>"/etc/postgresql/$major/second/environment"
+use "$major/second"
+
+step "pg_dropcluster"
+pg_dropcluster "$major" second --stop
+[ ! -e /srv/sealed/PG_VERSION ] || die "pg_dropcluster left the data directory"
+
+# What the entrypoint of the official image does, by hand: initdb with a password file, a server without TCP for the
+# scripts of docker-entrypoint-initdb.d, then the real one. packaging/docker/Dockerfile sets the same variables.
+step "as in the official image"
+export LD_PRELOAD=/usr/lib/pgseal/libpgseal.so PGSEAL_HELPER=/usr/bin/pgseal
+export PGSEAL_PROVIDER="command:cat /run/secrets/pgseal.key" PGDATA=/srv/container/data
+install -d -o postgres -g postgres /srv/container /run/secrets
+cp /etc/pgseal/main.key /run/secrets/pgseal.key
+chmod 444 /run/secrets/pgseal.key
+PG_MAJOR=$major sh /docker-sample.sh
+bin=/usr/lib/postgresql/$major/bin
+printf "CREATE TABLE from_script AS SELECT 'canary-docker-Vx2m' || g AS v FROM generate_series(1, 500) AS g;\n" >/init.sql
+as_postgres bash -c "set -e
+    $bin/initdb --username=postgres --pwfile=<(echo secret) -k >/dev/null
+    $bin/pg_ctl -s -D \"\$PGDATA\" -o \"-c listen_addresses='' -p 5499\" -w start >/dev/null
+    psql -X -q -v ON_ERROR_STOP=1 -p 5499 -d postgres -f /init.sql
+    $bin/pg_ctl -s -D \"\$PGDATA\" -m fast -w stop" || die "the first start as in a container"
+as_postgres "$bin/postgres" -p 5499 >/srv/container/log 2>&1 &
+server=$!
+for _ in $(seq 100); do
+    as_postgres pg_isready -q -p 5499 && break
+    sleep 0.1
+done
+[ "$(as_postgres psql -X -A -t -p 5499 -d postgres -c "SELECT count(*) FROM from_script")" = 500 ] || die "rows of the script"
+kill -INT "$server"
+wait "$server" || die "the server's end: $(tail -n 5 /srv/container/log)"
+if grep -rqaF canary-docker "$PGDATA"; then die "the container's data directory shows the marker"; fi
+as_postgres pgseal verify "$PGDATA" >/verify.log || { cat /verify.log; die "verify of the container's data directory"; }
+unset LD_PRELOAD PGSEAL_HELPER PGSEAL_PROVIDER PGDATA
+
+step "promtool"
+apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends prometheus >/promtool.log 2>&1 ||
+    { tail -n 20 /promtool.log; die "apt install prometheus"; }
+promtool check metrics <"/metrics-main.prom" || die "promtool finds fault with the metrics"
+
+step "apt remove"
+apt-get -qq -y -o Dpkg::Use-Pty=0 purge pgseal >/purge.log 2>&1 || { tail /purge.log; die "purge"; }
+[ ! -e /usr/bin/pgseal ] && [ ! -e /usr/lib/pgseal ] || die "the package left files"
+[ -e "/var/lib/postgresql/$major/main/pgseal/keyring" ] || die "a purge took the cluster's keyring"
+step "all passed"

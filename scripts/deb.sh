@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# deb.sh build|test
+#
+#   build   Debian packages from what 'make build' built, into build/deb: pgseal, and postgresql-NN-pgseal for each
+#           PostgreSQL of the distribution here. DEB_MAINTAINER says who makes them.
+#   test    installs them in a clean root made by debootstrap (as root), and lives there with a sealed cluster as an
+#           administrator of Debian would (scripts/deb-test-inside.sh); then lintian
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$PGSEAL_ROOT"
+
+out=$PGSEAL_ROOT/build/deb
+version=$(sed -nE '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "(.*)"/\1/p' Cargo.toml)
+maintainer=${DEB_MAINTAINER:-pgseal maintainers <pgseal@$(hostname -f 2>/dev/null | grep -F . || echo packages.debian.org)>}
+
+build() {
+    local work=$out/pgseal-$version majors=() major modules='' config
+    command -v dpkg-buildpackage >/dev/null || die "dpkg-buildpackage is missing; run scripts/setup.sh deb"
+    for config in $(pg_configs); do
+        major=$(pg_major "$config")
+        [ -e "target/guard/$major/pgseal_guard.so" ] || die "no modules for PostgreSQL $major: run 'make build' first"
+        majors+=("$major")
+    done
+    [ ${#majors[@]} -gt 0 ] || die "no PostgreSQL of the distribution here"
+    rm -rf "$out"
+    mkdir -p "$work/examples"
+    cp -r packaging/debian "$work/debian"
+    cp -r README.md SECURITY.md CHANGELOG.md docs spec "$work/"
+    cp packaging/systemd/* packaging/docker/* "$work/examples/"
+    for major in "${majors[@]}"; do
+        modules="$modules${modules:+ | }postgresql-$major-pgseal"
+        sed "s/@MAJOR@/$major/g" "$work/debian/control-major.in" >>"$work/debian/control.in"
+        printf '%s\n' "usr/lib/postgresql/$major" "usr/share/postgresql/$major" \
+            >"$work/debian/postgresql-$major-pgseal.install"
+    done
+    sed "s/@MODULES@/$modules/; s/@MAINTAINER@/$maintainer/" "$work/debian/control.in" >"$work/debian/control"
+    rm "$work/debian/control.in" "$work/debian/control-major.in"
+    cat >"$work/debian/changelog" <<LOG
+pgseal ($version) unstable; urgency=medium
+
+  * See CHANGELOG.md.
+
+ -- $maintainer  $(date -R -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")
+LOG
+    (cd "$work" && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u DESTDIR PGSEAL_ROOT="$PGSEAL_ROOT" \
+        DEB_BUILD_OPTIONS="noautodbgsym nocheck" dpkg-buildpackage -b -us -uc >"$out/build.log" 2>&1) || {
+        tail -n 30 "$out/build.log" >&2
+        die "the packages were not built; see $out/build.log"
+    }
+    rm -rf "$work"
+    find "$out" -name '*.deb' | sort
+}
+
+# A clean root of the suite that runs here, from the archive that apt uses here.
+root=
+clean() {
+    local status=$?
+    trap - EXIT
+    if [ -n "$root" ]; then
+        umount "$root/proc" 2>/dev/null || true
+        umount "$root/dev/shm" 2>/dev/null || true
+        rm -rf --one-file-system "$root"
+    fi
+    exit "$status"
+}
+
+test_debs() {
+    local suite mirror
+    [ "$(id -u)" = 0 ] || die "a root of its own can only be made as root: sudo make test-deb"
+    for program in debootstrap lintian; do
+        command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh test-deb"
+    done
+    find "$out" -name '*.deb' 2>/dev/null | grep . >/dev/null || die "no packages in $out; run 'make deb' first"
+    # shellcheck disable=SC1091
+    suite=$(. /etc/os-release && say "$VERSION_CODENAME")
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" 2>/dev/null | head -n 1)
+    root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-deb.XXXXXX")
+    trap clean EXIT
+    trap 'exit 130' INT TERM
+    say "test-deb: a clean $suite in $root"
+    debootstrap --variant=minbase "$suite" "$root" "${mirror:-http://deb.debian.org/debian}" >"$out/debootstrap.log" 2>&1 ||
+        die "debootstrap failed; see $out/debootstrap.log"
+    # As apt is set up here: proxies, sources.
+    rm -f "$root/etc/apt/sources.list"
+    cp -rL /etc/apt/. "$root/etc/apt/"
+    cp /etc/resolv.conf /etc/hosts "$root/etc/"
+    mount -t proc proc "$root/proc"
+    mkdir -p "$root/dev/shm" && mount -t tmpfs tmpfs "$root/dev/shm"
+    # Nothing starts by itself.
+    printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+    chmod 755 "$root/usr/sbin/policy-rc.d"
+    mkdir "$root/debs"
+    cp "$out"/*.deb "$root/debs/"
+    cp scripts/deb-test-inside.sh "$root/"
+    cp packaging/docker/pgseal.conf.sample.sh "$root/docker-sample.sh"
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive \
+        ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
+        chroot "$root" /deb-test-inside.sh
+    say "test-deb: lintian"
+    # Only errors fail; what is found is shown.
+    lintian --fail-on error --no-tag-display-limit "$out"/*.deb
+    say "test-deb: passed"
+}
+
+case "${1:-}" in
+build) build ;;
+test) test_debs ;;
+-h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" ;;
+*) die "build or test?" ;;
+esac
