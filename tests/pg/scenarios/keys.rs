@@ -1,0 +1,146 @@
+//! The drill of docs/keys.md on a real cluster: the key lost, the keyring lost, the key store down,
+//! a restore on another machine. Each time the server refuses, `pgseal key check` says why, and the
+//! way back is walked to the end.
+
+use std::fs;
+use std::path::Path;
+
+use pgseal_scenarios::files::copy_tree;
+use pgseal_scenarios::{Node, Outcome};
+use pgseal_testkit::canary;
+
+const MARKER: &str = "canary-keys-Zq7x";
+const PASSPHRASE: &str = "passphrase:command=echo correct horse battery staple";
+
+fn cluster() -> Node {
+    let mut node = Node::sealed(&[]);
+    node.start();
+    node.sql(&format!(
+        "create table t (id int primary key, v text);;
+         insert into t select g, '{MARKER}' || g from generate_series(1, 1000) g;; checkpoint"
+    ));
+    node.stop();
+    node
+}
+
+/// `pgseal key TASK DIR ARGUMENTS`, on the node's data directory.
+fn key(node: &Node, task: &str, arguments: &[&str]) -> Outcome {
+    let dir = node.data().display().to_string();
+    let mut all = vec!["key", task, &dir];
+    all.extend(arguments);
+    node.pgseal(&all)
+}
+
+#[track_caller]
+fn succeeds(outcome: &Outcome) {
+    assert_eq!(outcome.code, 0, "{}", outcome.text);
+}
+
+#[track_caller]
+fn refuses(node: &mut Node, code: i32, words: &str) {
+    let log = node.try_start().expect_err("a start without its keys");
+    assert!(log.contains(words), "{log}");
+    let check = key(node, "check", &[]);
+    assert_eq!(check.code, code, "{}", check.text);
+    assert!(check.text.contains(words), "{}", check.text);
+}
+
+/// It starts, shows its rows, and every block is sound; nothing on the disk shows a row or a key.
+#[track_caller]
+fn works(node: &mut Node) {
+    let check = key(node, "check", &[]);
+    succeeds(&check);
+    assert!(check.text.contains("Opens: the headers of"), "{}", check.text);
+    node.start();
+    assert_eq!(node.sql(&format!("select count(*) from t where v like '{MARKER}%'")), "1000");
+    node.sql("update t set v = v where id < 10;; checkpoint");
+    node.stop();
+    succeeds(&node.verify());
+    let hits = canary::scan(&[node.home()], &[MARKER]).expect("the files can be read");
+    assert!(hits.is_empty(), "{hits:?}");
+}
+
+/// Makes a new key file and returns its URI.
+fn new_key(node: &Node, name: &str) -> String {
+    let path = node.home().join(name).display().to_string();
+    succeeds(&node.pgseal(&["key", "new", "-o", &path]));
+    format!("file:{path}")
+}
+
+#[test]
+fn the_key_is_lost() {
+    let mut node = cluster();
+    succeeds(&key(&node, "backup", &["--lock", PASSPHRASE, "-o", "escrow.txt"]));
+    succeeds(&key(&node, "check", &["--escrow", "escrow.txt"]));
+    fs::remove_file(node.home().join("key")).expect("the key file");
+    refuses(&mut node, 10, "no key");
+
+    let uri = new_key(&node, "new.key");
+    let restore = ["escrow.txt", "--unlock", PASSPHRASE, "-K", &uri];
+    let refused = key(&node, "restore", &restore);
+    assert_eq!(refused.code, 5, "a keyring was replaced without --force: {}", refused.text);
+    succeeds(&key(&node, "restore", &[&restore[..], &["--force"]].concat()));
+    assert!(node.file("pgseal/keyring.replaced.1").exists());
+    works(&mut node);
+}
+
+#[test]
+fn the_keyring_is_lost_and_shares_bring_it_back() {
+    let mut node = cluster();
+    succeeds(&key(&node, "backup", &["--shares", "2-of-3", "-o", "share"]));
+    fs::remove_dir_all(node.file("pgseal")).expect("the directory of the keyring");
+    refuses(&mut node, 16, "there is no keyring");
+
+    // The key is still there: the new keyring may be under it again.
+    let uri = format!("file:{}", node.home().join("key").display());
+    let few = key(&node, "restore", &["share-3", "-K", &uri]);
+    assert_eq!(few.code, 10, "{}", few.text);
+    succeeds(&key(&node, "restore", &["share-3", "share-1", "-K", &uri]));
+    works(&mut node);
+}
+
+/// A running server does not need its key store; a start does. The same key from elsewhere helps.
+#[test]
+fn the_key_store_is_down() {
+    let mut node = cluster();
+    let store = node.home().join("store");
+    fs::rename(node.home().join("key"), &store).expect("the key moves into the store");
+    let uri = format!("command:cat {}", store.display());
+    let old = format!("file:{}", store.display());
+    succeeds(&key(&node, "rotate", &["--old", &old, "-K", &uri]));
+    node.start();
+    let away = node.home().join("away");
+    fs::rename(&store, &away).expect("the store goes down");
+    assert_eq!(node.sql("select count(*) from t"), "1000", "with the store down");
+    node.stop();
+    refuses(&mut node, 13, "the command failed");
+
+    let elsewhere = format!("file:{}", away.display());
+    succeeds(&key(&node, "check", &["-K", &elsewhere]));
+    node.set_env("PGSEAL_PROVIDER", &elsewhere);
+    works(&mut node);
+    node.unset_env("PGSEAL_PROVIDER");
+    fs::rename(&away, &store).expect("the store comes back");
+    works(&mut node);
+}
+
+/// The machine is gone: a file-level backup, the escrow copy, nothing else.
+#[test]
+fn a_restore_on_another_machine() {
+    let node = cluster();
+    succeeds(&key(&node, "backup", &["--lock", PASSPHRASE, "-o", "escrow.txt"]));
+    let backup = node.home().join("backup");
+    copy_tree(node.data(), &backup);
+    fs::remove_file(node.home().join("key")).expect("the key file");
+    fs::remove_dir_all(node.data()).expect("the data directory");
+
+    let mut other = Node::at(&node, &backup);
+    refuses(&mut other, 10, "no key");
+    let uri = new_key(&other, "new.key");
+    let restore = ["escrow.txt", "--unlock", PASSPHRASE, "-K", &uri, "--force"];
+    succeeds(&key(&other, "restore", &restore));
+    works(&mut other);
+    let json = key(&other, "check", &["--json", "--escrow", "escrow.txt"]);
+    assert!(json.text.contains("\"same_keyring\": true"), "{}", json.text);
+    assert!(Path::new(&backup).exists());
+}
