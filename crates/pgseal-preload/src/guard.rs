@@ -21,6 +21,12 @@ pub extern "C" fn pgseal_abi() -> u32 {
     ABI
 }
 
+/// The version of the library, behind a mark that can be found in its file without loading it.
+#[unsafe(no_mangle)]
+pub extern "C" fn pgseal_version() -> *const c_char {
+    concat!("pgseal-library-version:", env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
 /// Whether the relation suite of this cluster relies on full-page images and data checksums: 1 if
 /// so, and also if it cannot be told.
 #[unsafe(no_mangle)]

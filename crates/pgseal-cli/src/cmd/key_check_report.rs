@@ -137,7 +137,8 @@ pub struct Report {
     /// Whether the keyring could be unlocked.
     pub unlocked: bool,
     error: Option<KeyFault>,
-    sealed_files: u64,
+    /// Files that are sealed, without the ephemeral ones.
+    pub sealed_files: u64,
     ephemeral_files: u64,
     plain_files: u64,
     empty_files: u64,
@@ -259,6 +260,19 @@ impl Report {
         } else {
             exit::SOUND
         }
+    }
+
+    /// The first thing that keeps something closed, in words.
+    pub fn first_fault(&self) -> Option<String> {
+        if let Some(error) = &self.error {
+            return Some(error.text.clone());
+        }
+        let first = self.problems.first()?;
+        let more = match self.problems.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Some(format!("{}: {}{more}", first.file, first.text))
     }
 
     /// Whether all files would open.

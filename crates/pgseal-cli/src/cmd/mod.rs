@@ -10,6 +10,7 @@ mod convert_options;
 mod convert_own;
 mod convert_report;
 mod decrypt;
+mod doctor;
 mod encrypt;
 mod env;
 mod guard;
@@ -91,6 +92,7 @@ enum Command {
     Env(env::Args),
     Guard(guard::Args),
     Status(status::Args),
+    Doctor(doctor::Args),
     Verify(verify::Args),
     Inspect(inspect::Args),
     Cat(cat::Args),
@@ -114,6 +116,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Env(args) => env::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Cat(args) => cat::run(&args),

@@ -1,0 +1,227 @@
+//! What the checks look at, gathered once.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pgseal_core::Suite;
+use pgseal_keys::{Keyring, Provider};
+
+use super::proc;
+use crate::bindir;
+use crate::cmd::key_check;
+use crate::cmd::key_check_report::Report as KeyReport;
+use crate::datadir::DataDir;
+use crate::error::CliError;
+use crate::keys::{self, KeyOptions};
+use crate::scan::{self, Root, Scan};
+
+/// The settings that are asked for.
+const SETTINGS: [&str; 15] = [
+    "fsync",
+    "full_page_writes",
+    "io_method",
+    "listen_addresses",
+    "log_duration",
+    "log_min_duration_sample",
+    "log_min_duration_statement",
+    "log_parameter_max_length",
+    "log_parameter_max_length_on_error",
+    "log_replication_commands",
+    "log_statement",
+    "log_transaction_sample_rate",
+    "shared_preload_libraries",
+    "ssl",
+    "unix_socket_directories",
+];
+
+/// What `pgseal key check` found, or why it was not made.
+pub type KeyLook = Result<KeyReport, String>;
+
+/// Everything that the checks look at.
+pub struct Context {
+    /// The data directory.
+    pub dir: DataDir,
+    /// The postmaster, if a server runs.
+    pub server_pid: Option<u32>,
+    /// The postmaster and its children.
+    pub processes: Vec<u32>,
+    /// The program `postgres`: that of the running server, else the one that would be started.
+    pub postgres: Option<PathBuf>,
+    /// The settings, as the server's program reads them; why not, if it does not.
+    pub settings: Result<BTreeMap<&'static str, String>, String>,
+    /// The version of data checksums in `pg_control`: 0 is off.
+    pub checksums: Option<u32>,
+    /// All files.
+    pub scan: Scan,
+    /// The keyring, if it can be read.
+    pub keyring: Option<Keyring>,
+    /// The provider that is asked for the key.
+    pub provider: Option<Provider>,
+    /// Whether the files open.
+    pub key: KeyLook,
+    /// The same for each backup.
+    pub backups: Vec<(PathBuf, KeyLook)>,
+}
+
+impl Context {
+    /// Looks at everything.
+    ///
+    /// # Errors
+    /// When there is no sealed cluster.
+    pub fn gather(
+        dir: DataDir,
+        options: &KeyOptions,
+        backups: &[PathBuf],
+    ) -> Result<Context, CliError> {
+        let scan = scan::scan(&dir.root, Root::DataDir);
+        let keyring = match keys::keyring_of(&dir, options, || scan.headers().next().is_some()) {
+            Ok(keyring) => Some(keyring),
+            Err(error @ CliError::NotSealed { .. }) => return Err(error),
+            // The check of the key tells.
+            Err(_) => None,
+        };
+        let environment = keys::variable(keys::PROVIDER)?;
+        let uri = options.provider.as_deref().or(environment.as_deref());
+        let provider = match (uri, &keyring) {
+            (Some(uri), _) => Provider::parse_typed(uri).ok(),
+            (None, Some(keyring)) => Provider::parse(keyring.provider_uri()).ok(),
+            (None, None) => None,
+        };
+        let server_pid = dir.server_pid();
+        let postgres = find_postgres(&dir, server_pid);
+        let settings = match &postgres {
+            Some(program) => read_settings(program, &dir),
+            None => Err("the program postgres was not found".to_owned()),
+        };
+        let checksums = postgres.as_deref().and_then(|program| read_checksums(program, &dir));
+        let asks = matches!(&provider, Some(provider) if is_typed(provider));
+        let key = if asks {
+            Err("the provider asks for a passphrase, which doctor does not; pgseal key check does"
+                .to_owned())
+        } else {
+            key_check::look(&dir.root, options, &[]).map_err(|error| error.to_string())
+        };
+        let backups = backups.iter().map(|path| {
+            let look = if asks {
+                Err("the provider asks for a passphrase; pgseal key check does".to_owned())
+            } else {
+                look_at_backup(path, &dir, options)
+            };
+            (path.clone(), look)
+        });
+        let backups = backups.collect();
+        let processes = server_pid.map(proc::family).unwrap_or_default();
+        Ok(Context {
+            dir,
+            server_pid,
+            processes,
+            postgres,
+            settings,
+            checksums,
+            scan,
+            keyring,
+            provider,
+            key,
+            backups,
+        })
+    }
+
+    /// One setting.
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.as_ref().ok()?.get(name).map(String::as_str)
+    }
+
+    /// Why there are no settings.
+    pub fn no_settings(&self) -> String {
+        match &self.settings {
+            Ok(_) => "this version has no such setting".to_owned(),
+            Err(why) => why.clone(),
+        }
+    }
+
+    /// The suite of relation files.
+    pub fn suite(&self) -> Option<Suite> {
+        self.keyring.as_ref().map(Keyring::suite)
+    }
+}
+
+/// Whether the key is typed by a person.
+fn is_typed(provider: &Provider) -> bool {
+    let uri = provider.to_string();
+    uri == "passphrase:" || uri.starts_with("passphrase:fd=")
+}
+
+/// A backup opens with its own keyring, an archive with that of the cluster.
+fn look_at_backup(path: &Path, dir: &DataDir, options: &KeyOptions) -> KeyLook {
+    let has_own = path.is_dir() && pgseal_keys::keyring_path(path).is_file();
+    let keyring = if has_own { None } else { Some(dir.keyring()) };
+    let options = KeyOptions { provider: options.provider.clone(), keyring };
+    key_check::look(path, &options, &[]).map_err(|error| error.to_string())
+}
+
+fn find_postgres(dir: &DataDir, server_pid: Option<u32>) -> Option<PathBuf> {
+    let running = server_pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
+    running
+        .filter(|path| path.is_file())
+        .or_else(|| {
+            let started = opts(dir).into_iter().next().map(PathBuf::from);
+            started.filter(|path| path.is_file())
+        })
+        .or_else(|| bindir::find(OsStr::new("postgres"), dir.major.as_deref()).ok())
+}
+
+/// What the server was last started with.
+fn opts(dir: &DataDir) -> Vec<String> {
+    let text = std::fs::read_to_string(dir.root.join("postmaster.opts")).unwrap_or_default();
+    if text.trim().is_empty() { Vec::new() } else { proc::postmaster_opts(&text) }
+}
+
+/// Asks the server's program, which reads configuration files as the server does. Options of the
+/// last start count, too: they may name another configuration file.
+fn read_settings(program: &Path, dir: &DataDir) -> Result<BTreeMap<&'static str, String>, String> {
+    let options: Vec<String> = opts(dir).into_iter().skip(1).collect();
+    let names_dir = options.iter().any(|word| word.starts_with("-D"));
+    let ask = |name: &str| {
+        let mut command = Command::new(program);
+        command.arg("-C").arg(name).args(&options).current_dir("/");
+        if !names_dir {
+            command.arg("-D").arg(&dir.root);
+        }
+        command.env("LC_ALL", "C").env_remove("LD_PRELOAD").output()
+    };
+    let mut settings = BTreeMap::new();
+    let mut said = String::new();
+    for name in SETTINGS {
+        let output = ask(name).map_err(|error| format!("{}: {error}", program.display()))?;
+        if output.status.success() {
+            let value = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
+            settings.insert(name, value);
+        } else {
+            said = String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("").to_owned();
+            // Every version has this one; others may be newer than the server.
+            if name == "fsync" {
+                break;
+            }
+        }
+    }
+    if settings.is_empty() {
+        return Err(format!("the settings cannot be read: {said}"));
+    }
+    Ok(settings)
+}
+
+fn read_checksums(postgres: &Path, dir: &DataDir) -> Option<u32> {
+    let program = postgres.with_file_name("pg_controldata");
+    let output = Command::new(program)
+        .arg("-D")
+        .arg(&dir.root)
+        .env("LC_ALL", "C")
+        .env_remove("LD_PRELOAD")
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let value = text.lines().find_map(|line| line.strip_prefix("Data page checksum version:"))?;
+    value.trim().parse().ok()
+}

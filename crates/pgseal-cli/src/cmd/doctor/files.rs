@@ -1,0 +1,136 @@
+//! Checks of the files of the data directory.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::checks::{Verdict, fail, ok, skip, warn};
+use super::context::Context;
+use crate::out::count;
+use crate::scan::{Entry, Seen};
+
+/// How many names are shown.
+const SHOWN: usize = 3;
+
+pub fn permissions(context: &Context) -> Verdict {
+    let own = context.dir.keyring().parent().map(Path::to_owned).unwrap_or_default();
+    let mut paths: Vec<(PathBuf, u32)> =
+        vec![(context.dir.root.clone(), 0o027), (own.clone(), 0o077)];
+    if let Ok(listing) = fs::read_dir(&own) {
+        paths.extend(listing.flatten().map(|item| (item.path(), 0o077)));
+    }
+    let owner = fs::metadata(&context.dir.root).map(|meta| meta.uid());
+    let mut wrong = Vec::new();
+    for (path, mask) in paths {
+        let Ok(meta) = fs::metadata(&path) else { continue };
+        let mode = meta.permissions().mode() & 0o7777;
+        if mode & mask != 0 {
+            wrong.push(format!("{} has mode {mode:04o}", path.display()));
+        }
+        if owner.as_ref().is_ok_and(|owner| *owner != meta.uid()) {
+            wrong.push(format!("{} belongs to user {}", path.display(), meta.uid()));
+        }
+    }
+    match wrong.is_empty() {
+        true => ok("only the owner"),
+        false => fail(wrong.join("; ")),
+    }
+}
+
+fn names(entries: &[&Entry]) -> String {
+    let shown: Vec<String> = entries.iter().take(SHOWN).map(|entry| entry.name()).collect();
+    let more = if entries.len() > SHOWN { ", ..." } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+pub fn plain(context: &Context) -> Verdict {
+    let plain = |entry: &&Entry| matches!(entry.seen, Seen::Plain) && entry.should_be_sealed();
+    let all: Vec<&Entry> = context.scan.entries.iter().filter(plain).collect();
+    let (accepted, wrong): (Vec<&Entry>, Vec<&Entry>) =
+        all.into_iter().partition(|entry| entry.may_be_plain());
+    let files = |entries: &[&Entry]| count(entries.len() as u64, "plain file");
+    if !wrong.is_empty() {
+        return fail(format!("{}: {}", files(&wrong), names(&wrong)));
+    }
+    if !accepted.is_empty() {
+        let (files, names) = (files(&accepted), names(&accepted));
+        return warn(format!("{files} where others than the server may have put one: {names}"));
+    }
+    let sealed = context.scan.headers().count() as u64;
+    ok(format!("{}, none plain that should be", count(sealed, "sealed file")))
+}
+
+pub fn unreadable(context: &Context) -> Verdict {
+    let mut wrong: Vec<String> = Vec::new();
+    for (path, why) in &context.scan.closed {
+        wrong.push(format!("{}: {why}", path.display()));
+    }
+    for entry in &context.scan.entries {
+        match &entry.seen {
+            Seen::Unreadable(why) => wrong.push(format!("{}: {why}", entry.name())),
+            Seen::Dangling(target) => {
+                wrong.push(format!("{} leads to {}", entry.name(), target.display()));
+            }
+            _ => {}
+        }
+    }
+    let links = context.scan.outside.len() as u64;
+    match wrong.len() {
+        0 => ok(format!("{} to other directories", count(links, "link"))),
+        more => {
+            wrong.truncate(SHOWN);
+            fail(format!("{}: {}", count(more as u64, "path"), wrong.join("; ")))
+        }
+    }
+}
+
+pub fn file_system(context: &Context) -> Verdict {
+    let outside = context.scan.outside.iter().map(|(_, target)| target.as_path());
+    let mut seen = Vec::new();
+    let mut worst = None;
+    for path in std::iter::once(context.dir.root.as_path()).chain(outside) {
+        let Ok(found) = rustix::fs::statfs(path) else { continue };
+        let kind = u64::try_from(found.f_type).unwrap_or(0);
+        let (name, remark) = kind_of(kind);
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+        if let Some(remark) = remark {
+            worst = Some(format!("{} is on {name}: {remark}", path.display()));
+        }
+    }
+    match (worst, seen.is_empty()) {
+        (Some(worst), _) => warn(worst),
+        (None, true) => skip("the kernel does not say"),
+        (None, false) => ok(seen.join(", ")),
+    }
+}
+
+/// The file system of a magic number (`statfs(2)`), and what is to be said against it.
+fn kind_of(magic: u64) -> (&'static str, Option<&'static str>) {
+    match magic {
+        0xEF53 => ("ext4", None),
+        0x5846_5342 => ("XFS", None),
+        0x9123_683E => ("btrfs", None),
+        0x2FC1_2FC1 => ("ZFS", None),
+        0xF2F5_2010 => ("f2fs", None),
+        0x6969 => ("NFS", Some("a server that goes away hangs or damages PostgreSQL")),
+        0xFE53_4D42 | 0xFF53_4D42 | 0x517B => ("SMB", Some("PostgreSQL does not support it")),
+        0x6573_5546 => ("FUSE", Some("what fsync means there is up to its program")),
+        0x794C_7630 => ("overlay", Some("it goes away with its container; mount a volume")),
+        0x0102_1994 => ("tmpfs", Some("it is memory, and may be swapped out")),
+        _ => ("a file system that is not known", Some("nobody has tried it with pgseal")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kind_of;
+
+    #[test]
+    fn file_systems_are_known_by_number() {
+        assert_eq!(kind_of(0xEF53), ("ext4", None));
+        assert!(kind_of(0x6969).1.is_some() && kind_of(0x794C_7630).1.is_some());
+        assert!(kind_of(1).1.is_some());
+    }
+}

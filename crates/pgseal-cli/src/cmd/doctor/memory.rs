@@ -1,0 +1,147 @@
+//! Checks of the ways in which memory, with keys and rows in it, gets to a disk.
+
+use std::fs;
+use std::path::Path;
+
+use super::checks::{Verdict, ok, skip, warn};
+use super::context::Context;
+use super::proc::{self, Limit};
+
+pub fn memory_lock(context: &Context) -> Verdict {
+    let Some(pid) = context.server_pid else { return skip("no server runs") };
+    let status = proc::read(pid, "status");
+    let limits = proc::read(pid, "limits");
+    judge_lock(status.as_deref(), limits.as_deref())
+}
+
+fn judge_lock(status: Option<&str>, limits: Option<&str>) -> Verdict {
+    let locked = status.and_then(|text| proc::status_kib(text, "VmLck"));
+    let limit = limits.and_then(|text| proc::soft_limit(text, "Max locked memory"));
+    let limit = match limit {
+        Some(Limit::Unlimited) => "no limit".to_owned(),
+        Some(Limit::Bytes(bytes)) => format!("limit {} kB", bytes / 1024),
+        None => "limit not known".to_owned(),
+    };
+    match locked {
+        None => skip("the server's process may not be looked at"),
+        Some(0) => warn(format!("nothing is locked, {limit}")),
+        Some(kib) => ok(format!("{kib} kB locked, {limit}")),
+    }
+}
+
+pub fn core_dumps(context: &Context) -> Verdict {
+    let Some(pid) = context.server_pid else { return skip("no server runs") };
+    let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    judge_core(proc::read(pid, "limits").as_deref(), pattern.trim())
+}
+
+fn judge_core(limits: Option<&str>, pattern: &str) -> Verdict {
+    let limit = limits.and_then(|text| proc::soft_limit(text, "Max core file size"));
+    match limit {
+        None => skip("the server's limits may not be looked at"),
+        // The kernel does not heed the limit when it pipes a dump to a program.
+        Some(_) if pattern.starts_with('|') => {
+            warn(format!("core_pattern pipes dumps to a program, whatever the limit: {pattern}"))
+        }
+        Some(Limit::Bytes(0)) => ok("switched off"),
+        Some(Limit::Bytes(bytes)) => warn(format!("up to {bytes} bytes, to \"{pattern}\"")),
+        Some(Limit::Unlimited) => warn(format!("without limit, to \"{pattern}\"")),
+    }
+}
+
+pub fn swap(_: &Context) -> Verdict {
+    match fs::read_to_string("/proc/swaps") {
+        Ok(text) => judge_swap(&text, is_safe),
+        Err(error) => skip(format!("/proc/swaps: {error}")),
+    }
+}
+
+/// Whether a swap area is encrypted, or never leaves memory.
+fn is_safe(area: &str) -> bool {
+    let name = Path::new(area).canonicalize().unwrap_or_else(|_| area.into());
+    let Some(name) = name.file_name().map(|name| name.to_string_lossy().into_owned()) else {
+        return false;
+    };
+    let read = |file: &str| fs::read_to_string(format!("/sys/block/{name}/{file}"));
+    if name.starts_with("zram") {
+        // With a device behind it, pages go there.
+        return read("backing_dev").is_ok_and(|device| device.trim() == "none");
+    }
+    read("dm/uuid").is_ok_and(|uuid| uuid.starts_with("CRYPT-"))
+}
+
+fn judge_swap(text: &str, is_safe: impl Fn(&str) -> bool) -> Verdict {
+    let areas = proc::swaps(text);
+    let plain: Vec<String> =
+        areas.iter().filter(|(name, _)| !is_safe(name)).map(|(name, _)| name.clone()).collect();
+    match (areas.is_empty(), plain.is_empty()) {
+        (true, _) => ok("there is none"),
+        (false, true) => ok("encrypted, or compressed memory"),
+        (false, false) => warn(format!("not known to be encrypted: {}", plain.join(", "))),
+    }
+}
+
+pub fn hibernation(_: &Context) -> Verdict {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    judge_hibernation(&read("/sys/power/state"), &read("/sys/power/disk"), &read("/proc/swaps"))
+}
+
+/// `disk` in `/sys/power/state` means that the kernel can; it needs swap to do it.
+fn judge_hibernation(state: &str, disk: &str, swaps: &str) -> Verdict {
+    if !state.split_whitespace().any(|word| word == "disk") {
+        return ok("the kernel cannot hibernate");
+    }
+    if disk.contains("[disabled]") || proc::swaps(swaps).is_empty() {
+        return ok("disabled, or without swap to write to");
+    }
+    warn("the kernel can hibernate: it would write all memory, keys among it, to the swap area")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::checks::State;
+    use super::*;
+
+    const SWAPS: &str = "Filename Type Size Used Priority\n/dev/sda2 partition 8 0 -2\n";
+
+    fn limits(core: &str) -> String {
+        format!("Max core file size        {core}        unlimited     bytes     \n")
+    }
+
+    #[test]
+    fn core_dumps_are_judged() {
+        assert_eq!(judge_core(Some(&limits("0")), "core").state, State::Ok);
+        assert_eq!(judge_core(Some(&limits("unlimited")), "core").state, State::Warn);
+        assert_eq!(judge_core(Some(&limits("1024")), "core").state, State::Warn);
+        assert_eq!(judge_core(Some(&limits("0")), "|/lib/systemd/coredump %p").state, State::Warn);
+        assert_eq!(judge_core(None, "core").state, State::Skipped);
+    }
+
+    #[test]
+    fn locked_memory_is_judged() {
+        let limit = "Max locked memory         65536        65536       bytes     \n";
+        assert_eq!(judge_lock(Some("VmLck:\t 4 kB\n"), Some(limit)).state, State::Ok);
+        let none = judge_lock(Some("VmLck:\t 0 kB\n"), Some(limit));
+        assert_eq!(none.state, State::Warn);
+        assert!(none.saw.contains("limit 64 kB"), "{none:?}");
+        assert_eq!(judge_lock(None, None).state, State::Skipped);
+    }
+
+    #[test]
+    fn swap_is_judged() {
+        assert_eq!(judge_swap("Filename Type\n", |_| false).state, State::Ok);
+        assert_eq!(judge_swap(SWAPS, |_| true).state, State::Ok);
+        let plain = judge_swap(SWAPS, |_| false);
+        assert_eq!(plain.state, State::Warn);
+        assert!(plain.saw.contains("/dev/sda2"), "{plain:?}");
+    }
+
+    #[test]
+    fn hibernation_is_judged() {
+        let modes = "[platform] shutdown reboot";
+        assert_eq!(judge_hibernation("freeze mem", modes, SWAPS).state, State::Ok);
+        assert_eq!(judge_hibernation("freeze mem disk", modes, "Filename\n").state, State::Ok);
+        assert_eq!(judge_hibernation("freeze mem disk", "[disabled]", SWAPS).state, State::Ok);
+        assert_eq!(judge_hibernation("freeze mem disk", modes, SWAPS).state, State::Warn);
+    }
+}

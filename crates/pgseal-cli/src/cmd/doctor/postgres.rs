@@ -1,0 +1,214 @@
+//! Checks of the server: version, processes, library.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::checks::{Verdict, fail, ok, skip, warn};
+use super::context::Context;
+use super::proc;
+use crate::library;
+
+/// What the library says of its version, in its file.
+const MARK: &[u8] = b"pgseal-library-version:";
+const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub fn version(context: &Context) -> Verdict {
+    let Some(major) = &context.dir.major else { return fail("there is no PG_VERSION") };
+    judge_version(major)
+}
+
+fn judge_version(major: &str) -> Verdict {
+    match major.parse::<u32>() {
+        Ok(15..=18) => ok(format!("PostgreSQL {major}")),
+        Ok(19) => warn("PostgreSQL 19: tested as far as its release candidate goes"),
+        _ => fail(format!("PostgreSQL {major}: pgseal was never tested with it")),
+    }
+}
+
+pub fn server(context: &Context) -> Verdict {
+    let Some(pid) = context.server_pid else {
+        return ok("no server runs; what only a running one shows is skipped");
+    };
+    if proc::read(pid, "maps").is_none() {
+        return warn(format!("process {pid}, which this user may not look at"));
+    }
+    ok(format!("process {pid} and {} children", context.processes.len().saturating_sub(1)))
+}
+
+pub fn library(_: &Context) -> Verdict {
+    match library::library() {
+        Ok(path) => ok(path.display().to_string()),
+        Err(error) => fail(error.to_string()),
+    }
+}
+
+pub fn library_version(context: &Context) -> Verdict {
+    if let Some(pid) = context.server_pid
+        && let Some((path, replaced)) =
+            proc::read(pid, "maps").as_deref().and_then(proc::mapped_library)
+    {
+        if replaced {
+            let path = path.display();
+            return warn(format!("{path} was replaced after the server had started with it"));
+        }
+        return compare(&path);
+    }
+    match library::library() {
+        Ok(path) => compare(&path),
+        Err(_) => skip("there is no library"),
+    }
+}
+
+fn compare(path: &Path) -> Verdict {
+    let Ok(bytes) = fs::read(path) else {
+        return skip(format!("{} cannot be read", path.display()));
+    };
+    judge_library(path, mark(&bytes).as_deref())
+}
+
+fn judge_library(path: &Path, version: Option<&str>) -> Verdict {
+    let path = path.display();
+    match version {
+        Some(OWN_VERSION) => ok(format!("{path}: {OWN_VERSION}")),
+        Some(other) => fail(format!("{path}: {other}, and the program is {OWN_VERSION}")),
+        None => fail(format!("{path}: names no version; it is older than 0.1.0, or not pgseal's")),
+    }
+}
+
+/// The version in the bytes of a library.
+fn mark(bytes: &[u8]) -> Option<String> {
+    let at = bytes.windows(MARK.len()).position(|window| window == MARK)? + MARK.len();
+    let version = bytes.get(at..)?.split(|byte| *byte == 0).next()?;
+    String::from_utf8(version.to_vec()).ok()
+}
+
+pub fn library_loaded(context: &Context) -> Verdict {
+    if context.server_pid.is_none() {
+        return skip("no server runs");
+    }
+    let maps: Vec<(u32, Option<String>)> =
+        context.processes.iter().map(|pid| (*pid, proc::read(*pid, "maps"))).collect();
+    judge_loaded(&maps)
+}
+
+/// `maps`: of each process, if it could be read; one that ended has none, and is no matter.
+fn judge_loaded(maps: &[(u32, Option<String>)]) -> Verdict {
+    let read: Vec<(u32, &String)> =
+        maps.iter().filter_map(|(pid, text)| Some((*pid, text.as_ref()?))).collect();
+    // A process that is about to end has no maps any more.
+    let live = read.iter().filter(|(_, text)| !text.is_empty());
+    let bare: Vec<String> = live
+        .clone()
+        .filter(|(_, text)| proc::mapped_library(text).is_none())
+        .map(|(pid, _)| pid.to_string())
+        .collect();
+    match (live.count(), bare.is_empty()) {
+        (0, _) => skip("this user may not look at the server's processes"),
+        (count, true) => ok(format!("in all {count} processes")),
+        (_, false) => fail(format!("not in process {}", bare.join(", "))),
+    }
+}
+
+/// The program is started under the library, which audits it before it does anything.
+pub fn audit(context: &Context) -> Verdict {
+    let (Some(postgres), Ok(library)) = (&context.postgres, library::library()) else {
+        return skip("the program postgres or the library was not found");
+    };
+    let output = Command::new(postgres)
+        .arg("--version")
+        .env("LD_PRELOAD", library::preload(&library, None))
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {
+            let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            ok(format!("{}: {said}", postgres.display()))
+        }
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            fail(format!("{}: {said}", postgres.display()))
+        }
+        Err(error) => skip(format!("{}: {error}", postgres.display())),
+    }
+}
+
+pub fn environment(context: &Context) -> Verdict {
+    let Some(pid) = context.server_pid else { return skip("no server runs") };
+    match fs::read(format!("/proc/{pid}/environ")) {
+        Ok(environ) => judge_environment(&environ),
+        Err(error) => skip(format!("the server's environment: {error}")),
+    }
+}
+
+fn judge_environment(environ: &[u8]) -> Verdict {
+    let mut saw = Vec::new();
+    if let Some(names) = proc::variable(environ, "PGSEAL_PROGRAMS") {
+        saw.push(format!("PGSEAL_PROGRAMS lets {names} see plain content"));
+    }
+    if proc::variable(environ, "PGSEAL_UNSEALED_COPY").as_deref() == Some("yes") {
+        saw.push("PGSEAL_UNSEALED_COPY lets pg_basebackup write plain copies".to_owned());
+    }
+    match saw.is_empty() {
+        true => ok("only PostgreSQL's own programs see plain content"),
+        false => warn(saw.join("; ")),
+    }
+}
+
+/// Whether the server's environment switches the guard module off.
+pub fn guard_is_off(context: &Context) -> bool {
+    let environ = context.server_pid.and_then(|pid| fs::read(format!("/proc/{pid}/environ")).ok());
+    environ
+        .is_some_and(|environ| proc::variable(&environ, "PGSEAL_GUARD").as_deref() == Some("off"))
+}
+
+/// The name of a program, for `shared_preload_libraries`.
+pub fn file_stem(path: &str) -> String {
+    let path = PathBuf::from(path.trim().trim_matches('"'));
+    path.file_stem().and_then(OsStr::to_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::checks::State;
+    use super::*;
+
+    #[test]
+    fn versions_are_judged() {
+        assert_eq!(judge_version("15").state, State::Ok);
+        assert_eq!(judge_version("19").state, State::Warn);
+        for bad in ["14", "9.6", "20", ""] {
+            assert_eq!(judge_version(bad).state, State::Fail, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_process_without_the_library_is_named() {
+        let with = || Some("1-2 r-xp 0 0:0 7 /l/libpgseal.so\n".to_owned());
+        let without = || Some("1-2 r-xp 0 0:0 7 /bin/postgres\n".to_owned());
+        assert_eq!(judge_loaded(&[(1, with()), (2, with())]).state, State::Ok);
+        let verdict = judge_loaded(&[(1, with()), (2, without()), (3, None)]);
+        assert_eq!((verdict.state, verdict.saw.as_str()), (State::Fail, "not in process 2"));
+        assert_eq!(judge_loaded(&[(1, None)]).state, State::Skipped);
+        assert_eq!(judge_loaded(&[(1, with()), (2, Some(String::new()))]).state, State::Ok);
+    }
+
+    #[test]
+    fn the_version_of_a_library_is_found() {
+        let bytes = [b"xx\0pgseal-library-version:", OWN_VERSION.as_bytes(), b"\0yy"].concat();
+        assert_eq!(mark(&bytes).as_deref(), Some(OWN_VERSION));
+        assert_eq!(mark(b"nothing"), None);
+        let path = Path::new("/l");
+        assert_eq!(judge_library(path, Some(OWN_VERSION)).state, State::Ok);
+        assert_eq!(judge_library(path, Some("0.0.9")).state, State::Fail);
+        assert_eq!(judge_library(path, None).state, State::Fail);
+    }
+
+    #[test]
+    fn variables_that_open_doors_are_named() {
+        assert_eq!(judge_environment(b"A=1\0").state, State::Ok);
+        let verdict = judge_environment(b"PGSEAL_PROGRAMS=tar\0PGSEAL_UNSEALED_COPY=yes\0");
+        assert_eq!(verdict.state, State::Warn);
+        assert!(verdict.saw.contains("tar") && verdict.saw.contains("pg_basebackup"));
+    }
+}

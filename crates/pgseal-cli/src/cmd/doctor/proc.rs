@@ -1,0 +1,166 @@
+//! What the kernel says in `/proc` and `/sys`, as text that is taken apart without looking further.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A limit of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// None.
+    Unlimited,
+    /// In the unit of the limit: bytes.
+    Bytes(u64),
+}
+
+/// The soft limit with this name in `/proc/PID/limits`.
+pub fn soft_limit(text: &str, name: &str) -> Option<Limit> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    match rest.split_whitespace().next()? {
+        "unlimited" => Some(Limit::Unlimited),
+        number => number.parse().ok().map(Limit::Bytes),
+    }
+}
+
+/// The `libpgseal.so` that is mapped in `/proc/PID/maps`, and whether its file was replaced since.
+pub fn mapped_library(text: &str) -> Option<(PathBuf, bool)> {
+    let path =
+        text.lines().filter_map(|line| line.find('/').map(|at| &line[at..])).find(|path| {
+            let plain = path.strip_suffix(" (deleted)").unwrap_or(path);
+            Path::new(plain).file_name().is_some_and(|name| name == "libpgseal.so")
+        })?;
+    match path.strip_suffix(" (deleted)") {
+        Some(plain) => Some((PathBuf::from(plain), true)),
+        None => Some((PathBuf::from(path), false)),
+    }
+}
+
+/// A field in kB of `/proc/PID/status`.
+pub fn status_kib(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// The parent in `/proc/PID/stat`; the name of the program may hold anything.
+pub fn parent(text: &str) -> Option<u32> {
+    text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// The swap areas in `/proc/swaps`: name and type.
+pub fn swaps(text: &str) -> Vec<(String, String)> {
+    let area = |line: &str| {
+        let mut words = line.split_whitespace();
+        // The kernel writes a space in a name as \040.
+        Some((words.next()?.replace("\\040", " "), words.next()?.to_owned()))
+    };
+    text.lines().skip(1).filter_map(area).collect()
+}
+
+/// A variable in `/proc/PID/environ`.
+pub fn variable(environ: &[u8], name: &str) -> Option<String> {
+    environ.split(|byte| *byte == 0).find_map(|entry| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        (!value.is_empty()).then(|| String::from_utf8_lossy(value).into_owned())
+    })
+}
+
+/// The words of `postmaster.opts`: the program, then its options, each of those in quotes.
+pub fn postmaster_opts(text: &str) -> Vec<String> {
+    let line = text.lines().next().unwrap_or_default();
+    let (program, mut rest) =
+        line.split_once(" \"").map_or((line, ""), |(program, rest)| (program, rest));
+    let mut words = vec![program.to_owned()];
+    while let Some((word, after)) = rest.split_once('"') {
+        words.push(word.to_owned());
+        rest = after.strip_prefix(" \"").unwrap_or_default();
+    }
+    words
+}
+
+/// The process and its children.
+pub fn family(postmaster: u32) -> Vec<u32> {
+    let Ok(listing) = fs::read_dir("/proc") else { return vec![postmaster] };
+    let mut all = vec![postmaster];
+    all.extend(
+        listing
+            .filter_map(|item| item.ok()?.file_name().to_str()?.parse().ok())
+            .filter(|pid| read(*pid, "stat").as_deref().and_then(parent) == Some(postmaster)),
+    );
+    all
+}
+
+/// A text of a process.
+pub fn read(pid: u32, name: &str) -> Option<String> {
+    fs::read_to_string(format!("/proc/{pid}/{name}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: &str = "\
+Limit                     Soft Limit           Hard Limit           Units     
+Max cpu time              unlimited            unlimited            seconds   
+Max core file size        0                    unlimited            bytes     
+Max locked memory         8388608              8388608              bytes     
+";
+
+    #[test]
+    fn limits_are_read() {
+        assert_eq!(soft_limit(LIMITS, "Max core file size"), Some(Limit::Bytes(0)));
+        assert_eq!(soft_limit(LIMITS, "Max locked memory"), Some(Limit::Bytes(8 << 20)));
+        assert_eq!(soft_limit(LIMITS, "Max cpu time"), Some(Limit::Unlimited));
+        assert_eq!(soft_limit(LIMITS, "Max nonsense"), None);
+    }
+
+    #[test]
+    fn the_library_is_found_in_the_maps() {
+        let maps = "\
+55d0c1e00000-55d0c1f00000 r--p 00000000 fe:01 1234   /usr/lib/postgresql/15/bin/postgres
+7f0000000000-7f0000100000 r-xp 00000000 fe:01 77     /usr/local/lib/pgseal/libpgseal.so
+7ffd00000000-7ffd00100000 rw-p 00000000 00:00 0      [stack]
+";
+        let path = PathBuf::from("/usr/local/lib/pgseal/libpgseal.so");
+        assert_eq!(mapped_library(maps), Some((path.clone(), false)));
+        let replaced = maps.replace("libpgseal.so", "libpgseal.so (deleted)");
+        assert_eq!(mapped_library(&replaced), Some((path, true)));
+        assert_eq!(mapped_library(&maps.replace("libpgseal.so", "libpgseal.so.old")), None);
+    }
+
+    #[test]
+    fn status_and_stat_are_read() {
+        let status = "Name:\tpostgres\nVmPeak:\t  222000 kB\nVmLck:\t       8 kB\n";
+        assert_eq!(status_kib(status, "VmLck"), Some(8));
+        assert_eq!(status_kib(status, "VmSwap"), None);
+        assert_eq!(parent("42 (post) gres)) S 17 42 42 0"), Some(17));
+        assert_eq!(parent("nonsense"), None);
+    }
+
+    #[test]
+    fn swap_areas_are_read() {
+        let text = "Filename\t\t\tType\t\tSize\n/dev/dm-1   partition\t999\t0\t-2\n/my\\040swap file 1 0 -3\n";
+        let areas = swaps(text);
+        assert_eq!(areas.len(), 2);
+        assert_eq!(areas[0], ("/dev/dm-1".to_owned(), "partition".to_owned()));
+        assert_eq!(areas[1].0, "/my swap");
+        assert!(swaps("Filename\n").is_empty());
+    }
+
+    #[test]
+    fn the_environment_is_read() {
+        let environ = b"A=1\0PGSEAL_PROGRAMS=tar:rsync\0PGSEAL_EMPTY=\0";
+        assert_eq!(variable(environ, "PGSEAL_PROGRAMS").as_deref(), Some("tar:rsync"));
+        assert_eq!(variable(environ, "PGSEAL_EMPTY"), None);
+        assert_eq!(variable(environ, "PGSEAL"), None);
+    }
+
+    #[test]
+    fn the_last_options_of_a_server_are_read() {
+        let text = "/usr/lib/postgresql/15/bin/postgres \"-D\" \"/my data\" \"-c\" \"port=5433\"\n";
+        let words = postmaster_opts(text);
+        assert_eq!(
+            words,
+            ["/usr/lib/postgresql/15/bin/postgres", "-D", "/my data", "-c", "port=5433"]
+        );
+        assert_eq!(postmaster_opts("/bin/postgres\n"), ["/bin/postgres"]);
+    }
+}
