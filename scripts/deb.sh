@@ -77,6 +77,8 @@ test_debs() {
     root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-deb.XXXXXX")
     trap clean EXIT
     trap 'exit 130' INT TERM
+    # It becomes "/", which everybody may enter.
+    chmod 755 "$root"
     say "test-deb: a clean $suite in $root"
     debootstrap --variant=minbase "$suite" "$root" "${mirror:-http://deb.debian.org/debian}" >"$out/debootstrap.log" 2>&1 ||
         die "debootstrap failed; see $out/debootstrap.log"
