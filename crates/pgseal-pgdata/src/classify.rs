@@ -92,7 +92,8 @@ fn below(directory: &[u8], rest: &[&[u8]]) -> Class {
     match (directory, rest) {
         (b"base", [b"pgsql_tmp", _, ..]) => Class::TempFile,
         (b"base", [database, name]) if is_oid(database) => in_database(name),
-        (b"global", [b"pg_control"]) => Class::Control,
+        // pgBackRest restores it under the second name.
+        (b"global", [b"pg_control" | b"pg_control.pgbackrest.tmp"]) => Class::Control,
         (b"global", [b"PG_VERSION"]) => Class::Unknown,
         (b"global", [name]) => in_database(name),
         (b"pg_tblspc", [oid]) if is_oid(oid) => Class::TablespaceLink,
