@@ -7,7 +7,7 @@ use pgseal_core::{KeySet, KeyringId};
 use pgseal_pgdata::{Class, classify, classify_in_tablespace, tablespace_relative};
 
 use crate::keys;
-use crate::log::Shown;
+use crate::log::{self, Shown};
 use crate::sys;
 
 /// The keyring's path below a data directory.
