@@ -31,6 +31,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/plancache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
@@ -130,6 +131,9 @@ forget(void)
 	domains = NIL;
 	types = NULL;
 	pgseal_generation++;
+	/* Plans may hold constants that are sealed under a key of before. */
+	if (cache != NULL)
+		ResetPlanCache();
 	if (previous_cache != NULL)
 		MemoryContextDelete(previous_cache);
 	previous_cache = cache;

@@ -49,6 +49,7 @@ find_cast(Oid function)
 
 		if (!HeapTupleIsValid(tuple))
 			return NULL;
+		cast->function = InvalidOid;	/* until all of it is known */
 		proc = (Form_pg_proc) GETSTRUCT(tuple);
 		/* The executor asks for the right to call it: where PUBLIC has it no more, the planner is left to do so. */
 		cast->foldable = proc->provolatile == PROVOLATILE_IMMUTABLE && proc->proisstrict && !proc->proretset &&

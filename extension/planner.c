@@ -404,8 +404,9 @@ analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 {
 	if (next_analyze)
 		next_analyze(pstate, query, jstate);
+	/* The tree is kept, and planned anew when the key has changed: no constant is sealed in it. */
 	if (planning > 0)
-		walk((Node *) query, NULL);
+		walk((Node *) query, &only_looking);
 }
 
 void

@@ -14,21 +14,30 @@ use crate::sys;
 use crate::upgrade;
 
 /// Ends a program that was told to write a copy where it cannot be sealed: to standard output,
-/// which no hook ever sees being opened.
+/// which no hook ever sees being opened. One whose command line does not tell where to may do so too.
 pub fn check_purpose() {
-    let copies = matches!(program::role(), Role::BaseBackup);
-    if copies && program::copy_target().is_some_and(|to| to == b"-") && !unsealed_copy_allowed() {
+    let copies = matches!(program::role(), Role::BaseBackup) && !program::writes_no_copy_here();
+    if copies && program::copy_target().is_none_or(|to| to == b"-") && !unsealed_copy_allowed() {
         log::line(format_args!(
-            "ERROR: this pg_basebackup would write an unsealed copy to standard output; write it to a directory (-D DIR), or set PGSEAL_UNSEALED_COPY=yes if that is what you want"
+            "ERROR: this pg_basebackup would write an unsealed copy to standard output, or does not say where to in a way that is understood; give -D DIR as an option of its own, or set PGSEAL_UNSEALED_COPY=yes if an unsealed copy is what you want"
         ));
         // SAFETY: ends the process before it has done anything.
         unsafe { libc::_exit(1) };
     }
 }
 
+/// What is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Made {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+}
+
 /// Called when a program creates a file or directory outside every sealed data directory: if that
 /// is the birth of a data directory or of a backup that shall be sealed, makes its keyring first.
-pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
+pub fn before_creation(path: &[u8], made: Made) -> Result<(), c_int> {
     let asked_for = keys::creation_asked_for();
     let mut newest = None;
     let dir = match program::role() {
@@ -54,20 +63,32 @@ pub fn before_creation(path: &[u8]) -> Result<(), c_int> {
         }
         Role::CombineBackup => {
             let (target, backups) = program::combine_backup_target();
-            let Some(target) = target else { return Ok(()) };
             // The newest backup is the last, and what is made of them is it.
             newest = backups.iter().rev().find_map(|backup| sealed_root(&absolute(backup)));
-            if !asked_for && (newest.is_none() || unsealed_copy_allowed()) {
+            if !asked_for && unsealed_copy_allowed() {
                 return Ok(());
             }
-            absolute(&target)
+            match target {
+                // Of plain backups a plain one is made.
+                _ if !asked_for && newest.is_none() => return Ok(()),
+                Some(target) => absolute(&target),
+                None => return Err(target_unknown("-o DIR")),
+            }
         }
         Role::Upgrade => return upgrade::check_creation(path),
         _ => return Ok(()),
     };
     // The directory itself is made first; its keyring goes into it with the first entry.
-    if absolute(path) == dir || !is_directory(&dir) {
+    if absolute(path) == dir {
         return Ok(());
+    }
+    if !is_directory(&dir) {
+        // Directories above it may be made before it. A file that comes before it is of a copy that goes somewhere else.
+        return if made == Made::Directory || program::role() == Role::Initdb {
+            Ok(())
+        } else {
+            Err(target_unknown("the directory of the copy, once,"))
+        };
     }
     // pg_basebackup is two processes, of which either may come first.
     let _lock = Lock::on(&dir)?;
@@ -102,13 +123,15 @@ fn target(path: &[u8]) -> Result<Vec<u8>, c_int> {
     match program::copy_target() {
         Some(target) if target == b"-" => Ok(absolute(path)),
         Some(target) => Ok(absolute(&target)),
-        None => {
-            log::line(format_args!(
-                "ERROR: the directory that gets the sealed copy cannot be told from the command line; give -D DIR as an option of its own"
-            ));
-            Err(libc::EACCES)
-        }
+        None => Err(target_unknown("-D DIR")),
     }
+}
+
+fn target_unknown(option: &str) -> c_int {
+    log::line(format_args!(
+        "ERROR: the directory that gets the sealed copy cannot be told from the command line; give {option} as an option of its own"
+    ));
+    libc::EACCES
 }
 
 fn refused(program: &str) -> c_int {
@@ -130,12 +153,18 @@ pub fn kind_of(path: &[u8]) -> Option<SealKind> {
         return None;
     }
     let name = base_name(path);
-    let wal = name.starts_with(b"archtemp.")
-        || (name.len() >= 24 && name[..24].iter().all(u8::is_ascii_hexdigit));
+    let wal = name.starts_with(b"archtemp.") || is_wal(name);
     if wal && matches!(role, Role::Server | Role::Tool | Role::ReceiveWal | Role::BaseBackup) {
         return Some(SealKind::InPlace);
     }
     (role == Role::Server && is_backup_tar(name)).then_some(SealKind::Stream)
+}
+
+/// 24 digits as in `IsXLogFileName`, alone or with something behind a point (`.partial`, `.gz`,
+/// `.00000028.backup`): not every hash that is a name.
+fn is_wal(name: &[u8]) -> bool {
+    let digit = |byte: &u8| byte.is_ascii_digit() || (b'A'..=b'F').contains(byte);
+    name.len() >= 24 && name[..24].iter().all(digit) && name.get(24).is_none_or(|at| *at == b'.')
 }
 
 /// `base.tar`, and the number of a tablespace instead of `base`, compressed or not
@@ -160,6 +189,23 @@ fn is_directory(path: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_wal_are_known() {
+        let segment = "00000001000000000000000A";
+        for suffix in ["", ".partial", ".gz", ".gz.partial", ".00000028.backup"] {
+            assert!(is_wal(format!("{segment}{suffix}").as_bytes()), "{suffix}");
+        }
+        for name in [
+            "d41d8cd98f00b204e9800998ecf8427e.csv",
+            "00000001000000000000000a",
+            "00000001000000000000000A0.csv",
+            "00000002.history",
+            "",
+        ] {
+            assert!(!is_wal(name.as_bytes()), "{name}");
+        }
+    }
 
     #[test]
     fn the_tar_files_of_a_base_backup_are_known() {

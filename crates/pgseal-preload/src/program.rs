@@ -165,6 +165,19 @@ pub fn copy_target() -> Option<Vec<u8>> {
     target_of(&arguments())
 }
 
+/// Whether `pg_basebackup` was asked for help only, or for a backup that the server keeps (`--target`).
+pub fn writes_no_copy_here() -> bool {
+    no_copy_here(&arguments())
+}
+
+fn no_copy_here(arguments: &[Vec<u8>]) -> bool {
+    arguments.iter().skip(1).any(|argument| {
+        [&b"--help"[..], b"-?", b"--version", b"-V", b"--target"].contains(&argument.as_slice())
+            || argument.starts_with(b"--target=")
+            || argument.starts_with(b"-t")
+    })
+}
+
 fn target_of(arguments: &[Vec<u8>]) -> Option<Vec<u8>> {
     let mut target = None;
     let mut rest = arguments.iter().skip(1);
@@ -226,6 +239,22 @@ mod tests {
                 line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
             let target = target_of(&arguments);
             assert_eq!(target.as_deref(), wanted.map(str::as_bytes), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_writes_no_copy_is_known() {
+        for (line, wanted) in [
+            ("pg_basebackup --help", true),
+            ("pg_basebackup --target=blackhole -X none", true),
+            ("pg_basebackup -t server:/x", true),
+            ("pg_basebackup -Ft -PD -", false),
+            ("pg_basebackup -PDdir", false),
+            ("pg_basebackup --tablespace-mapping=/a=/b --pgd=-", false),
+        ] {
+            let arguments: Vec<Vec<u8>> =
+                line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+            assert_eq!(no_copy_here(&arguments), wanted, "{line}");
         }
     }
 

@@ -122,12 +122,12 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         None => args.suite,
     };
     options::check_checksums(suite, args.data_checksums, &args.options, &major)?;
+    let sealing = sealing(args)?;
     let library = library::library()?;
     let pg_config = initdb.with_file_name("pg_config");
     let pkglibdir = bindir::ask_pg_config(&pg_config, "--pkglibdir");
     let guard = library::guard(&major, pkglibdir.as_deref())?;
 
-    let sealing = sealing(args)?;
     let kek_fd = super::run::in_memory(&sealing.kek)?;
 
     let mut command = Command::new(&initdb);

@@ -101,7 +101,7 @@ pub unsafe extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
     if matches!(program::role(), Role::BaseBackup | Role::CombineBackup) {
         // SAFETY: the caller passes a C string.
         let name = unsafe { CStr::from_ptr(path) }.to_bytes();
-        if let Err(errno) = copies::before_creation(name) {
+        if let Err(errno) = copies::before_creation(name, copies::Made::Directory) {
             return fail(errno);
         }
     }

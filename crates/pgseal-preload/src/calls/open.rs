@@ -143,7 +143,7 @@ fn wanted(root: &'static Root, kind: SealKind, scope: KeyScope) -> Result<Want, 
 fn outside(path: &[u8], flags: c_int) -> Verdict {
     let creates = flags & libc::O_CREAT != 0;
     if creates {
-        if let Err(errno) = copies::before_creation(path) {
+        if let Err(errno) = copies::before_creation(path, copies::Made::File) {
             return Verdict::Refuse(errno);
         }
         // The data directory may have been born just now.

@@ -60,7 +60,10 @@ fn take_over(path: &CStr) -> Result<(), Errno> {
     })?;
     // SAFETY: two C strings.
     if unsafe { real::rename(copy.as_ptr(), path.as_ptr()) } != 0 {
-        return Err(real::errno());
+        let errno = real::errno();
+        // SAFETY: a C string.
+        unsafe { libc::unlink(copy.as_ptr()) };
+        return Err(errno);
     }
     Ok(())
 }

@@ -32,7 +32,8 @@ fn every_profile_makes_a_plan_and_full_knows_all_cases_and_suites() {
         }
     }
     let full = planned("full", &[]).unwrap();
-    for id in OTHERS {
+    // Those without a sync at each commit are left out for their time.
+    for id in OTHERS.iter().filter(|id| !id.ends_with("-async")) {
         assert!(full.case(id).is_some(), "{id}");
     }
     let ids: Vec<&str> = full.arms.iter().map(|arm| arm.id.as_str()).collect();
