@@ -1,0 +1,97 @@
+//! `pgseal lab all`, `report` and `compare` end to end, in the tiny profile, with the programs that are installed.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const EXPERIMENTS: [&str; 4] = ["modes", "tls", "instance", "columns"];
+
+fn lab(args: &[&str], paths: &[&Path]) -> Output {
+    let built = pgseal_testkit::Programs::built().unwrap();
+    Command::new(built.pgseal).arg("lab").args(args).args(paths).output().unwrap()
+}
+
+fn said(done: &Output) -> String {
+    String::from_utf8_lossy(&done.stderr).into_owned()
+}
+
+fn results(dir: &Path) -> Value {
+    serde_json::from_slice(&fs::read(dir.join("results.json")).unwrap()).unwrap()
+}
+
+/// A copy of an experiment's directory in which one arm is three times as slow in one case.
+fn slower(from: &Path, to: PathBuf, case: &str, arm: &str) -> PathBuf {
+    let mut results = results(from);
+    let mut changed = 0;
+    for sample in results["samples"].as_array_mut().unwrap() {
+        if sample["case"] == case && sample["arm"] == arm {
+            let value = sample["value"].as_f64().unwrap();
+            sample["value"] = (value / 3.0).into();
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "{case} {arm}");
+    fs::create_dir_all(&to).unwrap();
+    fs::write(to.join("results.json"), serde_json::to_vec(&results).unwrap()).unwrap();
+    to
+}
+
+#[test]
+fn all_experiments_end_in_one_page_and_compare_with_themselves() {
+    let dir = tempfile::tempdir().unwrap();
+    let bindir = pgseal_testkit::bindir().unwrap();
+    let output = dir.path().join("out");
+    let bindir = bindir.to_str().unwrap();
+    let run = ["all", "--profile", "tiny", "--bindir", bindir, "--work", "/tmp", "--output"];
+    let done = lab(&run, &[&output]);
+    assert!(done.status.success(), "{}", said(&done));
+
+    let page = fs::read_to_string(output.join("report.html")).unwrap();
+    for name in EXPERIMENTS {
+        let results = results(&output.join(name));
+        assert_eq!(results["finished"], true, "{name}");
+        assert!(!results["samples"].as_array().unwrap().is_empty(), "{name}");
+        assert!(
+            page.contains(&format!("{name}/results.json")),
+            "{name} is not in the page over all"
+        );
+    }
+    // One file: nothing is loaded from anywhere.
+    for outside in ["src=\"http", "href=\"http", "@import", "url(http"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+
+    // What is there is not overwritten.
+    let again = lab(&run, &[&output]);
+    assert!(!again.status.success());
+    assert!(said(&again).contains("--resume"), "{}", said(&again));
+
+    // The page is made anew from what was recorded.
+    fs::remove_file(output.join("report.html")).unwrap();
+    let report = lab(&["report"], &[&output]);
+    assert!(report.status.success(), "{}", said(&report));
+    assert!(output.join("report.html").exists());
+
+    // A run is no worse than itself; it is than one in which an arm was faster.
+    let same = lab(&["compare"], &[&output, &output]);
+    assert_eq!(same.status.code(), Some(0), "{}", said(&same));
+    let modes = output.join("modes");
+    let slow = slower(&modes, dir.path().join("slow"), "aes-256-gcm", "aws-lc");
+    let worse = lab(&["compare", "--json"], &[&modes, &slow]);
+    assert_eq!(worse.status.code(), Some(1), "{}", said(&worse));
+    let found: Value = serde_json::from_slice(&worse.stdout).unwrap();
+    let rows = found[0]["rows"].as_array().unwrap();
+    let verdict = |case: &str, arm: &str| {
+        let row = rows.iter().find(|row| row["case"] == case && row["arm"] == arm).unwrap();
+        row["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict("aes-256-gcm", "aws-lc"), "worse");
+    assert_ne!(verdict("aes-256-ctr", "aws-lc"), "worse");
+
+    // Other plans do not compare.
+    let other = lab(&["compare"], &[&modes, &output.join("tls")]);
+    assert_eq!(other.status.code(), Some(2), "{}", said(&other));
+}
