@@ -117,7 +117,7 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 [ "$(as_postgres psql -X -A -t -p 5499 -d postgres -c "SELECT count(*) FROM from_script")" = 500 ] || die "rows of the script"
-kill -INT "$server"
+as_postgres "$bin/pg_ctl" -s -D "$PGDATA" -m fast -w stop
 wait "$server" || die "the server's end: $(tail -n 5 /srv/container/log)"
 if grep -rqaF canary-docker "$PGDATA"; then die "the container's data directory shows the marker"; fi
 as_postgres pgseal verify "$PGDATA" >/verify.log || { cat /verify.log; die "verify of the container's data directory"; }
