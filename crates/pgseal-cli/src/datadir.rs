@@ -67,7 +67,9 @@ impl DataDir {
     /// came along in a copy does not count.
     pub fn server_pid(&self) -> Option<u32> {
         let text = fs::read_to_string(self.root.join("postmaster.pid")).ok()?;
-        let pid: u32 = text.lines().next()?.trim().parse().ok()?;
+        // That of a server of one session (postgres --single) is negative.
+        let pid: i32 = text.lines().next()?.trim().parse().ok()?;
+        let pid = pid.unsigned_abs();
         let process = PathBuf::from(format!("/proc/{pid}"));
         match fs::read_link(process.join("cwd")) {
             // A server works in its data directory.

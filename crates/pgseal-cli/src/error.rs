@@ -82,6 +82,9 @@ pub enum CliError {
     /// The data directory cannot be converted now: its state does not allow it.
     #[error("{0}")]
     NotNow(String),
+    /// Something in the data directory is damaged, and it stays as it is.
+    #[error("{0}")]
+    Damaged(String),
     /// A conversion.
     #[error(transparent)]
     Convert(ConvertError),

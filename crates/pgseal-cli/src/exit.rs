@@ -52,7 +52,7 @@ pub fn code_of(error: &CliError) -> u8 {
         CliError::Settings(_) => SETTINGS,
         CliError::Unfinished { .. } | CliError::NotNow(_) => NOT_NOW,
         CliError::Convert(ConvertError::Stopped) => INTERRUPTED,
-        CliError::Convert(ConvertError::Journal { .. }) => DAMAGE,
+        CliError::Damaged(_) | CliError::Convert(ConvertError::Journal { .. }) => DAMAGE,
         CliError::Convert(_) => NOT_NOW,
         CliError::Io { .. } | CliError::Output(_) => IO,
         CliError::Lab(error) => code_of_lab(error),

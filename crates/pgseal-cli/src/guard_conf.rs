@@ -53,14 +53,26 @@ fn read(path: &Path) -> Result<String, CliError> {
 fn write(path: &Path, text: &str) -> Result<(), CliError> {
     // A link stays a link.
     let path = path.canonicalize().map_err(CliError::io(path, "find the configuration"))?;
-    if replace(&path, text).is_ok() {
-        return Ok(());
+    match replace(&path, text) {
+        Err(error) if is_not_replaceable(&error) => {}
+        other => return other.map_err(CliError::io(&path, "write the configuration anew")),
     }
-    let written = OpenOptions::new().write(true).truncate(true).open(&path).and_then(|mut file| {
+    // Not emptied first: what fails on a full disk leaves the most of it.
+    let written = OpenOptions::new().write(true).open(&path).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
+        file.set_len(text.len() as u64)?;
         file.sync_all()
     });
     written.map_err(CliError::io(&path, "write the configuration"))
+}
+
+/// Whether only the name cannot be replaced. A full or failing disk would take the old text, too.
+fn is_not_replaceable(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        [Errno::BUSY, Errno::XDEV, Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&errno)
+    })
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
@@ -174,6 +186,15 @@ mod tests {
         );
         assert_eq!(after("work_mem = 4MB"), "pgseal_guard");
         assert_eq!(after(""), "pgseal_guard");
+    }
+
+    #[test]
+    fn a_full_or_failing_disk_is_no_reason_to_write_in_place() {
+        let says = |number: i32| is_not_replaceable(&io::Error::from_raw_os_error(number));
+        // EPERM, EACCES, EBUSY, EXDEV, EROFS; EIO, ENOSPC, EDQUOT.
+        assert_eq!([1, 13, 16, 18, 30].map(says), [true; 5]);
+        assert_eq!([5, 28, 122].map(says), [false; 3]);
+        assert!(!is_not_replaceable(&io::Error::other("x")));
     }
 
     #[test]

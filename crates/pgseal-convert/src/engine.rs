@@ -202,7 +202,9 @@ fn transfer<M: Media>(
             let mut outcome = Outcome { files: 1, bytes: plain_len, ..Outcome::default() };
             if !damaged.is_empty() {
                 let blocks = damaged.ranges().to_vec();
-                outcome.found.push(Found { file: task.item.name(), blocks, text: None });
+                // Only a page can be written so that PostgreSQL sees the damage.
+                let text = rule.is_none().then(|| "does not authenticate".to_owned());
+                outcome.found.push(Found { file: task.item.name(), blocks, text });
             }
             Ok(outcome)
         }
@@ -292,20 +294,60 @@ pub fn clean<M: Media>(media: &M, leftovers: &[std::path::PathBuf]) -> Result<()
 }
 
 /// Empties the files of which only a part of a header reached the disk: to pgseal they are empty, to
-/// a plain server they would not be.
+/// a plain server they would not be. Each is looked at once more before.
 ///
 /// # Errors
-/// Those of the file system.
+/// Those of the file system; a file that has content after all.
 pub fn empty_unborn<M: Media>(media: &M, tasks: &[Task]) -> Result<(), ConvertError> {
     let unborn = tasks.iter().filter(|task| task.action == Action::Empty);
     unborn.map(|task| &*task.item.path).try_for_each(|path| empty(media, path))
 }
 
 fn empty<M: Media>(media: &M, path: &Path) -> Result<(), ConvertError> {
+    let failed = |error| ConvertError::io(path, "read the file")(error);
+    let old = media.open(path).map_err(failed)?;
+    let mut start = [0; geometry::HEADER_LEN as usize];
+    let got = old.read_at(&mut start, SealedOff(0)).map_err(failed)?;
+    let (head, behind) = start[..got].split_at(got.min(geometry::HEAD_LEN as usize));
+    let is_unborn =
+        matches!(header::classify(head), Ok(Kind::Unborn)) && behind.iter().all(|byte| *byte == 0);
+    if !is_unborn || old.len().map_err(failed)?.0 > geometry::HEADER_LEN {
+        let text =
+            "it has content now; is a server running? Stop it and run the same command again";
+        let source = std::io::Error::other(text);
+        return Err(ConvertError::io(path, "take the file for an empty one")(source));
+    }
     let new = with_suffix(path);
     media.remove(&new).map_err(ConvertError::io(&new, "remove what a stopped run left"))?;
     let file = media.create(&new, path).map_err(ConvertError::io(&new, "make the file"))?;
     file.sync().map_err(ConvertError::io(&new, "sync the file"))?;
     media.rename(&new, path).map_err(ConvertError::io(path, "replace the file"))?;
     media.sync_dir(parent(path)).map_err(ConvertError::io(path, "sync the directory"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where a step fails")]
+mod tests {
+    use super::*;
+    use crate::Disk;
+
+    #[test]
+    fn only_what_holds_nothing_is_emptied() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("16384");
+        let mut late = vec![0; 8192];
+        late[4000] = 1;
+        for (content, is_empty) in [
+            (vec![0; 8192], true),
+            (vec![0; 100], true),
+            (vec![0; 8193], false),
+            (late, false),
+            (b"rows".to_vec(), false),
+        ] {
+            std::fs::write(&path, &content).unwrap();
+            assert_eq!(empty(&Disk, &path).is_ok(), is_empty);
+            let left = if is_empty { Vec::new() } else { content };
+            assert_eq!(std::fs::read(&path).unwrap(), left);
+        }
+    }
 }

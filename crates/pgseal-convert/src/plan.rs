@@ -75,7 +75,14 @@ impl Plan {
             && header.generation.is_ephemeral()
         {
             // Nobody can open it any more.
-            return Action::Remove;
+            return match item.class.policy() {
+                Policy::Seal { scope: KeyScope::Ephemeral, .. } => Action::Remove,
+                _ => Action::Impossible(
+                    "sealed with the key of a server's run, as only temporary files are, so that \
+                     nobody can open it; restore it from a backup, or move it away"
+                        .to_owned(),
+                ),
+            };
         }
         if let Some(header) = sealed
             && header.keyring_id != self.keyring_id
@@ -213,4 +220,41 @@ fn is_foreign(item: &Item) -> bool {
 #[must_use]
 pub fn awaits_archiving(rel: &Path) -> bool {
     rel.starts_with("pg_wal/archive_status") && rel.extension() == Some(OsStr::new("ready"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where a step fails")]
+mod tests {
+    use super::*;
+    use pgseal_core::testing;
+
+    #[test]
+    fn of_files_that_nobody_can_open_only_temporary_ones_are_removed() {
+        let keyring_id = testing::keys().keyring_id;
+        let suite = Suite::Aes256Gcm;
+        let header = Header {
+            suite,
+            layout: Layout::Paged,
+            file_id: [1; 16],
+            keyring_id,
+            generation: Generation::EPHEMERAL,
+        };
+        let sealed = |from_plain| Target::Sealed { suite, generation: Generation(1), from_plain };
+        let plain = |from_sealed| Target::Plain { from_sealed };
+        for target in [sealed(true), sealed(false), plain(true), plain(false)] {
+            let plan = Plan { target, keyring_id, checksums: false, segment_pages: 131_072 };
+            let action = |rel: &str| {
+                let class = pgseal_pgdata::classify(rel.as_bytes());
+                let (path, rel) = (rel.into(), rel.into());
+                let item = Item { path, rel, class, len: 16_384, dev: 1, links: 1 };
+                plan.action(&item, &Kind::Sealed(header))
+            };
+            for rel in ["base/5/t3_16384", "base/pgsql_tmp/pgsql_tmp4711.0"] {
+                assert_eq!(action(rel), Action::Remove, "{rel}");
+            }
+            for rel in ["base/5/16384", "pg_wal/000000010000000000000001", "notes"] {
+                assert!(matches!(action(rel), Action::Impossible(_)), "{rel}");
+            }
+        }
+    }
 }

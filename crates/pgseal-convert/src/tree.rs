@@ -70,9 +70,34 @@ pub struct Tree {
 pub fn walk(root: &Path, version_dir: &str) -> Tree {
     let mut walker = Walker { tree: Tree::default(), version_dir: version_dir.as_ref() };
     walker.directory(root, Path::new(""), 0);
+    if !holds_wal(&root.join("pg_wal")) {
+        walker.problem(
+            Path::new("pg_wal"),
+            "it holds no WAL; mount its file system, or mend the link",
+        );
+    }
     walker.tree.items.sort_by(|a, b| a.rel.cmp(&b.rel));
     walker.tree.dirs.sort();
     walker.tree
+}
+
+/// Whether a directory is a WAL directory, and not the place where a file system is to be mounted.
+#[must_use]
+pub fn holds_wal(dir: &Path) -> bool {
+    let is_segment =
+        |name: &OsStr| name.len() == 24 && name.as_bytes().iter().all(u8::is_ascii_hexdigit);
+    holds(dir, |name| name == "archive_status" || is_segment(name))
+}
+
+/// Whether a tablespace has a directory whose name begins so, and is not the place where a file
+/// system is to be mounted.
+#[must_use]
+pub fn holds_version(dir: &Path, prefix: &str) -> bool {
+    holds(dir, |name| name.as_bytes().starts_with(prefix.as_bytes()) && dir.join(name).is_dir())
+}
+
+fn holds(dir: &Path, is_it: impl Fn(&OsStr) -> bool) -> bool {
+    fs::read_dir(dir).is_ok_and(|list| list.flatten().any(|item| is_it(&item.file_name())))
 }
 
 struct Walker<'a> {
@@ -98,6 +123,15 @@ impl Walker<'_> {
             Err(error) => return self.problem(rel, format!("cannot be read: {error}")),
         };
         self.tree.dirs.push(dir.to_owned());
+        let is_tablespace = rel.parent() == Some(Path::new("pg_tblspc"));
+        if is_tablespace && !dir.join(self.version_dir).is_dir() {
+            let version = self.version_dir.display();
+            let what = format!(
+                "a tablespace without its directory {version}; mount its file system, or remove it \
+                 from pg_tblspc if there is no such tablespace"
+            );
+            self.problem(rel, what);
+        }
         for item in listing {
             let item = match item {
                 Ok(item) => item,
@@ -168,4 +202,34 @@ impl Walker<'_> {
 
 fn class_of(rel: &Path) -> Class {
     classify(rel.as_os_str().as_bytes())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where a step fails")]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_mounted_is_no_empty_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, space) = (dir.path().join("data"), dir.path().join("space"));
+        for made in [root.join("pg_wal"), root.join("pg_tblspc"), space.clone()] {
+            fs::create_dir_all(made).unwrap();
+        }
+        symlink(&space, root.join("pg_tblspc/16400")).unwrap();
+        let problems = || -> Vec<PathBuf> {
+            walk(&root, "PG_15_1").problems.into_iter().map(|problem| problem.rel).collect()
+        };
+        let (link, wal) = (PathBuf::from("pg_tblspc/16400"), PathBuf::from("pg_wal"));
+        assert_eq!(problems(), vec![link.clone(), wal]);
+        fs::create_dir(root.join("pg_wal/archive_status")).unwrap();
+        fs::create_dir(space.join("PG_14_1")).unwrap();
+        assert_eq!(problems(), vec![link]);
+        assert!(!holds_version(&space, "PG_15_"));
+        fs::create_dir(space.join("PG_15_1")).unwrap();
+        assert_eq!(problems(), Vec::<PathBuf>::new());
+        assert!(holds_version(&space, "PG_15_"));
+    }
 }

@@ -126,6 +126,7 @@ impl<'a> Run<'a> {
         if options.check || self.report.worst() > Verdict::Note {
             return self.finish_report().map(Some);
         }
+        drop(tasks);
         let lock = ServerLock::take(&self.dir)?;
         if !ControlData::read(&ground.bindir, &self.dir.root)?.is_clean() {
             return Err(CliError::NotNow(format!(
@@ -133,6 +134,8 @@ impl<'a> Run<'a> {
                 self.dir.root.display()
             )));
         }
+        // What was read before the check may have changed since.
+        let tasks = self.look_again(&journal, keys, target)?;
         engine::empty_unborn(&Disk, &tasks)?;
         self.start(&mut journal, make_keys, lock, &ground)?;
         Ok(None)
@@ -171,6 +174,24 @@ impl<'a> Run<'a> {
         Ok(tasks)
     }
 
+    /// Every file by its head, under the lock.
+    fn look_again(
+        &self,
+        journal: &Journal,
+        keys: &KeySet,
+        target: Target,
+    ) -> Result<Vec<Task>, CliError> {
+        let found = tree::walk(&self.dir.root, &journal.version_dir());
+        checks::refuse_problems(&found)?;
+        let plan = plan(target, keys, journal.facts);
+        let idle = |_: u64| {};
+        let job =
+            Job { media: &Disk, keys, plan, control: &self.control, jobs: 1, progress: &idle };
+        let tasks = engine::plan(&job, found.items)?;
+        checks::refuse_impossible(&tasks)?;
+        Ok(tasks)
+    }
+
     fn judge(&mut self, outcome: &Outcome) {
         if outcome.found.is_empty() {
             let text = format!("{} read, all sound", crate::out::human_bytes(outcome.bytes));
@@ -178,6 +199,15 @@ impl<'a> Run<'a> {
         }
         self.report.add_damage(&outcome.found);
         let count = crate::out::count(outcome.found.len() as u64, "file");
+        let lost = outcome.found.iter().filter(|found| found.text.is_some()).count();
+        if lost > 0 {
+            let lost = crate::out::count(lost as u64, "file");
+            let text = format!(
+                "{count} with damage, listed below, of which {lost} cannot be read at all, so that \
+                 --keep-damaged cannot take them along: restore them, or move them away"
+            );
+            return self.report.check("pages", Verdict::Damage, text);
+        }
         if self.options.keep_damaged {
             let text = format!("{count} with damage, kept as it is");
             return self.report.check("pages", Verdict::Note, text);
@@ -247,10 +277,8 @@ impl<'a> Run<'a> {
     ) -> Result<(), CliError> {
         let root = self.dir.root.clone();
         let found = tree::walk(&root, &journal.version_dir());
+        checks::refuse_problems(&found)?;
         engine::clean(&Disk, &found.leftovers)?;
-        if let Some(problem) = found.problems.first() {
-            return Err(CliError::NotNow(format!("{}: {}", problem.rel.display(), problem.what)));
-        }
         let plan = plan(target, keys, journal.facts);
         let idle = |_: u64| {};
         let mut job = Job {
@@ -262,6 +290,7 @@ impl<'a> Run<'a> {
             progress: &idle,
         };
         let mut tasks = engine::plan(&job, found.items)?;
+        checks::refuse_impossible(&tasks)?;
         // The largest first: if there is no room for one, better now than after hours.
         tasks.sort_by_key(|task| std::cmp::Reverse(task.plain_len));
         let before = self.report.checks.len();
@@ -282,6 +311,7 @@ impl<'a> Run<'a> {
         self.report.seconds = start.elapsed().as_secs_f64();
         (self.report.files, self.report.plain_bytes) = (outcome.files, outcome.bytes);
         self.report.removed = outcome.removed;
+        checks::refuse_left(&outcome.found, self.operation)?;
         let is_known =
             self.options.keep_damaged && !self.options.skip_check && !self.report.resumed;
         if !is_known {

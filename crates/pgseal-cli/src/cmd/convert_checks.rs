@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pgseal_convert::engine::{self, Job, Task};
 use pgseal_convert::plan::{Action, awaits_archiving};
 use pgseal_convert::room::{self, Replacement};
-use pgseal_convert::{Disk, Facts, Operation, Tree, tree};
+use pgseal_convert::{Disk, Facts, Found, Operation, Tree, tree};
 use pgseal_core::Suite;
 
 use super::convert_cluster::{self as cluster, ControlData};
@@ -20,6 +20,9 @@ use crate::out;
 
 /// Versions of PostgreSQL whose files are known.
 const MAJORS: std::ops::RangeInclusive<u32> = 15..=19;
+
+/// Files that an error names.
+const SHOWN: usize = 20;
 
 /// Where PostgreSQL is, and what it says.
 #[derive(Clone, Debug)]
@@ -206,6 +209,47 @@ pub fn files(
     let text = format!("{} to write anew, {}", out::count(count, "file"), out::human_bytes(bytes));
     report.check("files", Verdict::Ok, text);
     Ok((tree, tasks))
+}
+
+/// Refuses a data directory of which a part cannot be seen.
+pub fn refuse_problems(tree: &Tree) -> Result<(), CliError> {
+    match tree.problems.first() {
+        None => Ok(()),
+        Some(problem) => {
+            Err(CliError::NotNow(format!("{}: {}", problem.rel.display(), problem.what)))
+        }
+    }
+}
+
+/// Refuses files that cannot be brought to the new form: they would stay in the old one.
+pub fn refuse_impossible(tasks: &[Task]) -> Result<(), CliError> {
+    let lines = tasks.iter().filter_map(|task| match &task.action {
+        Action::Impossible(what) => Some(format!("{}: {what}", task.item.name())),
+        _ => None,
+    });
+    refuse_damaged(lines.collect(), "nothing was converted by this run; then run the same command")
+}
+
+/// Refuses the end of a conversion that had to leave files in their old form.
+pub fn refuse_left(found: &[Found], operation: Operation) -> Result<(), CliError> {
+    let lines = found.iter().filter_map(|found| {
+        let text = found.text.as_ref()?;
+        Some(format!("{}: {text}; restore it, or move it away", found.file))
+    });
+    let next = format!("all other files are done; then run: pgseal {}", operation.name());
+    refuse_damaged(lines.collect(), &next)
+}
+
+fn refuse_damaged(mut lines: Vec<String>, next: &str) -> Result<(), CliError> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let more = lines.len().saturating_sub(SHOWN);
+    lines.truncate(SHOWN);
+    if more > 0 {
+        lines.push(format!("and {}", out::count(more as u64, "more file")));
+    }
+    Err(CliError::Damaged(format!("{}\n{next} again", lines.join("\n"))))
 }
 
 /// Files that will be written anew, and their plain bytes.

@@ -1,8 +1,8 @@
 //! What PostgreSQL itself says of a stopped cluster, and the lock that keeps it stopped.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -144,14 +144,40 @@ impl ServerLock {
 impl ServerLock {
     /// Removes a lock file that a process left which is gone, and says where it is or would be.
     pub fn remove_stale(dir: &DataDir) -> Result<PathBuf, CliError> {
-        refuse_running(dir)?;
         let path = dir.root.join("postmaster.pid");
+        let found = lock_file(&path)?;
+        refuse_running(dir)?;
+        let Some((_, text)) = &found else { return Ok(path) };
+        if text.lines().next().is_none_or(|line| line.trim().parse::<i32>().is_err()) {
+            return Err(CliError::NotNow(format!(
+                "{}: it names no process; if no server runs on the data directory, remove it",
+                path.display()
+            )));
+        }
+        // A server that starts just now removes the stale one, too, and makes its own.
+        if lock_file(&path)? != found {
+            return Err(running(&dir.root, "just now"));
+        }
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(CliError::io(&path, "remove the lock file of a server that is gone")(error))
             }
             _ => Ok(path),
         }
+    }
+}
+
+/// The number and the text of a lock file, if it is there.
+fn lock_file(path: &Path) -> Result<Option<(u64, String)>, CliError> {
+    let read = File::open(path).and_then(|mut file| {
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok((file.metadata()?.ino(), text))
+    });
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(CliError::io(path, "read the server's lock file")(error)),
     }
 }
 

@@ -1,36 +1,29 @@
 //! `pgseal key forget`: retired data keys that nothing has any more.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use pgseal_core::Generation;
+use pgseal_convert::tree;
+use pgseal_core::{Generation, KeyringId};
 use pgseal_keys::{GenerationState, keyring_path, update};
+use pgseal_pgdata::Policy;
 
-use crate::datadir::DataDir;
+use super::convert_cluster::{OwnLock, refuse_running};
+use crate::datadir::{DataDir, expect_whole};
 use crate::error::CliError;
 use crate::out::Out;
-use crate::scan::{self, Root};
+use crate::scan::{self, Root, Scan, Seen};
 use crate::{exit, keys};
 
 /// Removes them, if the user says that no backup has them.
 pub fn run(dir: &Path, provider: Option<&str>, no_backup: bool) -> Result<u8, CliError> {
     let dir = DataDir::open(dir)?;
-    dir.expect_whole()?;
-    let scan = scan::scan(&dir.root, Root::DataDir);
+    let _lock = OwnLock::take(&dir.root)?;
     let none = keys::KeyOptions::default();
-    let keyring = keys::keyring_of(&dir, &none, || scan.headers().next().is_some())?;
-    if let Some((path, why)) = scan.closed.first() {
-        return Err(CliError::NotNow(format!(
-            "{}: not readable ({why}), so it cannot be told which data keys it needs",
-            path.display()
-        )));
-    }
-    let used: BTreeSet<u32> = scan
-        .headers()
-        .filter(|header| header.keyring_id == keyring.id())
-        .map(|header| header.generation.0)
-        .collect();
+    let keyring = keys::keyring_of(&dir, &none, || super::key::any_sealed(&dir.root))?;
+    let used = used(&dir, keyring.id())?;
     let retired = keyring.summary().generations;
     let retired = retired.iter().filter(|entry| entry.state == GenerationState::Retired);
     let (needed, unused): (Vec<u32>, Vec<u32>) =
@@ -56,10 +49,95 @@ pub fn run(dir: &Path, provider: Option<&str>, no_backup: bool) -> Result<u8, Cl
     }
     let kek = keys::kek(&keyring, provider)?;
     let numbers: Vec<Generation> = unused.iter().copied().map(Generation).collect();
-    update(&keyring_path(&dir.root), |keyring| keyring.forget_generations(&kek, &numbers))?;
+    update(&keyring_path(&dir.root), |keyring| {
+        // Nobody changes the keyring any more, and the files may have changed since.
+        if let Err(error) = still_unused(&dir, keyring.id(), &unused) {
+            return Ok(Err(error));
+        }
+        keyring.forget_generations(&kek, &numbers).map(Ok)
+    })??;
     writeln!(out, "Removed: {}.", list(&unused))?;
     out.flush()?;
     Ok(exit::SOUND)
+}
+
+/// The data keys that files of a stopped server's data directory have. Refuses whatever hides one.
+fn used(dir: &DataDir, keyring: KeyringId) -> Result<BTreeSet<u32>, CliError> {
+    refuse_running(dir)?;
+    expect_whole(&dir.root)?;
+    let scan = scan::scan(&dir.root, Root::DataDir);
+    if let Some((path, why)) = hidden(&scan).or_else(|| absent(dir)) {
+        return Err(CliError::NotNow(format!(
+            "{}: {why}, so it cannot be told which data keys are needed; mend or remove it, then run \
+             the same command again",
+            dir.root.join(path).display()
+        )));
+    }
+    refuse_running(dir)?;
+    let ours = scan.headers().filter(|header| header.keyring_id == keyring);
+    Ok(ours.map(|header| header.generation.0).collect())
+}
+
+fn still_unused(dir: &DataDir, keyring: KeyringId, unused: &[u32]) -> Result<(), CliError> {
+    let used = used(dir, keyring)?;
+    match unused.iter().find(|number| used.contains(number)) {
+        None => Ok(()),
+        Some(number) => Err(CliError::NotNow(format!(
+            "{}: files with generation {number} appeared meanwhile; nothing was removed, run the \
+             same command again",
+            dir.root.display()
+        ))),
+    }
+}
+
+/// The first thing that may have a data key which cannot be seen.
+fn hidden(scan: &Scan) -> Option<(PathBuf, String)> {
+    if let Some((path, why)) = scan.closed.first() {
+        return Some((path.clone(), format!("not readable ({why})")));
+    }
+    let followed =
+        |rel: &Path| rel.components().count() == 1 || rel.parent() == Some(Path::new("pg_tblspc"));
+    if let Some((rel, _)) = scan.outside.iter().find(|(rel, _)| !followed(rel)) {
+        return Some((rel.clone(), "a link to a directory, which is not looked into".to_owned()));
+    }
+    scan.entries.iter().find_map(|entry| {
+        let why = match &entry.seen {
+            Seen::Unreadable(why) => format!("not readable ({why})"),
+            Seen::BadHeader(why) => format!("its header is damaged ({why})"),
+            Seen::HeaderLost { .. } => "its header is lost".to_owned(),
+            // A link of an administrator's, in the place of a file that is never sealed.
+            Seen::Dangling(_)
+                if matches!(entry.class.policy(), Policy::Plain(_))
+                    && !entry.rel.starts_with("pg_tblspc") =>
+            {
+                return None;
+            }
+            Seen::Dangling(target) => format!("a link that leads nowhere ({})", target.display()),
+            Seen::Gone => "it vanished while it was looked at".to_owned(),
+            Seen::Special if fs::symlink_metadata(&entry.path).is_ok_and(|meta| !meta.is_dir()) => {
+                return None;
+            }
+            Seen::Special => "a directory that is nested too deep".to_owned(),
+            Seen::Sealed(_) | Seen::Empty | Seen::Plain => return None,
+        };
+        Some((entry.rel.clone(), why))
+    })
+}
+
+/// A file system that is not mounted looks like an empty directory.
+fn absent(dir: &DataDir) -> Option<(PathBuf, String)> {
+    if !tree::holds_wal(&dir.root.join("pg_wal")) {
+        return Some(("pg_wal".into(), "it holds no WAL (is it mounted?)".to_owned()));
+    }
+    let prefix = format!("PG_{}_", dir.major.as_deref().unwrap_or_default());
+    let spaces = match fs::read_dir(dir.root.join("pg_tblspc")) {
+        Ok(spaces) => spaces,
+        Err(error) => return Some(("pg_tblspc".into(), format!("not readable ({error})"))),
+    };
+    let mut paths = spaces.flatten().map(|item| item.path());
+    let path = paths.find(|path| !tree::holds_version(path, &prefix))?;
+    let rel = path.strip_prefix(&dir.root).unwrap_or(&path).to_owned();
+    Some((rel, format!("a tablespace without a directory {prefix}* (is it mounted?)")))
 }
 
 fn list(numbers: &[u32]) -> String {
