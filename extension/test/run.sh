@@ -33,7 +33,10 @@ bin=$root$("$config" --bindir)
 libs=$(ldd "$("$config" --bindir)/psql" | sed -nE 's|.*=> (/.*)/libpq[^/]*\.so.*|\1|p' | head -n 1)
 case "$libs" in
 '' | /lib* | /usr/lib*) ;;
-*) export LD_LIBRARY_PATH=$libs ;;
+*)
+    # One that has its own C library knows all its paths, and no other program can use it.
+    [ -e "$libs/libc.so.6" ] || export LD_LIBRARY_PATH=$libs
+    ;;
 esac
 mkdir -p "$bin" "$root$("$config" --pkglibdir)" "$root$("$config" --sharedir)"
 cp -r "$("$config" --bindir)/." "$bin/"
