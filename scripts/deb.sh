@@ -11,7 +11,8 @@ cd "$PGSEAL_ROOT"
 
 out=$PGSEAL_ROOT/build/deb
 version=$(sed -nE '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "(.*)"/\1/p' Cargo.toml)
-maintainer=${DEB_MAINTAINER:-pgseal maintainers <pgseal@$(hostname -f 2>/dev/null | grep -F . || echo packages.debian.org)>}
+# An address that can reach nobody (RFC 2606), unless somebody says who they are.
+maintainer=${DEB_MAINTAINER:-pgseal maintainers <pgseal@unknown.invalid>}
 
 build() {
     local work=$out/pgseal-$version majors=() major modules='' config
@@ -80,7 +81,7 @@ test_debs() {
     # It becomes "/", which everybody may enter.
     chmod 755 "$root"
     say "test-deb: a clean $suite in $root"
-    debootstrap --variant=minbase "$suite" "$root" "${mirror:-http://deb.debian.org/debian}" >"$out/debootstrap.log" 2>&1 ||
+    debootstrap --variant=minbase "$suite" "$root" ${mirror:+"$mirror"} >"$out/debootstrap.log" 2>&1 ||
         die "debootstrap failed; see $out/debootstrap.log"
     # As apt is set up here: proxies, sources.
     rm -f "$root/etc/apt/sources.list"
