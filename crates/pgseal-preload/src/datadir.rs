@@ -8,6 +8,7 @@ use pgseal_pgdata::{Class, classify, classify_in_tablespace, tablespace_relative
 
 use crate::keys;
 use crate::log::{self, Shown};
+use crate::program::{self, Role};
 use crate::sys;
 
 /// The keyring's path below a data directory.
@@ -235,6 +236,7 @@ pub fn place(path: &[u8]) -> Place {
         }
     }
     if let Some(len) = tablespace_relative(&path)
+        && !through_link(&path[..len])
         && let Some(root) = primary_root()
     {
         return Place { root: Some(root), class: Some(classify_in_tablespace(&path[len..])) };
@@ -242,9 +244,25 @@ pub fn place(path: &[u8]) -> Place {
     Place { root: None, class: None }
 }
 
+/// Whether this path of a tablespace, its last slash included, goes through the link in a data
+/// directory. That one is plain, or it would have been found, and so is its tablespace.
+fn through_link(tablespace: &[u8]) -> bool {
+    let tablespace = tablespace.strip_suffix(b"/").unwrap_or(tablespace);
+    parent(tablespace).ends_with(b"/pg_tblspc")
+}
+
 /// The data directory that this process works on: the working directory, else the one that it
-/// has met, else `PGDATA`.
+/// has met, else `PGDATA`. A program that makes a copy works on the copy, wherever it was started
+/// and whichever data directories it reads; there is none if the copy is plain.
 pub fn primary_root() -> Option<&'static Root> {
+    let copy = match program::role() {
+        Role::BaseBackup => Some(program::copy_target()),
+        Role::CombineBackup => Some(program::combine_backup_target().0),
+        _ => None,
+    };
+    if let Some(target) = copy {
+        return target.and_then(|target| sealed_root(&absolute(&target)));
+    }
     if let Some(root) = cwd_root() {
         return Some(root);
     }

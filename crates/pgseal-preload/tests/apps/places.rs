@@ -243,3 +243,64 @@ fn modules_are_looked_at_before_they_are_loaded() {
     let seen = arena.run_bystander(&program, &[bad.to_str().unwrap()]);
     assert!(seen.stdout.contains("/bad.so: loaded"), "{}", seen.stdout);
 }
+
+/// The files of a tablespace that a copy has elsewhere are sealed as the copy is, whichever data
+/// directories the program stands in, reads, or finds in its environment; those of a plain one are
+/// plain.
+#[test]
+fn a_moved_tablespace_belongs_to_the_copy() {
+    let arena = Arena::new();
+    let home = arena.tmp.path();
+    let file = "PG_15_202209061/5/16384";
+    let shows = arena.compile("open_refused", "open_refused", &[]);
+    let other = home.join("other");
+    data_directory(&other, Some(&new_keyring()));
+    let new_key = ("PGSEAL_PROVIDER", "env:PGSEAL_KEY");
+    let unsealed = ("PGSEAL_UNSEALED_COPY", "yes");
+    for (number, (name, option, backup, setting)) in [
+        ("pg_basebackup", "-D", None, Some(new_key)),
+        ("pg_basebackup", "-D", None, Some(unsealed)),
+        ("pg_combinebackup", "-o", Some("sealed"), Some(new_key)),
+        ("pg_combinebackup", "-o", Some("sealed"), Some(unsealed)),
+        ("pg_combinebackup", "-o", Some("sealed"), None),
+        ("pg_combinebackup", "-o", Some("plain"), None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let program = arena.compile("tablespace", name, &[]);
+        let (target, moved) = (home.join(format!("t{number}")), home.join(format!("m{number}")));
+        let backup = backup.map(|name| home.join(name));
+        let mapping = format!("/old={}", moved.display());
+        let mut args = vec![option, target.to_str().unwrap(), "-T", &mapping];
+        args.extend(backup.as_ref().map(|dir| dir.to_str().unwrap()));
+        let mut command = arena.preloaded(&program, &args);
+        command.env_remove("PGSEAL_PROVIDER").env_remove("PGSEAL_PROGRAMS").envs(setting);
+        let seen = finish(command.current_dir(&other).env("PGDATA", &other));
+        assert!(seen.status.success(), "{number}: {:?} {}", seen.status, seen.stderr);
+        let raw = fs::read(moved.join(file)).unwrap();
+        let sealed = target.join("pgseal/keyring").exists();
+        assert_eq!(sealed, [0, 2, 4].contains(&number), "{number}");
+        assert_eq!(raw.starts_with(MAGIC), sealed, "{number}: not sealed as the copy is");
+        // A server on the copy opens it.
+        let path = moved.join(file);
+        let mut command = arena.preloaded(&shows, &[path.to_str().unwrap()]);
+        let seen = finish(command.current_dir(&target));
+        assert!(seen.stdout.contains("opens(argv[i], O_RDONLY) = 0"), "{number}: {}", seen.stderr);
+    }
+}
+
+/// A plain cluster's tablespaces are plain, also beside a sealed one in the environment.
+#[test]
+fn the_tablespace_of_a_plain_directory_is_plain() {
+    let arena = Arena::new();
+    let program = arena.compile("open_write", "open_write", &[]);
+    let space = arena.tmp.path().join("space");
+    fs::create_dir_all(space.join("PG_15_202209061/1")).unwrap();
+    symlink(&space, arena.plain().join("pg_tblspc/16400")).unwrap();
+    let path = arena.plain().join("pg_tblspc/16400/PG_15_202209061/1/20004");
+    let mut command = arena.preloaded(&program, &[path.to_str().unwrap()]);
+    let seen = finish(command.current_dir("/").env("PGDATA", arena.sealed()));
+    assert!(seen.status.success(), "{}", seen.stderr);
+    assert!(!fs::read(&path).unwrap().starts_with(MAGIC), "sealed with the keys of another");
+}
