@@ -84,7 +84,7 @@ pub fn before_creation(path: &[u8], made: Made) -> Result<(), c_int> {
     }
     if !is_directory(&dir) {
         // Directories above it may be made before it. A file that comes before it is of a copy that goes somewhere else.
-        return if made == Made::Directory || program::role() == Role::Initdb {
+        return if made == Made::Directory {
             Ok(())
         } else {
             Err(target_unknown("the directory of the copy, once,"))
