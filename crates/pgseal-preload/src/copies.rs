@@ -145,6 +145,18 @@ fn refused(program: &str) -> c_int {
 /// what is sealed inside: WAL of the server's `basic_archive` module (`archtemp.*`) and of
 /// `pg_receivewal`, and the tar files of a base backup into a directory of the server. None is if
 /// an unsealed copy was asked for.
+///
+/// A server also writes where its users tell it to, under any name: `COPY ... TO`, `lo_export`.
+/// Such a file is overwritten if it is there; a copy of PostgreSQL's own never is (`O_EXCL`:
+/// `bbsink_server_begin_archive` of `basebackup_server.c`, `copy_file` of `copydir.c`).
+pub fn kind_of_new(path: &[u8], flags: c_int) -> Option<SealKind> {
+    if program::role() == Role::Server && flags & libc::O_EXCL == 0 {
+        return None;
+    }
+    kind_of(path)
+}
+
+/// The same by the name alone, for a file that lies beside a keyring of its own.
 pub fn kind_of(path: &[u8]) -> Option<SealKind> {
     let role = program::role();
     // For those that make a directory with a keyring of its own, the key is the stronger word.

@@ -151,7 +151,7 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
         if place.root.is_some() {
             return verdict_inside(path, flags, &place);
         }
-        if let Some(kind) = copies::kind_of(path)
+        if let Some(kind) = copies::kind_of_new(path, flags)
             && let Some(root) = datadir::primary_root()
         {
             return match wanted(root, kind, KeyScope::Cluster) {

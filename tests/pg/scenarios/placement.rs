@@ -1,0 +1,138 @@
+//! Files that lie outside of the data directory, or come from there: whose keys they get, and
+//! which of them stay plain.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use pgseal_scenarios::backup::{
+    MARKER, SUM, add_row, assert_shows_nothing, assert_sound, fill, text,
+};
+use pgseal_scenarios::{Node, from_major};
+
+const SETTINGS: [(&str, &str); 2] = [("max_wal_senders", "8"), ("wal_keep_size", "64MB")];
+
+/// A running server whose table `u` is in a tablespace.
+fn with_tablespace(settings: &[(&str, &str)]) -> (Node, String) {
+    let mut node = Node::sealed(settings);
+    let tablespace = node.make_dir("tablespace");
+    node.start();
+    fill(&node, 3000);
+    node.sql(&format!(
+        "create tablespace ts location '{}';; create table u tablespace ts as select * from t",
+        tablespace.display()
+    ));
+    (node, text(&tablespace))
+}
+
+/// A base backup with a key of its own, made by somebody who stands in the data directory of the
+/// server and has its name in the environment: neither may decide.
+fn moved_backup(node: &Node, name: &str, mapping: &str, options: &[&str]) -> std::path::PathBuf {
+    let target = node.home().join(name);
+    let mut backup = node.command("pg_basebackup");
+    node.connected(&mut backup);
+    misleading(node, &mut backup);
+    backup.args(["--no-sync", "-c", "fast", "-X", "stream", "-T", mapping]).args(options);
+    node.succeed(backup.arg("-D").arg(&target));
+    target
+}
+
+fn misleading(node: &Node, command: &mut Command) {
+    let key = node.home().join("own.key");
+    if !key.exists() {
+        let _ = node.new_key("own.key");
+    }
+    command.env("PGSEAL_PROVIDER", format!("file:{}", key.display()));
+    command.env("PGDATA", node.data()).current_dir(node.data());
+}
+
+/// Every file of the copy and its tablespace opens with the copy's keyring alone.
+#[track_caller]
+fn stands_alone(node: &Node, copy: &Path, tablespace: &Path, truth: &str) {
+    assert_sound(node, copy);
+    assert_shows_nothing(tablespace);
+    let keyring = text(&copy.join("pgseal/keyring"));
+    let verify = node.pgseal(&["verify", "--keyring", &keyring, &text(tablespace)]);
+    assert_eq!(verify.code, 0, "{}", verify.text);
+    let mut server = Node::at(node, copy);
+    server.unset_env("PGSEAL_DATA");
+    server.start();
+    assert_eq!(server.sql(SUM), truth);
+    assert_eq!(server.sql("select count(*) from u"), "3000");
+    server.sql("insert into u select * from t;; checkpoint");
+    server.stop();
+    assert_sound(&server, copy);
+    assert_shows_nothing(tablespace);
+}
+
+#[test]
+fn pg_basebackup_with_a_key_of_its_own_moves_a_tablespace() {
+    let (mut node, old) = with_tablespace(&SETTINGS);
+    let truth = node.sql(SUM);
+    let new = node.home().join("moved");
+    let mapping = format!("{old}={}", new.display());
+    let backup = moved_backup(&node, "backup", &mapping, &[]);
+    let said = node.succeed(node.command("pg_verifybackup").arg(&backup));
+    assert!(said.contains("backup successfully verified"), "{said}");
+    node.stop();
+    stands_alone(&node, &backup, &new, &truth);
+}
+
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn pg_combinebackup_with_a_key_of_its_own_moves_a_tablespace() {
+    if !from_major(17, "pg_combinebackup_with_a_key_of_its_own_moves_a_tablespace") {
+        return;
+    }
+    let settings = [SETTINGS[0], SETTINGS[1], ("summarize_wal", "on")];
+    let (mut node, old) = with_tablespace(&settings);
+    let home = node.home().to_owned();
+    let place = |name: &str| home.join(name);
+    let mapping = |from: &str, to: &str| format!("{from}={}", place(to).display());
+    let full = moved_backup(&node, "full", &mapping(&old, "full-ts"), &[]);
+    node.sql("update t set v = v || ' more' where id % 400 = 0");
+    add_row(&node, 50_000);
+    let truth = node.sql(SUM);
+    let manifest = format!("--incremental={}", full.join("backup_manifest").display());
+    let next = moved_backup(&node, "next", &mapping(&old, "next-ts"), &[&manifest]);
+    let combined = place("combined");
+    let mut combine = node.command("pg_combinebackup");
+    misleading(&node, &mut combine);
+    combine.args(["--no-sync", "-T", &mapping(&text(&place("next-ts")), "new")]);
+    node.succeed(combine.arg("-o").arg(&combined).args([&full, &next]));
+    let said = node.succeed(node.command("pg_verifybackup").arg(&combined));
+    assert!(said.contains("backup successfully verified"), "{said}");
+    node.stop();
+    stands_alone(&node, &combined, &place("new"), &truth);
+}
+
+/// What users have the server write elsewhere is theirs, whatever its name; what the server copies
+/// there by itself under such a name is sealed.
+#[test]
+fn what_copy_to_and_lo_export_write_elsewhere_is_plain_under_any_name() {
+    let mut node = Node::sealed(&SETTINGS);
+    node.start();
+    fill(&node, 10);
+    let names =
+        ["base.tar", "16384.tar.gz", "archtemp.1", "000000010000000000000001", "00000002.history"];
+    let users = node.make_dir("users");
+    let object = node.sql("select lo_from_bytea(0, 'canary')");
+    for name in names {
+        let path = users.join(name);
+        node.sql(&format!("copy t to '{}'", path.display()));
+        let raw = fs::read(&path).expect("it is there");
+        let raw = String::from_utf8_lossy(&raw);
+        assert_eq!(raw.lines().filter(|line| line.contains(MARKER)).count(), 10, "{name}");
+        node.sql(&format!("create temp table back (like t);; copy back from '{}'", path.display()));
+        node.sql(&format!("select lo_export({object}, '{}')", path.display()));
+        assert_eq!(fs::read(&path).expect("it is there"), b"canary", "{name}");
+    }
+    let target = node.make_dir("server");
+    let mut backup = node.command("pg_basebackup");
+    node.connected(&mut backup);
+    backup.arg(format!("--target=server:{}", target.display()));
+    node.succeed(backup.args(["-c", "fast", "-X", "fetch"]));
+    assert!(target.join("base.tar").is_file());
+    assert_shows_nothing(&target);
+    node.stop();
+}
