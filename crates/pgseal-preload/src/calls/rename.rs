@@ -95,10 +95,16 @@ fn opened(path: &CStr, flags: c_int) -> Result<Opened, Errno> {
     if fd < 0 { Err(real::errno()) } else { Ok(Opened(fd)) }
 }
 
-/// Reads one file and writes the other, each as its own header says, and syncs it.
+/// Reads one file and writes the other, each as its own header says, and syncs it. Who may read the
+/// one may read the other, too: a group, in a cluster made with `initdb --allow-group-access`.
 fn copy_anew(from: &CStr, to: &CString) -> Result<(), Errno> {
     let from = opened(from, libc::O_RDONLY)?;
     let to = opened(to, libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC)?;
+    let mode = sys::fstat(from.0).ok_or_else(real::errno)?.st_mode & 0o777;
+    // SAFETY: no pointers involved.
+    if unsafe { libc::fchmod(to.0, mode) } != 0 {
+        return Err(real::errno());
+    }
     let mut buffer = vec![0_u8; CHUNK];
     loop {
         // SAFETY: the buffer has that much room.

@@ -1,7 +1,7 @@
 //! Where a file lies, who looks at it, and what was there before.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use crate::support::{
     Arena, MAGIC, MARKER, PLAIN, SEALED, contains, data_directory, finish, new_keyring,
@@ -171,6 +171,7 @@ fn restored_wal_of_another_keyring_is_sealed_anew() {
     let restored = other.join("pg_wal/RECOVERYXLOG");
     fs::copy(arena.sealed().join(segment), &restored).unwrap();
     let before = fs::read(&restored).unwrap();
+    fs::set_permissions(&restored, fs::Permissions::from_mode(0o640)).unwrap();
 
     let names = ["pg_wal/RECOVERYXLOG", segment];
     let seen = run(&other, &names, "");
@@ -182,6 +183,7 @@ fn restored_wal_of_another_keyring_is_sealed_anew() {
     assert!(seen.stdout.contains("rename(argv[1], argv[2]) = 0"), "{}", seen.stderr);
     assert!(seen.stdout.ends_with(&expected), "{}", seen.stdout);
     assert_eq!(fs::read_dir(other.join("pg_wal")).unwrap().count(), 1, "something was left behind");
+    assert_eq!(fs::metadata(other.join(segment)).unwrap().mode() & 0o777, 0o640);
     let seen = run(&other, &[segment], "");
     assert_eq!(seen.stdout, expected, "{}", seen.stderr);
     let raw = fs::read(other.join(segment)).unwrap();
