@@ -6,11 +6,9 @@ use std::thread;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use pgseal_convert::engine::{self, Job, Task};
+use pgseal_convert::engine::{self, Job};
 use pgseal_convert::plan::Plan;
-use pgseal_convert::{
-    Control, Disk, Facts, Journal, Operation, Outcome, Phase, Target, barrier, tree,
-};
+use pgseal_convert::{Control, Disk, Facts, Journal, Operation, Outcome, Phase, Target, barrier};
 use pgseal_core::{KeySet, Suite};
 use pgseal_keys::{Keyring, keyring_path};
 
@@ -87,6 +85,18 @@ impl<'a> Run<'a> {
         Ok(Some(journal))
     }
 
+    /// Refuses to go on in another suite than the one that it was begun with.
+    pub fn expect_suite(&self, journal: &Journal, asked: Option<Suite>) -> Result<(), CliError> {
+        match (asked, journal.suite()) {
+            (Some(asked), Some(begun)) if asked != begun => Err(CliError::Usage(format!(
+                "{}: it was begun with --suite {begun}; finish it so, then change it with: pgseal \
+                 rekey --suite {asked} DIR",
+                self.operation.name()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// The keyring, unlocked.
     pub fn unlock(&self, provider: Option<&str>) -> Result<(Keyring, KeySet), CliError> {
         let keyring = Keyring::load(&keyring_path(&self.dir.root))?;
@@ -122,11 +132,10 @@ impl<'a> Run<'a> {
             .map_err(CliError::io(&self.dir.root, "read PG_VERSION"))?;
         let config = ground.config_file.clone();
         let mut journal = Journal::new(self.operation, text, suite, ground.facts, config);
-        let tasks = self.check_files(&journal, keys, target)?;
+        self.check_files(&journal, keys, target)?;
         if options.check || self.report.worst() > Verdict::Note {
             return self.finish_report().map(Some);
         }
-        drop(tasks);
         let lock = ServerLock::take(&self.dir)?;
         if !ControlData::read(&ground.bindir, &self.dir.root)?.is_clean() {
             return Err(CliError::NotNow(format!(
@@ -135,7 +144,8 @@ impl<'a> Run<'a> {
             )));
         }
         // What was read before the check may have changed since.
-        let tasks = self.look_again(&journal, keys, target)?;
+        let job = job(&self.control, keys, target, ground.facts);
+        let (_, tasks) = checks::look(&job, &self.dir.root, &journal.version_dir())?;
         engine::empty_unborn(&Disk, &tasks)?;
         self.start(&mut journal, make_keys, lock, &ground)?;
         Ok(None)
@@ -147,23 +157,15 @@ impl<'a> Run<'a> {
         journal: &Journal,
         keys: &KeySet,
         target: Target,
-    ) -> Result<Vec<Task>, CliError> {
-        let plan = plan(target, keys, journal.facts);
-        let idle = |_: u64| {};
-        let mut job = Job {
-            media: &Disk,
-            keys,
-            plan,
-            control: &self.control,
-            jobs: self.jobs(),
-            progress: &idle,
-        };
+    ) -> Result<(), CliError> {
+        let mut job = job(&self.control, keys, target, journal.facts);
+        job.jobs = self.jobs();
         let version_dir = journal.version_dir();
-        let (_, tasks) = checks::files(&mut self.report, &job, &self.dir.root, &version_dir)?;
+        let tasks = checks::files(&mut self.report, &job, &self.dir.root, &version_dir)?;
         checks::room(&mut self.report, &tasks, job.jobs)?;
         let stopped = self.report.worst() > Verdict::Note;
         if self.options.skip_check || (stopped && !self.options.check) {
-            return Ok(tasks);
+            return Ok(());
         }
         let bar = self.bar("checking", checks::work(&tasks).1);
         let progress = |bytes| bar.inc(bytes);
@@ -171,25 +173,7 @@ impl<'a> Run<'a> {
         let outcome = engine::check(&job, &tasks);
         bar.finish_and_clear();
         self.judge(&outcome?);
-        Ok(tasks)
-    }
-
-    /// Every file by its head, under the lock.
-    fn look_again(
-        &self,
-        journal: &Journal,
-        keys: &KeySet,
-        target: Target,
-    ) -> Result<Vec<Task>, CliError> {
-        let found = tree::walk(&self.dir.root, &journal.version_dir());
-        checks::refuse_problems(&found)?;
-        let plan = plan(target, keys, journal.facts);
-        let idle = |_: u64| {};
-        let job =
-            Job { media: &Disk, keys, plan, control: &self.control, jobs: 1, progress: &idle };
-        let tasks = engine::plan(&job, found.items)?;
-        checks::refuse_impossible(&tasks)?;
-        Ok(tasks)
+        Ok(())
     }
 
     fn judge(&mut self, outcome: &Outcome) {
@@ -276,25 +260,14 @@ impl<'a> Run<'a> {
         target: Target,
     ) -> Result<(), CliError> {
         let root = self.dir.root.clone();
-        let found = tree::walk(&root, &journal.version_dir());
-        checks::refuse_problems(&found)?;
+        let mut job = job(&self.control, keys, target, journal.facts);
+        let (found, mut tasks) = checks::look(&job, &root, &journal.version_dir())?;
         engine::clean(&Disk, &found.leftovers)?;
-        let plan = plan(target, keys, journal.facts);
-        let idle = |_: u64| {};
-        let mut job = Job {
-            media: &Disk,
-            keys,
-            plan,
-            control: &self.control,
-            jobs: self.jobs(),
-            progress: &idle,
-        };
-        let mut tasks = engine::plan(&job, found.items)?;
-        checks::refuse_impossible(&tasks)?;
         // The largest first: if there is no room for one, better now than after hours.
         tasks.sort_by_key(|task| std::cmp::Reverse(task.plain_len));
         let before = self.report.checks.len();
-        job.jobs = checks::room(&mut self.report, &tasks, job.jobs)?;
+        let jobs = self.jobs();
+        job.jobs = checks::room(&mut self.report, &tasks, jobs)?;
         if let Some(short) = self.report.checks[before..].iter().find(|c| c.verdict > Verdict::Note)
         {
             return Err(CliError::NotNow(format!("{}: {}", root.display(), short.text)));
@@ -374,11 +347,13 @@ impl<'a> Run<'a> {
     }
 }
 
-fn plan(target: Target, keys: &KeySet, facts: Facts) -> Plan {
-    Plan {
+/// For one thread, with nobody to be told of progress.
+fn job<'a>(control: &'a Control, keys: &'a KeySet, target: Target, facts: Facts) -> Job<'a, Disk> {
+    let plan = Plan {
         target,
         keyring_id: keys.keyring_id,
         checksums: facts.checksums,
         segment_pages: facts.segment_pages,
-    }
+    };
+    Job { media: &Disk, keys, plan, control, jobs: 1, progress: &|_| {} }
 }

@@ -160,14 +160,28 @@ fn settings(
     }
 }
 
-/// Every file by its name and head.
-pub fn files(
-    report: &mut Report,
+/// Every file by its name and head. Refuses a data directory of which a part cannot be seen or cannot be
+/// brought to the new form.
+pub fn look(
     job: &Job<'_, Disk>,
     root: &Path,
     version_dir: &str,
 ) -> Result<(Tree, Vec<Task>), CliError> {
     let mut tree = tree::walk(root, version_dir);
+    refuse_problems(&tree)?;
+    let tasks = engine::plan(job, std::mem::take(&mut tree.items))?;
+    refuse_impossible(&tasks)?;
+    Ok((tree, tasks))
+}
+
+/// The same, with everything that stands in the way in the report.
+pub fn files(
+    report: &mut Report,
+    job: &Job<'_, Disk>,
+    root: &Path,
+    version_dir: &str,
+) -> Result<Vec<Task>, CliError> {
+    let tree = tree::walk(root, version_dir);
     for problem in &tree.problems {
         let text = format!("{}: {}", problem.rel.display(), problem.what);
         report.check("files", Verdict::State, text);
@@ -189,7 +203,7 @@ pub fn files(
         );
         report.check("archive", Verdict::Note, text);
     }
-    let tasks = engine::plan(job, std::mem::take(&mut tree.items))?;
+    let tasks = engine::plan(job, tree.items)?;
     for task in &tasks {
         if let Action::Impossible(what) = &task.action {
             report.check("files", Verdict::Damage, format!("{}: {what}", task.item.name()));
@@ -208,11 +222,11 @@ pub fn files(
     let (count, bytes) = work(&tasks);
     let text = format!("{} to write anew, {}", out::count(count, "file"), out::human_bytes(bytes));
     report.check("files", Verdict::Ok, text);
-    Ok((tree, tasks))
+    Ok(tasks)
 }
 
 /// Refuses a data directory of which a part cannot be seen.
-pub fn refuse_problems(tree: &Tree) -> Result<(), CliError> {
+fn refuse_problems(tree: &Tree) -> Result<(), CliError> {
     match tree.problems.first() {
         None => Ok(()),
         Some(problem) => {
@@ -222,7 +236,7 @@ pub fn refuse_problems(tree: &Tree) -> Result<(), CliError> {
 }
 
 /// Refuses files that cannot be brought to the new form: they would stay in the old one.
-pub fn refuse_impossible(tasks: &[Task]) -> Result<(), CliError> {
+fn refuse_impossible(tasks: &[Task]) -> Result<(), CliError> {
     let lines = tasks.iter().filter_map(|task| match &task.action {
         Action::Impossible(what) => Some(format!("{}: {what}", task.item.name())),
         _ => None,

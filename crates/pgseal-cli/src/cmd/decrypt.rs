@@ -1,6 +1,7 @@
 //! `pgseal decrypt`: a sealed data directory becomes a plain one, in place.
 
 use pgseal_convert::{Operation, Target};
+use pgseal_keys::Keyring;
 
 use super::convert::Run;
 use super::convert_options::Options;
@@ -61,9 +62,12 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     let none = keys::KeyOptions::default();
     let keyring = keys::keyring_of(&run.dir, &none, || super::key::any_sealed(&run.dir.root))?;
-    let (_, keys) = run.unlock(provider)?;
+    let kek = keys::kek(&keyring, provider)?;
+    let keys = keyring.unlock(&kek)?;
     let target = Target::Plain { from_sealed: true };
-    let again = |_: &mut _| Ok((keyring.unlock(&keys::kek(&keyring, provider)?)?, target));
+    let path = run.dir.keyring();
+    // The keyring may have changed since; whoever types a passphrase does so once.
+    let again = |_: &mut _| Ok((Keyring::load(&path)?.unlock(&kek)?, target));
     if let Some(code) = run.begin(None, &keys, target, again)? {
         return Ok(code);
     }

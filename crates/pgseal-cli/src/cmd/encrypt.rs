@@ -49,14 +49,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let mut run = Run::open(&args.options, Operation::Encrypt)?;
     let provider = args.provider.as_deref();
     if let Some(journal) = run.unfinished(|was| was == Operation::Decrypt)? {
-        if let (Some(asked), Some(begun)) = (args.suite, journal.suite())
-            && asked != begun
-        {
-            return Err(CliError::Usage(format!(
-                "encrypt: it was begun with --suite {begun}; finish it so, then change it with: \
-                 pgseal rekey --suite {asked} DIR"
-            )));
-        }
+        run.expect_suite(&journal, args.suite)?;
         run.resume(journal, |run, _| {
             let (keyring, keys) = run.unlock(provider)?;
             let target = target(keyring.suite(), keys.active);

@@ -43,13 +43,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let mut run = Run::open(&args.options, Operation::Rekey)?;
     let provider = args.provider.as_deref();
     if let Some(journal) = run.unfinished(|_| false)? {
-        if let (Some(asked), Some(begun)) = (args.suite, journal.suite())
-            && asked != begun
-        {
-            return Err(CliError::Usage(format!(
-                "rekey: it was begun with --suite {begun}; finish it so first, then run it again"
-            )));
-        }
+        run.expect_suite(&journal, args.suite)?;
         run.resume(journal, |run, journal| {
             let (keyring, keys) = run.unlock(provider)?;
             let target = target(journal.suite().unwrap_or(keyring.suite()), keys.active);
