@@ -11,13 +11,15 @@ use pgseal_convert::Facts;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 
-/// What `pg_controldata` says.
+/// What `pg_controldata` says of a data directory.
 #[derive(Clone, Debug)]
 pub struct ControlData {
     /// `shut down`, `in production`, ...
     pub state: String,
     /// Bytes of a page.
     pub block_len: u32,
+    /// The version of data checksums; 0 is off, and from 19 on there are states between off and on.
+    pub checksum_version: u32,
     /// What the conversion must know.
     pub facts: Facts,
 }
@@ -57,13 +59,14 @@ fn parse(text: &str) -> Option<ControlData> {
         })
     };
     let number = |name: &str| value(name)?.parse::<u32>().ok();
+    let checksum_version = number("Data page checksum version")?;
     Some(ControlData {
         state: value("Database cluster state")?,
         block_len: number("Database block size")?,
+        checksum_version,
         facts: Facts {
             catalog_version: number("Catalog version number")?,
-            // From 19 on there are states between off and on.
-            checksums: value("Data page checksum version")? == "1",
+            checksums: checksum_version == 1,
             segment_pages: number("Blocks per segment of large relation")?,
         },
     })
@@ -139,9 +142,7 @@ impl ServerLock {
             .map_err(CliError::io(&lock.0, "write the server's lock file"))?;
         Ok(lock)
     }
-}
 
-impl ServerLock {
     /// Removes a lock file that a process left which is gone, and says where it is or would be.
     pub fn remove_stale(dir: &DataDir) -> Result<PathBuf, CliError> {
         let path = dir.root.join("postmaster.pid");
@@ -239,7 +240,7 @@ mod tests {
         let read = parse(text).unwrap();
         assert!(read.is_clean());
         let facts = Facts { catalog_version: 202_209_061, checksums: true, segment_pages: 131_072 };
-        assert_eq!((read.block_len, read.facts), (8192, facts));
+        assert_eq!((read.block_len, read.checksum_version, read.facts), (8192, 1, facts));
         assert!(parse("").is_none());
         assert!(
             !parse(&text.replace("shut down in recovery", "in production")).unwrap().is_clean()

@@ -80,14 +80,33 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 /// # Errors
 /// Only when there is nothing to look at; what would keep files closed is in the report.
 pub fn look(path: &Path, options: &KeyOptions, copies: &[EscrowCopy]) -> Result<Report, CliError> {
-    let (what, scan, dir) = open(path)?;
-    let is_live = dir.as_ref().is_some_and(|dir| dir.server_pid().is_some());
+    let (what, mut scan, dir) = open(path)?;
+    judge(path, what, dir.as_ref(), &mut scan, options, copies)
+}
+
+/// The check of a data directory whose files were looked at already.
+///
+/// # Errors
+/// As [`look`].
+pub fn look_at(dir: &DataDir, scan: &mut Scan, options: &KeyOptions) -> Result<Report, CliError> {
+    judge(&dir.root, DATA_DIRECTORY, Some(dir), scan, options, &[])
+}
+
+fn judge(
+    path: &Path,
+    what: &'static str,
+    dir: Option<&DataDir>,
+    scan: &mut Scan,
+    options: &KeyOptions,
+    copies: &[EscrowCopy],
+) -> Result<Report, CliError> {
+    let is_live = dir.is_some_and(|dir| dir.server_pid().is_some());
     let mut report = Report::new(path.display().to_string(), what, is_live);
     let wanted = scan.headers().next().map(|header| header.keyring_id);
-    let keyring = find_keyring(path, dir.as_ref(), wanted, options);
+    let keyring = find_keyring(path, dir, wanted, options);
     let keyring = keyring.and_then(|keyring| {
         report.keyring = Some(KeyringRow::of(&keyring));
-        expect_keyring(&scan, &keyring)?;
+        expect_keyring(scan, &keyring)?;
         Ok(keyring)
     });
     let keys = keyring.and_then(|keyring| {
@@ -104,13 +123,13 @@ pub fn look(path: &Path, options: &KeyOptions, copies: &[EscrowCopy]) -> Result<
         }
     };
     report.unlocked = keys.is_some();
-    for mut entry in scan.entries {
-        check_file(&mut entry, keys.as_ref(), is_live, &mut report);
+    for entry in &mut scan.entries {
+        check_file(entry, keys.as_ref(), is_live, &mut report);
     }
-    for (path, why) in scan.closed {
-        report.add(path.display().to_string(), Fault::Unreadable, why);
+    for (path, why) in &scan.closed {
+        report.add(path.display().to_string(), Fault::Unreadable, why.clone());
     }
-    let record = dir.as_ref().and_then(escrow_record::read);
+    let record = dir.and_then(escrow_record::read);
     report.last_escrow =
         record.filter(|last| Some(&last.keyring_id) == report.wanted_id().as_ref()).map(|last| {
             let held: Vec<u32> = last.generations.iter().map(|(number, _)| *number).collect();

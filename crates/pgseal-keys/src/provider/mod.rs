@@ -88,6 +88,13 @@ impl Provider {
         matches!(self, Provider::Passphrase(_))
     }
 
+    /// Whether a person gives the key, on a terminal or through a descriptor of the moment: a program
+    /// that asks for it unbidden waits for ever, or takes what was meant for another.
+    #[must_use]
+    pub fn needs_person(&self) -> bool {
+        matches!(self, Provider::Passphrase(source) if source.needs_person())
+    }
+
     /// The URI as messages show it: what could be a secret (the arguments of a command, a key or
     /// passphrase typed by mistake in the place of its source) is left out.
     #[must_use]
@@ -262,6 +269,20 @@ mod tests {
             assert_eq!(err.exit_code(), 2);
         }
         assert!(Provider::parse(&format!("command:{}", "x".repeat(5000))).is_err());
+    }
+
+    #[test]
+    fn a_person_is_needed_for_a_passphrase_that_no_command_prints() {
+        for (uri, needed) in [
+            ("passphrase:", true),
+            ("passphrase:fd=7", true),
+            ("passphrase:command=echo x", false),
+            ("command:passphrase:", false),
+            ("env:PASSPHRASE", false),
+            ("file:/passphrase:", false),
+        ] {
+            assert_eq!(Provider::parse(uri).unwrap().needs_person(), needed, "{uri}");
+        }
     }
 
     #[test]

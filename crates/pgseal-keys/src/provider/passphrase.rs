@@ -36,6 +36,14 @@ impl PassphraseSource {
         }
     }
 
+    /// Whether it is typed by a person, or handed over once.
+    pub(super) fn needs_person(&self) -> bool {
+        match self {
+            PassphraseSource::Prompt | PassphraseSource::Fd(_) => true,
+            PassphraseSource::Command(_) => false,
+        }
+    }
+
     /// The passphrase, not empty. `is_new`: a prompt asks twice.
     pub(super) fn read(&self, is_new: bool) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let shown = Provider::shown(&format!("passphrase:{self}"));

@@ -10,6 +10,7 @@ use pgseal_keys::{Keyring, Provider};
 
 use super::proc;
 use crate::bindir;
+use crate::cmd::convert_cluster::ControlData;
 use crate::cmd::key_check;
 use crate::cmd::key_check_report::Report as KeyReport;
 use crate::datadir::DataDir;
@@ -75,7 +76,7 @@ impl Context {
         options: &KeyOptions,
         backups: &[PathBuf],
     ) -> Result<Context, CliError> {
-        let scan = scan::scan(&dir.root, Root::DataDir);
+        let mut scan = scan::scan(&dir.root, Root::DataDir);
         let keyring = match keys::keyring_of(&dir, options, || scan.headers().next().is_some()) {
             Ok(keyring) => Some(keyring),
             Err(error @ CliError::NotSealed { .. }) => return Err(error),
@@ -95,13 +96,16 @@ impl Context {
             Some(program) => read_settings(program, &dir),
             None => Err("the program postgres was not found".to_owned()),
         };
-        let checksums = postgres.as_deref().and_then(|program| read_checksums(program, &dir));
-        let asks = matches!(&provider, Some(provider) if is_typed(provider));
+        let checksums = postgres.as_deref().and_then(Path::parent).and_then(|bindir| {
+            let control = ControlData::read(bindir, &dir.root).ok()?;
+            Some(control.checksum_version)
+        });
+        let asks = provider.as_ref().is_some_and(Provider::needs_person);
         let key = if asks {
             Err("the provider asks for a passphrase, which doctor does not; pgseal key check does"
                 .to_owned())
         } else {
-            key_check::look(&dir.root, options, &[]).map_err(|error| error.to_string())
+            key_check::look_at(&dir, &mut scan, options).map_err(|error| error.to_string())
         };
         let backups = backups.iter().map(|path| {
             let look = if asks {
@@ -145,12 +149,6 @@ impl Context {
     pub fn suite(&self) -> Option<Suite> {
         self.keyring.as_ref().map(Keyring::suite)
     }
-}
-
-/// Whether the key is typed by a person.
-fn is_typed(provider: &Provider) -> bool {
-    let uri = provider.to_string();
-    uri == "passphrase:" || uri.starts_with("passphrase:fd=")
 }
 
 /// A backup opens with its own keyring, an archive with that of the cluster.
@@ -210,18 +208,4 @@ fn read_settings(program: &Path, dir: &DataDir) -> Result<BTreeMap<&'static str,
         return Err(format!("the settings cannot be read: {said}"));
     }
     Ok(settings)
-}
-
-fn read_checksums(postgres: &Path, dir: &DataDir) -> Option<u32> {
-    let program = postgres.with_file_name("pg_controldata");
-    let output = Command::new(program)
-        .arg("-D")
-        .arg(&dir.root)
-        .env("LC_ALL", "C")
-        .env_remove("LD_PRELOAD")
-        .output()
-        .ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let value = text.lines().find_map(|line| line.strip_prefix("Data page checksum version:"))?;
-    value.trim().parse().ok()
 }
