@@ -13,6 +13,7 @@ mod guard_conf;
 mod keys;
 mod library;
 mod out;
+mod private_file;
 mod scan;
 mod storage;
 mod zeros;

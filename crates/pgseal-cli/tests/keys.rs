@@ -114,6 +114,25 @@ fn a_new_key_is_private_and_never_overwritten() {
     assert_ne!(printed.as_bytes(), first);
 }
 
+/// A limit on file sizes stands for a full disk.
+#[test]
+fn half_a_key_is_removed_and_so_is_half_an_escrow_copy() {
+    let fixture = Fixture::sealed();
+    let lock = "passphrase:command=echo correct horse";
+    let data = fixture.data();
+    let backup = ["key", "backup", data.to_str().unwrap(), "--lock", lock, "-o", "k"];
+    for args in [&["key", "new", "-o", "k"][..], &backup] {
+        let pgseal = fixture.pgseal();
+        let mut limited = std::process::Command::new("sh");
+        limited.args(["-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"]);
+        limited.arg(pgseal.get_program()).args(args).current_dir(fixture.path(""));
+        let answer = Answer::of(limited.output().unwrap());
+        answer.fails_with(40, "cannot write the");
+        assert!(answer.err.contains("File too large"), "{answer:?}");
+        assert!(!fixture.path("k").exists(), "{args:?}");
+    }
+}
+
 #[test]
 fn a_keyring_shows_itself_without_its_key() {
     let fixture = Fixture::sealed();

@@ -1,8 +1,6 @@
 //! `pgseal key`: new, show, rotate; the other tasks have modules of their own.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use pgseal_keys::{
@@ -12,7 +10,7 @@ use pgseal_keys::{
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out::{self, Out};
-use crate::{exit, keys};
+use crate::{exit, keys, private_file};
 
 use super::{key_backup, key_check, key_restore};
 
@@ -101,25 +99,7 @@ fn new(output: Option<&Path>) -> Result<(), CliError> {
         out::secret(key.as_bytes())?;
         return Ok(out::secret(b"\n")?);
     };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
-        |error| match error.kind() {
-            io::ErrorKind::AlreadyExists => CliError::Exists {
-                path: path.to_owned(),
-                what: "there is a file already, and a key is never overwritten",
-                remedy: "choose another name",
-            },
-            _ => CliError::io(path, "make the key file")(error),
-        },
-    )?;
-    let written = file
-        .write_all(key.as_bytes())
-        .and_then(|()| file.write_all(b"\n"))
-        .and_then(|()| file.sync_all());
-    if written.is_err() {
-        // Half a key is worse than none. If it cannot be removed either, the error below tells.
-        let _ = std::fs::remove_file(path);
-    }
-    written.map_err(CliError::io(path, "write the key file"))
+    private_file::write_new(path, &private_file::KEY, &[key.as_bytes(), b"\n"])
 }
 
 fn show(path: &Path, json: bool) -> Result<(), CliError> {

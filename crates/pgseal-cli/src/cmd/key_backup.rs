@@ -1,8 +1,6 @@
 //! `pgseal key backup`: an escrow copy of the keyring (`spec/key-escrow.md`).
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use pgseal_keys::escrow::{self, EscrowCopy, Lock};
@@ -11,7 +9,7 @@ use pgseal_keys::{Keyring, Provider};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out;
-use crate::{escrow_record, exit, keys};
+use crate::{escrow_record, exit, keys, private_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -117,10 +115,15 @@ fn write_all(copies: &[EscrowCopy], output: Option<&Path>) -> Result<(), CliErro
     let mut written = Vec::new();
     for copy in copies {
         let path = path_of(path, copy);
-        let result = write_new(&path, copy);
-        if result.is_ok() || path_is_ours(&result) {
-            written.push(path);
-        }
+        let result = private_file::write_new(
+            &path,
+            &private_file::ESCROW_COPY,
+            &[copy.to_text()?.as_bytes()],
+        );
+        let result = result.and_then(|()| {
+            written.push(path.clone());
+            read_again(&path)
+        });
         if let Err(error) = result {
             // Some shares of a set are worth nothing, and would be taken for a copy.
             for path in written {
@@ -130,11 +133,6 @@ fn write_all(copies: &[EscrowCopy], output: Option<&Path>) -> Result<(), CliErro
         }
     }
     Ok(())
-}
-
-/// Whether the file was made by us before writing it failed.
-fn path_is_ours(result: &Result<(), CliError>) -> bool {
-    !matches!(result, Err(CliError::Exists { .. }))
 }
 
 fn path_of(path: &Path, copy: &EscrowCopy) -> PathBuf {
@@ -148,23 +146,8 @@ fn path_of(path: &Path, copy: &EscrowCopy) -> PathBuf {
     }
 }
 
-/// Writes the copy and reads it again: a copy that cannot be read is none.
-fn write_new(path: &Path, copy: &EscrowCopy) -> Result<(), CliError> {
-    let text = copy.to_text()?;
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(
-        |error| match error.kind() {
-            io::ErrorKind::AlreadyExists => CliError::Exists {
-                path: path.to_owned(),
-                what: "there is a file already, and an escrow copy is never overwritten",
-                remedy: "choose another name",
-            },
-            _ => CliError::io(path, "make the file")(error),
-        },
-    )?;
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.sync_all())
-        .map_err(CliError::io(path, "write the escrow copy"))?;
-    drop(file);
+/// A copy that cannot be read is none.
+fn read_again(path: &Path) -> Result<(), CliError> {
     let again = fs::read_to_string(path).map_err(CliError::io(path, "read the escrow copy"))?;
     let again = zeroize::Zeroizing::new(again);
     escrow::read_all(&again, &path.display().to_string())?;

@@ -1,0 +1,61 @@
+//! New files that only their owner may read: keys, escrow copies.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use crate::error::CliError;
+
+/// Makes a file of mode 0600 with these parts as its content, synced. `kind` says in messages what
+/// it is.
+///
+/// # Errors
+/// [`CliError::Exists`]: a file is never overwritten. After any other error there is no file: a half
+/// of it would be taken for the whole.
+pub fn write_new(path: &Path, kind: &Kind, parts: &[&[u8]]) -> Result<(), CliError> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let file = made.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => CliError::Exists {
+            path: path.to_owned(),
+            what: kind.exists,
+            remedy: "choose another name",
+        },
+        _ => CliError::io(path, kind.make)(error),
+    })?;
+    let written = write(file, parts);
+    if written.is_err() {
+        // If it cannot be removed either, the error below tells.
+        let _ = fs::remove_file(path);
+    }
+    written.map_err(CliError::io(path, kind.write))
+}
+
+fn write(mut file: File, parts: &[&[u8]]) -> io::Result<()> {
+    parts.iter().try_for_each(|part| file.write_all(part))?;
+    file.sync_all()
+}
+
+/// What is written, in the words of messages.
+pub struct Kind {
+    /// What is said of one that is there.
+    pub exists: &'static str,
+    /// "make the ..."
+    pub make: &'static str,
+    /// "write the ..."
+    pub write: &'static str,
+}
+
+/// A key.
+pub const KEY: Kind = Kind {
+    exists: "there is a file already, and a key is never overwritten",
+    make: "make the key file",
+    write: "write the key file",
+};
+
+/// An escrow copy of a keyring.
+pub const ESCROW_COPY: Kind = Kind {
+    exists: "there is a file already, and an escrow copy is never overwritten",
+    make: "make the file",
+    write: "write the escrow copy",
+};
