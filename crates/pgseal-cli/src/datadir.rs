@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use pgseal_convert::{Disk, Journal};
+use pgseal_convert::{Disk, Journal, Phase};
 use pgseal_keys::keyring_path;
 
 use crate::error::CliError;
@@ -86,6 +86,13 @@ impl DataDir {
 /// Refuses a data directory in which some files are plain and some sealed.
 pub fn expect_whole(root: &Path) -> Result<(), CliError> {
     refuse_unfinished(root, Journal::load(&Disk, root)?.as_ref())
+}
+
+/// Refuses a data directory whose conversion was interrupted before it changed a file: the next run
+/// takes back what was done to the keyring.
+pub fn expect_begun_or_none(root: &Path) -> Result<(), CliError> {
+    let journal = Journal::load(&Disk, root)?;
+    refuse_unfinished(root, journal.filter(|journal| journal.phase == Phase::Prepare).as_ref())
 }
 
 fn refuse_unfinished(root: &Path, journal: Option<&Journal>) -> Result<(), CliError> {

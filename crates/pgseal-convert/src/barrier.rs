@@ -113,10 +113,10 @@ pub fn begin<M: Media, K, E: From<ConvertError>>(
     root: &Path,
     journal: &mut Journal,
     control: &Control,
-    make_keys: impl FnOnce(&mut Journal) -> Result<K, E>,
+    make_keys: impl FnOnce() -> Result<K, E>,
 ) -> Result<K, E> {
     journal.store(media, root, control)?;
-    let keys = make_keys(journal)?;
+    let keys = make_keys()?;
     raise(media, root, journal, control)?;
     advance(media, root, journal, Phase::Convert, control)?;
     Ok(keys)

@@ -83,6 +83,8 @@ pub struct Journal {
     pub pg_version: String,
     /// The full name of the suite of relation files; empty for `decrypt`.
     pub suite: String,
+    /// The identity of the keyring: the one that `encrypt` makes, or the one that was there.
+    pub keyring: String,
     /// The active generation before: `rekey` adds one if it still is.
     pub generation_before: u32,
     /// What `pg_control` said.
@@ -108,6 +110,7 @@ impl Journal {
             phase: Phase::Prepare,
             pg_version,
             suite: suite.map(|suite| suite.name().to_owned()).unwrap_or_default(),
+            keyring: String::new(),
             generation_before: 0,
             facts,
             config_file,

@@ -100,7 +100,7 @@ fn convert(disk: &PowerDisk, operation: Operation, control: &Control) -> Result<
             let suite = Some(Suite::Aes256Gcm);
             let conf = PathBuf::from("/d/postgresql.conf");
             let mut journal = Journal::new(operation, VERSION.to_owned(), suite, facts, conf);
-            barrier::begin(disk, root, &mut journal, control, |_| Ok::<_, ConvertError>(()))?;
+            barrier::begin(disk, root, &mut journal, control, || Ok::<_, ConvertError>(()))?;
             journal
         }
     };

@@ -54,10 +54,7 @@ impl<'a> Run<'a> {
                 let command = journal.operation.name();
                 return Err(CliError::Unfinished { path: root, command });
             }
-            if journal.operation == Operation::Encrypt {
-                // No file was ever sealed with it.
-                own::remove_if_there(&keyring_path(&root))?;
-            }
+            own::undo_keyring(&root, &journal)?;
             barrier::undo(&Disk, &root, &journal, &control)?;
         }
         let shown = dir.root.display().to_string();
@@ -117,7 +114,7 @@ impl<'a> Run<'a> {
         suite: Option<Suite>,
         keys: &KeySet,
         target: Target,
-        make_keys: impl FnOnce(&mut Journal) -> Result<(KeySet, Target), CliError>,
+        make_keys: impl FnOnce() -> Result<(KeySet, Target), CliError>,
     ) -> Result<Option<u8>, CliError> {
         let options = self.options;
         let ground = checks::ground(
@@ -132,6 +129,10 @@ impl<'a> Run<'a> {
             .map_err(CliError::io(&self.dir.root, "read PG_VERSION"))?;
         let config = ground.config_file.clone();
         let mut journal = Journal::new(self.operation, text, suite, ground.facts, config);
+        journal.keyring = keys.keyring_id.to_string();
+        if self.operation != Operation::Encrypt {
+            journal.generation_before = keys.active.0;
+        }
         self.check_files(&journal, keys, target)?;
         if options.check || self.report.worst() > Verdict::Note {
             return self.finish_report().map(Some);
@@ -207,7 +208,7 @@ impl<'a> Run<'a> {
     fn start(
         &mut self,
         journal: &mut Journal,
-        make_keys: impl FnOnce(&mut Journal) -> Result<(KeySet, Target), CliError>,
+        make_keys: impl FnOnce() -> Result<(KeySet, Target), CliError>,
         lock: ServerLock,
         ground: &Ground,
     ) -> Result<(), CliError> {
@@ -260,6 +261,7 @@ impl<'a> Run<'a> {
         target: Target,
     ) -> Result<(), CliError> {
         let root = self.dir.root.clone();
+        own::forget_kept_keyring(&root)?;
         let mut job = job(&self.control, keys, target, journal.facts);
         let (found, mut tasks) = checks::look(&job, &root, &journal.version_dir())?;
         engine::clean(&Disk, &found.leftovers)?;

@@ -3,8 +3,9 @@
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use pgseal_convert::{Journal, Operation};
 use pgseal_keys::{KEYRING_DIR, Keyring, keyring_path};
 
 use crate::error::CliError;
@@ -16,9 +17,7 @@ pub fn make_dir(root: &Path) -> Result<(), CliError> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             Err(CliError::io(&dir, "make the directory")(error))
         }
-        _ => Ok(fs::File::open(root)
-            .and_then(|dir| dir.sync_all())
-            .map_err(CliError::io(root, "sync the directory"))?),
+        _ => sync_dir(root),
     }
 }
 
@@ -36,14 +35,55 @@ pub fn retire_keyring(root: &Path) -> Result<(), CliError> {
     }
     let retired = root.join(KEYRING_DIR).join(retired_name(&Keyring::load(&path)?));
     fs::rename(&path, &retired).map_err(CliError::io(&path, "put the keyring aside"))?;
-    let dir = root.join(KEYRING_DIR);
-    fs::File::open(&dir)
+    sync_dir(&root.join(KEYRING_DIR))
+}
+
+/// The keyring as it was before `rekey` changed it, as long as no file has its new data key.
+fn kept_path(root: &Path) -> PathBuf {
+    root.join(KEYRING_DIR).join("keyring.before")
+}
+
+/// Gives the keyring a second name, under which it stays when another takes its place.
+pub fn keep_keyring(root: &Path) -> Result<(), CliError> {
+    let (path, kept) = (keyring_path(root), kept_path(root));
+    remove_if_there(&kept)?;
+    fs::hard_link(&path, &kept).map_err(CliError::io(&kept, "keep the keyring as it is"))?;
+    sync_dir(&root.join(KEYRING_DIR))
+}
+
+/// What was kept is needed no more: files have the new data key.
+pub fn forget_kept_keyring(root: &Path) -> Result<(), CliError> {
+    remove_if_there(&kept_path(root))
+}
+
+/// Takes back what was done to the keyring before any file had another key.
+pub fn undo_keyring(root: &Path, journal: &Journal) -> Result<(), CliError> {
+    let (path, kept) = (keyring_path(root), kept_path(root));
+    match journal.operation {
+        // Only its own: another one may have been put there meanwhile, or before.
+        Operation::Encrypt => match Keyring::load(&path) {
+            Ok(keyring) if keyring.id().to_string() == journal.keyring => remove_if_there(&path)?,
+            _ => return Ok(()),
+        },
+        Operation::Rekey if kept.exists() => {
+            fs::rename(&kept, &path)
+                .map_err(CliError::io(&path, "put the keyring back as it was"))?;
+            // Two names of one file are not renamed: it was never changed.
+            remove_if_there(&kept)?;
+        }
+        _ => return Ok(()),
+    }
+    sync_dir(&root.join(KEYRING_DIR))
+}
+
+fn sync_dir(dir: &Path) -> Result<(), CliError> {
+    fs::File::open(dir)
         .and_then(|dir| dir.sync_all())
-        .map_err(CliError::io(&dir, "sync the directory"))
+        .map_err(CliError::io(dir, "sync the directory"))
 }
 
 /// Removes a file; none there is fine.
-pub fn remove_if_there(path: &Path) -> Result<(), CliError> {
+fn remove_if_there(path: &Path) -> Result<(), CliError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(CliError::io(path, "remove the file")(error))

@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let target = Target::Plain { from_sealed: true };
     let path = run.dir.keyring();
     // The keyring may have changed since; whoever types a passphrase does so once.
-    let again = |_: &mut _| Ok((Keyring::load(&path)?.unlock(&kek)?, target));
+    let again = || Ok((Keyring::load(&path)?.unlock(&kek)?, target));
     if let Some(code) = run.begin(None, &keys, target, again)? {
         return Ok(code);
     }

@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
                 let keyring = Keyring::create(suite, &uri, &kek)?;
                 let keys = keyring.unlock(&kek)?;
                 let target = target(suite, keys.active);
-                run.begin(Some(suite), &keys, target, |_| {
+                run.begin(Some(suite), &keys, target, || {
                     keyring.store_new(&path)?;
                     Ok((keyring.unlock(&kek)?, target))
                 })?
@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
                 // A check seals nothing, so it needs no key.
                 let keys = KeySet::new(KeyringId([0; 16]), suite, Generation(1));
                 let target = target(suite, keys.active);
-                run.begin(Some(suite), &keys, target, |_| Err(no_key()))?
+                run.begin(Some(suite), &keys, target, || Err(no_key()))?
             }
         };
         if let Some(code) = stopped {

@@ -7,7 +7,7 @@ use pgseal_keys::{
     GenerationState, Keyring, KeyringSummary, Provider, generate_raw_key, keyring_path, update,
 };
 
-use crate::datadir::DataDir;
+use crate::datadir::{self, DataDir};
 use crate::error::CliError;
 use crate::out::{self, Out};
 use crate::{exit, keys, private_file};
@@ -155,7 +155,13 @@ fn rotate(dir: &Path, new_uri: &str, old_uri: Option<&str>) -> Result<(), CliErr
     keyring.unlock(&old)?;
     let provider = Provider::parse_typed(new_uri)?;
     let new = provider.kek_for_new()?;
-    update(&path, |keyring| keyring.rotate_kek(&old, &new, &provider.to_string()))?;
+    update(&path, |keyring| {
+        // A conversion that is taken back puts the keyring back as it was.
+        if let Err(error) = datadir::expect_begun_or_none(&dir.root) {
+            return Ok(Err(error));
+        }
+        keyring.rotate_kek(&old, &new, &provider.to_string()).map(Ok)
+    })??;
     let mut out = Out::new();
     writeln!(
         out,

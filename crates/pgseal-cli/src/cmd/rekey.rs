@@ -1,11 +1,14 @@
 //! `pgseal rekey`: every file under a new data key, perhaps in another suite, in place.
 
+use std::path::Path;
+
 use pgseal_convert::{Operation, Target};
-use pgseal_core::{Generation, Suite};
-use pgseal_keys::{Keyring, keyring_path, update};
+use pgseal_core::{Generation, KeySet, Suite};
+use pgseal_keys::{Kek, Keyring, keyring_path, update};
 
 use super::convert::Run;
 use super::convert_options::Options;
+use super::convert_own as own;
 use crate::error::CliError;
 use crate::keys;
 
@@ -45,8 +48,16 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if let Some(journal) = run.unfinished(|_| false)? {
         run.expect_suite(&journal, args.suite)?;
         run.resume(journal, |run, journal| {
-            let (keyring, keys) = run.unlock(provider)?;
-            let target = target(journal.suite().unwrap_or(keyring.suite()), keys.active);
+            let keyring = Keyring::load(&run.dir.keyring())?;
+            let kek = keys::kek(&keyring, provider)?;
+            let suite = journal.suite().unwrap_or(keyring.suite());
+            // An escrow copy of before took its place, and no file has the new data key.
+            let keys = if keyring.active_generation() == journal.generation_before() {
+                new_generation(&run.dir.root, &kek, suite)?
+            } else {
+                keyring.unlock(&kek)?
+            };
+            let target = target(suite, keys.active);
             Ok((keys, target))
         })?;
         next_steps(&mut run)?;
@@ -59,14 +70,10 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let suite = args.suite.unwrap_or(keyring.suite());
     // No file has the new data key yet, whatever its number will be.
     let checked = target(suite, Generation(u32::MAX - 1));
-    let path = keyring_path(&run.dir.root);
-    let stopped = run.begin(Some(suite), &old, checked, |journal| {
-        let keys = update(&path, |keyring| {
-            journal.generation_before = keyring.active_generation().0;
-            keyring.set_suite(&kek, suite)?;
-            keyring.add_generation(&kek)?;
-            keyring.unlock(&kek)
-        })?;
+    let root = run.dir.root.clone();
+    let stopped = run.begin(Some(suite), &old, checked, || {
+        own::keep_keyring(&root)?;
+        let keys = new_generation(&root, &kek, suite)?;
         let target = target(suite, keys.active);
         Ok((keys, target))
     })?;
@@ -75,6 +82,15 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     next_steps(&mut run)?;
     run.finish_report()
+}
+
+/// Adds the generation that all files shall have.
+fn new_generation(root: &Path, kek: &Kek, suite: Suite) -> Result<KeySet, CliError> {
+    Ok(update(&keyring_path(root), |keyring| {
+        keyring.set_suite(kek, suite)?;
+        keyring.add_generation(kek)?;
+        keyring.unlock(kek)
+    })?)
 }
 
 fn target(suite: Suite, generation: Generation) -> Target {
