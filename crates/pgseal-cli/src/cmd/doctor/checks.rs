@@ -92,6 +92,12 @@ pub const CHECKS: &[Check] = &[
         postgres::server,
     ),
     check(
+        "conversion",
+        "No conversion (encrypt, decrypt, rekey) is unfinished",
+        "run that command to its end, or go back with pgseal decrypt --yes-write-plain DIR; docs/convert.md",
+        files::conversion,
+    ),
+    check(
         "library",
         "The library libpgseal.so is where the program expects it",
         "install pgseal anew (make install), or set PGSEAL_LIBRARY to the path of libpgseal.so",

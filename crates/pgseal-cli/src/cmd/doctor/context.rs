@@ -5,12 +5,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pgseal_convert::ConvertError;
 use pgseal_core::Suite;
 use pgseal_keys::{Keyring, Provider};
 
 use super::proc;
 use crate::bindir;
-use crate::cmd::convert_cluster::ControlData;
+use crate::cmd::convert_cluster::{ControlData, OwnLock};
 use crate::cmd::key_check;
 use crate::cmd::key_check_report::Report as KeyReport;
 use crate::datadir::DataDir;
@@ -44,6 +45,8 @@ pub type KeyLook = Result<KeyReport, String>;
 pub struct Context {
     /// The data directory.
     pub dir: DataDir,
+    /// Whether the conversion that is unfinished goes on just now.
+    pub is_converting: bool,
     /// The postmaster, if a server runs.
     pub server_pid: Option<u32>,
     /// The postmaster and its children.
@@ -79,7 +82,10 @@ impl Context {
         let mut scan = scan::scan(&dir.root, Root::DataDir);
         let keyring = match keys::keyring_of(&dir, options, || scan.headers().next().is_some()) {
             Ok(keyring) => Some(keyring),
-            Err(error @ CliError::NotSealed { .. }) => return Err(error),
+            // One that is to become sealed, or was, counts.
+            Err(error @ CliError::NotSealed { .. }) if dir.conversion.is_none() => {
+                return Err(error);
+            }
             // The check of the key tells.
             Err(_) => None,
         };
@@ -116,9 +122,15 @@ impl Context {
             (path.clone(), look)
         });
         let backups = backups.collect();
+        let is_converting = dir.conversion.is_some()
+            && matches!(
+                OwnLock::take(&dir.root),
+                Err(CliError::Convert(ConvertError::Locked { .. }))
+            );
         let processes = server_pid.map(proc::family).unwrap_or_default();
         Ok(Context {
             dir,
+            is_converting,
             server_pid,
             processes,
             postgres,

@@ -4,6 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use pgseal_convert::{Journal, Operation, Phase};
+
 use super::checks::{Verdict, fail, ok, skip, warn};
 use super::context::Context;
 use crate::out::count;
@@ -37,6 +39,32 @@ pub fn permissions(context: &Context) -> Verdict {
     }
 }
 
+/// The command that comes to the end of what was begun.
+fn going_on(journal: &Journal, dir: &Path) -> String {
+    let yes = if journal.operation == Operation::Decrypt { " --yes-write-plain" } else { "" };
+    format!("pgseal {}{yes} {}", journal.operation.name(), dir.display())
+}
+
+pub fn conversion(context: &Context) -> Verdict {
+    let Some(journal) = &context.dir.conversion else { return ok("none is unfinished") };
+    let (name, next) = (journal.operation.name(), going_on(journal, &context.dir.root));
+    if context.is_converting {
+        return warn(format!("pgseal {name} is at work just now; no server starts until its end"));
+    }
+    let how_far = match journal.phase {
+        Phase::Prepare => "before it changed a file",
+        Phase::Convert => "with some files sealed and some plain or under another key",
+        Phase::Finish => "with all files done",
+    };
+    fail(format!("pgseal {name} was interrupted {how_far}; no server starts; go on with: {next}"))
+}
+
+/// The reason to leave out what a half-converted directory cannot have right.
+pub fn unfinished(context: &Context) -> Option<Verdict> {
+    let journal = context.dir.conversion.as_ref()?;
+    Some(skip(format!("pgseal {} is unfinished", journal.operation.name())))
+}
+
 fn names(entries: &[&Entry]) -> String {
     let shown: Vec<String> = entries.iter().take(SHOWN).map(|entry| entry.name()).collect();
     let more = if entries.len() > SHOWN { ", ..." } else { "" };
@@ -44,6 +72,9 @@ fn names(entries: &[&Entry]) -> String {
 }
 
 pub fn plain(context: &Context) -> Verdict {
+    if let Some(verdict) = unfinished(context) {
+        return verdict;
+    }
     let plain = |entry: &&Entry| matches!(entry.seen, Seen::Plain) && entry.should_be_sealed();
     let all: Vec<&Entry> = context.scan.entries.iter().filter(plain).collect();
     let (accepted, wrong): (Vec<&Entry>, Vec<&Entry>) =

@@ -2,9 +2,14 @@
 
 use super::checks::{Verdict, fail, ok, skip, warn};
 use super::context::Context;
+use super::files::unfinished;
 use super::postgres::{file_stem, guard_is_off};
 
 pub fn guard(context: &Context) -> Verdict {
+    // Added by the last step of encrypt, taken out by that of decrypt.
+    if let Some(verdict) = unfinished(context) {
+        return verdict;
+    }
     let Some(list) = context.setting("shared_preload_libraries") else {
         return skip(context.no_settings());
     };
