@@ -5,12 +5,14 @@ use std::fs;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
+use pgseal_convert::{Disk, Journal, Phase};
 use pgseal_core::{Generation, KeyringId};
 use pgseal_keys::escrow::{self, EscrowCopy, OpenedBy};
-use pgseal_keys::{KeyError, Keyring, Provider};
+use pgseal_keys::{KeyError, Keyring, Provider, keyring_path};
 use zeroize::Zeroizing;
 
-use crate::datadir::DataDir;
+use super::convert_cluster::{OwnLock, ServerLock};
+use crate::datadir::{DataDir, expect_whole};
 use crate::error::CliError;
 use crate::exit;
 use crate::out::{Out, count};
@@ -27,6 +29,9 @@ Examples:
     pgseal key restore /srv/postgres/data alice.txt bob.txt carol.txt -K file:/etc/pgseal/new.key
   A keyring alone, for an archive of WAL:
     pgseal key restore /backup/keyring escrow.txt -K file:/etc/pgseal/new.key
+
+With --force, a copy that lacks a generation which files have is refused while a server runs on the data
+directory or a conversion of it is unfinished. Refused, too, while another pgseal works on it.
 
 Exit status: 1 if files need a generation that the copy does not hold; others: pgseal --help.";
 
@@ -59,7 +64,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let (path, dir) = target(&args.path)?;
+    let _lock = dir.as_ref().map(|dir| OwnLock::take(&dir.root)).transpose()?;
     let is_there = fs::symlink_metadata(&path).is_ok();
+    let in_use = dir.as_ref().map(|dir| in_use(dir, is_there)).transpose()?.flatten();
     if is_there && !args.force {
         return Err(CliError::Exists {
             path,
@@ -72,7 +79,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let copies = read(&args.copies)?;
     let first = copies.first().ok_or(KeyError::Internal("no copy"))?;
     let used = dir.as_ref().map(|dir| used_generations(dir, first.keyring_id()));
-    if let (Some(used), false) = (&used, args.force) {
+    if let (Some(used), true) = (&used, !args.force || in_use.is_some()) {
         used.expect_keyring(&path, first.keyring_id())?;
     }
     let opened = match first.opened_by() {
@@ -83,10 +90,16 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let mut keyring = opened.keyring(&provider.to_string(), &new)?;
     let held: Vec<Generation> = first.generations().iter().map(|entry| entry.generation).collect();
     let lacking = used.map(|used| used.lacking(&held)).unwrap_or_default();
+    if let (Some(why), false) = (&in_use, lacking.is_empty()) {
+        return Err(lacks(&path, why, &lacking));
+    }
     let mut added = None;
     if let Some(highest) = lacking.keys().next_back() {
         added = Some(keyring.add_generation_above(&new, *highest)?);
     }
+    // No server starts while the keyring is put in the place of another.
+    let stopped = dir.as_ref().filter(|dir| is_there && dir.server_pid().is_none());
+    let _server_lock = stopped.map(ServerLock::take).transpose()?;
     let kept = if is_there { Some(keep(&path)?) } else { None };
     match kept {
         Some(_) => keyring.store_atomically(&path)?,
@@ -104,12 +117,47 @@ fn target(path: &Path) -> Result<(PathBuf, Option<DataDir>), CliError> {
         let dir = DataDir::open(path)?;
         return Ok((dir.keyring(), Some(dir)));
     }
+    // The keyring of a data directory, by its own name.
+    let full = std::path::absolute(path).map_err(CliError::io(path, "resolve the path"))?;
+    if let Some(root) = full.parent().and_then(Path::parent)
+        && keyring_path(root) == full
+        && let Ok(dir) = DataDir::open(root)
+        && dir.major.is_some()
+    {
+        return Ok((full, Some(dir)));
+    }
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new("."));
     if !above.is_dir() {
         return Err(CliError::NoSuchFile { path: above.to_owned() });
     }
     Ok((path.to_owned(), None))
+}
+
+/// Why the keyring that is there may not lose a data key: a server that runs goes on with it in memory,
+/// and a conversion that was interrupted among its files goes on with it. Refuses one that was
+/// interrupted before its first or after its last file: it needs no keyring to come to its end.
+fn in_use(dir: &DataDir, is_there: bool) -> Result<Option<String>, CliError> {
+    match Journal::load(&Disk, &dir.root)? {
+        Some(journal) if journal.phase == Phase::Convert => {
+            return Ok(Some(format!("pgseal {} was interrupted", journal.operation.name())));
+        }
+        Some(_) => expect_whole(&dir.root)?,
+        None => {}
+    }
+    let running = dir.server_pid().filter(|_| is_there);
+    Ok(running.map(|pid| format!("a server runs (process {pid})")))
+}
+
+fn lacks(path: &Path, why: &str, lacking: &BTreeMap<Generation, u64>) -> CliError {
+    let numbers: Vec<u32> = lacking.keys().map(|generation| generation.0).collect();
+    CliError::NotNow(format!(
+        "{}: {why} on its data directory, and files have generation {}, which the copy does not \
+         hold; nothing was changed: find a newer copy, or stop the server and bring the conversion \
+         to its end first",
+        path.display(),
+        escrow::ranges(&numbers)
+    ))
 }
 
 fn read(files: &[PathBuf]) -> Result<Vec<EscrowCopy>, CliError> {
