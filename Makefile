@@ -19,7 +19,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 
 # PG_CONFIG=PATH (one or more) chooses the PostgreSQL; default: all that the distribution has installed.
-# MAJORS="15 18" chooses those of test-matrix.
+# MAJORS="15 18" chooses those of test-matrix; RESUME=yes what has no result yet or failed, CHECKS="upgrade,crash" some.
 export PG_CONFIG DESTDIR CARGO
 
 UPSTREAM = tests/pg/upstream
@@ -141,7 +141,7 @@ test-upstream: ## PostgreSQL's core, isolation and recovery suites, plain and se
 test-matrix: ## every check against each PostgreSQL of MAJORS (default: all that can be had)
 	@scripts/setup.sh test scenarios
 	@$(MAKE) build
-	@env -u PG_CONFIG scripts/matrix.sh run $(MAJORS)
+	@env -u PG_CONFIG scripts/matrix.sh run $(if $(RESUME),--resume) $(if $(CHECKS),--only "$(CHECKS)") $(MAJORS)
 
 .PHONY: test-newest
 test-newest: ## the same, but for the long scenarios, against the newest stable PostgreSQL

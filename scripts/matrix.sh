@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
-# matrix.sh run [--short] [MAJOR...]   every check against these majors of PostgreSQL ("newest": the newest stable
+# matrix.sh run [--short] [--resume] [--only CHECK[,CHECK...]] [MAJOR...]
+#                                      every check against these majors of PostgreSQL ("newest": the newest stable
 #                                      one), or against all that can be had; after 'make build'. --short leaves out
-#                                      the long scenarios, which need the programs of 'setup.sh scenarios'
-# matrix.sh table                      writes the table of docs/versions.md from the last run of each major
+#                                      the long scenarios, which need the programs of 'setup.sh scenarios'.
+#                                      --resume runs only what has no result yet or failed; --only some checks: their
+#                                      names in the table, or of a scenario's file all tests ("convert").
+# matrix.sh table                      writes the table of docs/versions.md from the last run of each check
 #
-# A check: guard module, symbol audit, sealed columns, scenarios, the core regression tests sealed against plain. Results, one
-# line per check, in build/results/matrix/MAJOR.tsv: check TAB ok|failed|none TAB what was seen, or why there is
-# nothing; the output of each check beside them. A major that was named and cannot be got is a failure.
+# A check: guard module, symbol audit, sealed columns, each test of the scenarios, the core regression tests sealed
+# against plain. Results, one line per check, in build/results/matrix/MAJOR.tsv: check TAB ok|failed|none TAB what was
+# seen, or why there is nothing TAB day and commit; the output of each check beside them. A run replaces the results of
+# what it runs, and keeps the others as long as the server's version is the same. A major that was named and cannot be got
+# is a failure.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -15,17 +20,33 @@ results=build/results/matrix
 DOCUMENT=docs/versions.md
 ALL_MAJORS=(15 16 17 18 19)
 
-# note CHECK VERDICT TEXT
+# note CHECK VERDICT TEXT: in the place of what is known of it.
 note() {
-    printf '%s\t%s\t%s\n' "$1" "$2" "$3" >>"$list"
+    forget "$1"
+    printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$stamp" >>"$list"
     [ "$2" != failed ] || failed="$failed $major:$1"
     say "$major: $1: $2${3:+ ($3)}"
+}
+
+forget() {
+    awk -F '\t' -v check="$1" '$1 != check' "$list" >"$list.new"
+    mv "$list.new" "$list"
+}
+
+# wanted CHECK: by --only and --resume.
+wanted() {
+    case ",$only," in
+    ,, | *",$1,"* | *",${1%%: *},"*) ;;
+    *) return 1 ;;
+    esac
+    [ -z "$resume" ] || ! awk -F '\t' -v check="$1" '$1 == check && $2 != "failed"' "$list" | grep . >/dev/null
 }
 
 # check NAME COMMAND...: the last line of its output that has a number in it is what was seen.
 check() {
     local name=$1 log
     shift
+    wanted "$name" || return 0
     log=$results/$major-${name// /-}.log
     if "$@" >"$log" 2>&1; then
         note "$name" ok "$(grep -E '[0-9]' "$log" | tail -n 1 | sed 's/\t/ /g')"
@@ -45,6 +66,7 @@ audit() {
 
 # Sealed columns, for the majors that they are written for.
 extension() {
+    wanted "sealed columns" || return 0
     if [ "$major" -gt 18 ]; then
         note "sealed columns" none "the extension is written for 15 to 18"
         return
@@ -53,33 +75,54 @@ extension() {
     check "sealed columns" env "PG_CONFIG=$config" scripts/extension.sh test
 }
 
-# Every test of every scenario is a line of its own.
+# Every test of every scenario is a line of its own; file by file, so that what was done is kept.
 scenarios() {
-    local log=$results/$major-scenarios.log none=$results/$major-none status=0 binary test verdict names=''
+    local file start
+    for file in $(sed -nE 's#^path = "scenarios/(.*)\.rs"#\1#p' tests/pg/Cargo.toml); do
+        start=$SECONDS
+        scenario "$file"
+        if [ $((SECONDS - start)) -ge 2 ]; then say "-- $major: $file: $((SECONDS - start)) s"; fi
+    done
+}
+
+# scenario FILE
+scenario() {
+    local file=$1 log=$results/$major-$1.log none=$results/$major-none all test verdict why status=0 chosen=()
+    all=$(PG_CONFIG=$config scripts/cargo-test.sh -p pgseal-scenarios --test "$file" -- --list 2>"$log" |
+        sed -n 's/: test$//p') || die "the tests of $file cannot be listed, see $log"
+    for test in $all; do if wanted "$file: $test"; then chosen+=("$test"); fi; done
+    # Of tests that are no more.
+    while IFS= read -r test; do
+        case $'\n'$all$'\n' in *$'\n'"$test"$'\n'*) ;; *) forget "$file: $test" ;; esac
+    done < <(cut -f 1 "$list" | sed -n "s/^$file: //p")
+    [ ${#chosen[@]} -gt 0 ] || return 0
     : >"$none"
     PG_CONFIG=$config PGSEAL_TEST_VERBOSE=yes PGSEAL_TEST_NOT_APPLICABLE=$PWD/$none \
-        scripts/cargo-test.sh -p pgseal-scenarios -- ${long:+"$long"} >"$log" 2>&1 || status=$?
-    while read -r binary test verdict; do
-        names=yes
-        if grep -xF "$test" "$none" >/dev/null; then
-            note "$binary: $test" none "newer versions only"
+        scripts/cargo-test.sh -p pgseal-scenarios --test "$file" -- ${long:+"$long"} --exact "${chosen[@]}" \
+        >"$log" 2>&1 || status=$?
+    for test in "${chosen[@]}"; do
+        # The last word: a test's own output may stand between its name and its verdict.
+        verdict=$(awk -v test="$test" '$1 == "test" && $2 == test && $3 == "..." {
+            print ($4 ~ /^ignored/ ? "ignored" : $NF) }' "$log" | tail -n 1)
+        why=$(awk -F '\t' -v test="$test" '$1 == test { print $2 }' "$none" | tail -n 1)
+        if [ -n "$why" ]; then
+            note "$file: $test" none "$why"
         elif [ "$verdict" = ok ]; then
-            note "$binary: $test" ok ""
+            note "$file: $test" ok ""
         elif [ "$verdict" != ignored ]; then
-            note "$binary: $test" failed "see $log"
+            note "$file: $test" failed "see $log"
         fi
-    done < <(awk '$1 == "Running" { split($2, path, "/"); binary = path[2]; sub(/\.rs$/, "", binary) }
-        $1 == "test" && $3 == "..." { print binary, $2, ($4 ~ /^ignored/ ? "ignored" : $NF) }' "$log")
+    done
     rm -f "$none"
-    if [ -z "$names" ]; then note "scenarios" failed "none ran, see $log"; fi
     if [ "$status" != 0 ]; then
-        failed="$failed $major:scenarios"
+        failed="$failed $major:$file"
         grep -E '^(thread|assertion|error)|FAILED' "$log" | head -n 20 || true
     fi
 }
 
 core() {
     local log=$results/$major-core.log why
+    wanted "core regression" || return 0
     if ! tests/pg/upstream/fetch.sh "$major" >"$log" 2>&1; then
         why=$(tail -n 1 "$log" | sed 's/^fetch.sh: //')
         # Only where there is none: a download that breaks off is a failure.
@@ -102,11 +145,22 @@ core_compared() {
 }
 
 run() {
-    local major older from config list named=yes ran='' long=--include-ignored
-    if [ "${1:-}" = --short ]; then
-        long=
+    local major older from config list version stamp named=yes ran='' long=--include-ignored only='' resume=''
+    while [ $# -gt 0 ]; do
+        case "$1" in
+        --short) long= ;;
+        --resume) resume=yes ;;
+        --only)
+            only=${2:-}
+            [ -n "$only" ] || die "--only which checks?"
+            shift
+            ;;
+        -*) die "unknown option $1" ;;
+        *) break ;;
+        esac
         shift
-    fi
+    done
+    stamp="$(date -u +%F) $(git rev-parse --short HEAD 2>/dev/null || say unknown)"
     if [ $# = 0 ]; then
         named=no
         set -- "${ALL_MAJORS[@]}"
@@ -119,17 +173,21 @@ run() {
     failed=
     for major; do
         list=$results/$major.tsv
-        : >"$list"
         if ! config=$(scripts/postgres-versions.sh fetch "$major"); then
-            rm "$list"
+            rm -f "$list"
             [ "$named" = no ] || die "PostgreSQL $major cannot be got; see above"
             warn "PostgreSQL $major cannot be got here; see above. It is left out"
             continue
         fi
         ran="$ran $major"
-        printf 'version\tok\t%s\n' "$("$config" --version | sed -E 's/^PostgreSQL //')" >>"$list"
-        printf 'origin\tok\t%s\n' "$(scripts/postgres-versions.sh list | awk -v m="$major" '$1 == m' |
-            sed -E 's/: [^ ]*$//; s/^[0-9]+ //; s/^[^ ]+ \(?//; s/\) installed$/, installed/')" >>"$list"
+        version=$("$config" --version | sed -E 's/^PostgreSQL //')
+        # Nothing is kept of another version.
+        if [ ! -e "$list" ] || [ "$(awk -F '\t' '$1 == "version" { print $3 }' "$list")" != "$version" ]; then
+            : >"$list"
+        fi
+        note version ok "$version"
+        note origin ok "$(scripts/postgres-versions.sh list | awk -v m="$major" '$1 == m' |
+            sed -E 's/: [^ ]*$//; s/^[0-9]+ //; s/^[^ ]+ \(?//; s/\) installed$/, installed/')"
         say "== PostgreSQL $major: $config"
         PG_CONFIG=$config scripts/guard.sh build
         # To upgrade from, if they are here.
@@ -149,14 +207,30 @@ run() {
 # cell MAJOR CHECK
 cell() {
     local line verdict text
-    line=$(awk -F '\t' -v check="$2" '$1 == check' "$results/$1.tsv" 2>/dev/null | tail -n 1) || true
-    IFS=$'\t' read -r _ verdict text <<<"$line" || true
+    line=$(awk -F '\t' -v check="$2" '$1 == check { print $2 " " $3 }' "$results/$1.tsv" 2>/dev/null) || true
+    read -r verdict text <<<"$line" || true
     case "${verdict:-}" in
     ok) say "${text:-yes}" ;;
     none) say "-" ;;
     failed) say "**fails**" ;;
     *) say "not run" ;;
     esac
+}
+
+# The checks of all majors: in their order, scenarios by name.
+rows() {
+    find "$results" -name '*.tsv' -print0 | xargs -0 cut -f 1 | awk '
+        BEGIN { n = split("version,origin,guard module,symbol audit,sealed columns", first, ",")
+            for (i = 1; i <= n; i++) rank[first[i]] = i
+            rank["core regression"] = 99 }
+        !seen[$0]++ { printf "%02d\t%s\n", ($0 in rank ? rank[$0] : 50), $0 }' | sort | cut -f 2
+}
+
+# Why a check had nothing to do: each reason once, with its majors.
+reasons() {
+    awk -F '\t' '!($1 in majors) { order[++n] = $1 }
+        { majors[$1] = majors[$1] (majors[$1] == "" ? "" : ", ") $2 }
+        END { for (i = 1; i <= n; i++) print "PostgreSQL " majors[order[i]] ", " order[i] ".\n" }'
 }
 
 table() {
@@ -181,13 +255,20 @@ table() {
             row="| $(sed -E 's/: (.*)/: `\1`/' <<<"$check") |"
             for major in "${majors[@]}"; do row="$row $(cell "$major" "$check") |"; done
             say "$row"
-        done < <(find "$results" -name '*.tsv' | sort -V | xargs cut -f 1 | awk '!seen[$0]++')
+        done < <(rows)
         say ""
         for major in "${majors[@]}"; do
             [ -e "$results/$major.tsv" ] || continue
-            awk -F '\t' -v major="$major" '$2 == "none" && $3 != "newer versions only" {
-                print "PostgreSQL " major ", " $1 ": " $3 ".\n" }' "$results/$major.tsv"
+            say "PostgreSQL $major: $(awk -F '\t' '$1 != "version" && $1 != "origin" { count[$2]++ } END {
+                printf "%d of %d checks pass", count["ok"], count["ok"] + count["failed"] }' "$results/$major.tsv"), run on $(
+                cut -f 4 "$results/$major.tsv" | cut -d ' ' -f 1 | sort -u | paste -sd ' ' | sed 's/ / and /g')."
+            say ""
         done
+        for major in "${majors[@]}"; do
+            [ -e "$results/$major.tsv" ] || continue
+            awk -F '\t' -v major="$major" '$2 == "none" && $3 !~ /^new in [0-9]+$/ {
+                print $1 ": " $3 "\t" major }' "$results/$major.tsv"
+        done | reasons
         sed -n "/^<!-- matrix: end/,\$p" "$DOCUMENT"
     } >"$made"
     install -m 0644 "$made" "$DOCUMENT"

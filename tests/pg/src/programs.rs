@@ -94,11 +94,11 @@ pub fn from_major(major: u32, test: &str) -> bool {
     if have.parse::<u32>().is_ok_and(|have| have >= major) {
         return true;
     }
-    not_applicable(test, &format!("not for PostgreSQL {have}; new in {major}"));
+    not_applicable(test, &format!("new in {major}"));
     false
 }
 
-/// Says that a test has nothing to do here, also to the file of `PGSEAL_TEST_NOT_APPLICABLE`.
+/// Says that a test has nothing to do here and why, also to the file of `PGSEAL_TEST_NOT_APPLICABLE`.
 ///
 /// # Panics
 /// When that file cannot be written.
@@ -106,7 +106,10 @@ pub fn not_applicable(test: &str, why: &str) {
     eprintln!("{test}: {why}");
     if let Some(path) = env::var_os("PGSEAL_TEST_NOT_APPLICABLE") {
         let file = OpenOptions::new().append(true).create(true).open(path);
-        writeln!(file.expect("the list can be opened"), "{test}").expect("it can be written");
+        let line = format!("{test}\t{why}\n");
+        file.expect("the list can be opened")
+            .write_all(line.as_bytes())
+            .expect("it can be written");
     }
 }
 
