@@ -56,7 +56,7 @@ fetch() {
 
 # from_debian MAJOR: $work/root, with the programs' paths set to $root; $work/origin.
 from_debian() {
-    local major=$1 suites version='' deb arch_lib loader
+    local major=$1 suites version='' deb arch_lib loader package tools=()
     for tool in apt-get apt-cache dpkg-deb; do
         command -v "$tool" >/dev/null || die "PostgreSQL $major: $tool is missing; this needs a Debian system"
     done
@@ -74,9 +74,13 @@ from_debian() {
     [ -n "$version" ] || die "PostgreSQL $major: no suite of Debian has it, as far as this machine can see"
 
     warn "getting PostgreSQL $version from Debian $suites"
+    # What tests try on a cluster, where that suite has it for this major.
+    for package in "postgresql-$major-repack" pgbackrest; do
+        if apt-cache policy "$package" | grep 'Candidate: [^(]' >/dev/null; then tools+=("$package"); fi
+    done
     # patchelf comes from there too, with the same libraries.
     apt-get -qq -y --download-only install "postgresql-$major" "postgresql-server-dev-$major" libpq-dev patchelf \
-        </dev/null >"$work/log" 2>&1 || die "PostgreSQL $major: $(tail -n 2 "$work/log" | without_hosts)"
+        ${tools[@]+"${tools[@]}"} </dev/null >"$work/log" 2>&1 || die "PostgreSQL $major: $(tail -n 2 "$work/log" | without_hosts)"
     mkdir -p "$work/root/usr/lib"
     # Some packages still know /lib; it is the same.
     ln -s usr/lib "$work/root/lib"
@@ -115,7 +119,8 @@ run_in_place() {
         *.so) patchelf --force-rpath --set-rpath "$root/$libs" "$file" ;;
         *) patchelf --set-interpreter "$root/$loader" --force-rpath --set-rpath "$root/$libs" "$file" ;;
         esac || die "patchelf: ${file##*/}"
-    done < <(find "$from/$pg" -type f \( -perm -u+x -o -name '*.so' \) -not -name '*.p[lm]' -print0)
+    done < <(find "$from" -type f \( -path "$from/$pg/*" -o -path "$from/usr/bin/pgbackrest" \) \
+        \( -perm -u+x -o -name "*.so" \) -not -name "*.p[lm]" -print0)
     say "$loader" >"$from/loader"
     unset -f patchelf
 }
@@ -191,8 +196,8 @@ check_programs() {
     [ -x "$config" ] || die "PostgreSQL $major: there is no pg_config in what was got"
     [ "$(pg_major "$config")" = "$major" ] || die "PostgreSQL $major: got $("$config" --version) instead"
     [ ! -e "$root/loader" ] || loader=$root/$(cat "$root/loader")
-    missing=$(for file in "${config%/*}"/* "$("$config" --pkglibdir)"/*.so; do
-        [ "$(head -c 4 "$file" | tail -c 3)" = ELF ] || continue
+    missing=$(for file in "${config%/*}"/* "$("$config" --pkglibdir)"/*.so "$root"/usr/bin/pgbackrest; do
+        [ -e "$file" ] && [ "$(head -c 4 "$file" | tail -c 3)" = ELF ] || continue
         if [ -n "$loader" ]; then "$loader" --list "$file" 2>&1; else ldd "$file" 2>&1; fi |
             sed -nE "s#^(.*not found.*)#${file##*/}: \1#p"
     done)

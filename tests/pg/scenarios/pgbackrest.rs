@@ -11,6 +11,7 @@ use pgseal_scenarios::backup::{
 };
 use pgseal_scenarios::files::flip_bit;
 use pgseal_scenarios::{Ledger, Node, not_applicable, server_major};
+use pgseal_testkit::bindir;
 
 /// A server with a repository beside it.
 struct Stanza {
@@ -23,7 +24,7 @@ struct Stanza {
 impl Stanza {
     /// The configuration of `docs/backup.md`, and more lines for the section `[global]`.
     fn new(more: &str) -> Stanza {
-        let program = program_of_debian("pgbackrest");
+        let program = program();
         let node = Node::sealed(&[("max_wal_senders", "4"), ("wal_level", "replica")]);
         let dir = |name: &str| text(&node.make_dir(name));
         let repository = node.make_dir("repository");
@@ -80,13 +81,20 @@ impl Stanza {
     }
 }
 
+/// The pgBackRest that came with the PostgreSQL under test, which is of its time; else Debian's.
+fn program() -> PathBuf {
+    let bindir = bindir().expect("PostgreSQL is installed");
+    let beside = bindir.ancestors().nth(4).map(|usr| usr.join("bin/pgbackrest"));
+    beside.filter(|path| path.is_file()).unwrap_or_else(|| program_of_debian("pgbackrest"))
+}
+
 /// Whether this pgBackRest is of a time when the PostgreSQL under test was known.
 fn knows_this_version(stanza: &Stanza, test: &str) -> bool {
     let output = stanza.command(&["stanza-create"]).output().expect("it runs");
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     if !output.status.success() && said.contains("unexpected control version") {
         let major = server_major();
-        not_applicable(test, &format!("the distribution's pgBackRest knows no PostgreSQL {major}"));
+        not_applicable(test, &format!("Debian's pgBackRest knows no PostgreSQL {major}"));
         return false;
     }
     assert!(output.status.success(), "{said}");

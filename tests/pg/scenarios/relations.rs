@@ -226,7 +226,7 @@ fn pg_repack_under_load() {
             !bindir.starts_with("/usr/lib/postgresql"),
             "pg_repack is missing: run scripts/setup.sh scenarios"
         );
-        return not_applicable(test, "not the distribution's PostgreSQL, so there is no pg_repack");
+        return not_applicable(test, "no pg_repack comes with this build of the server");
     }
     let mut node = node(&[("max_wal_size", "16MB")]);
     node.sql("create extension pg_repack");
