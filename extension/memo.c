@@ -26,48 +26,48 @@
 
 #define HASH_FACTOR UINT64CONST(0x9E3779B97F4A7C15)
 
-static void
-wipe_numbers(void *table)
+/* What goes with a table when the catalog's cache goes. */
+typedef struct TableEnd
 {
-	pgseal_column_wipe(table, sizeof(MemoNumber) << NUMBER_BITS);
-}
+	MemoryContextCallback callback;
+	void	   *table;
+	Size		len;
+} TableEnd;
 
 static void
-wipe_strings(void *table)
+wipe(void *arg)
 {
-	pgseal_column_wipe(table, sizeof(MemoString) << STRING_BITS);
+	TableEnd   *end = arg;
+
+	pgseal_column_wipe(end->table, end->len);
 }
 
-/* NULL if there is no memory for it: everything works without. */
-static void *
-make_table(Size len, MemoryContextCallbackFunction wipe)
+/* Whether there is a table of zeros now: not before it is worth it, nor without memory; everything works without. */
+static bool
+make_table(Memo *memo, Size len)
 {
 	MemoryContext context = pgseal_catalog_context();
-	MemoryContextCallback *callback;
-	void	   *table = MemoryContextAllocExtended(context, len, MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
+	TableEnd   *end;
 
-	if (table == NULL)
-		return NULL;
-	callback = MemoryContextAllocExtended(context, sizeof(MemoryContextCallback), MCXT_ALLOC_NO_OOM);
-	if (callback == NULL)
-	{
-		pfree(table);
-		return NULL;
-	}
-	callback->func = wipe;
-	callback->arg = table;
-	MemoryContextRegisterResetCallback(context, callback);
-	return table;
-}
-
-static bool
-wanted(Memo *memo)
-{
 	if (memo->uses < FIRST_USES)
 	{
 		memo->uses++;
 		return false;
 	}
+	end = MemoryContextAllocExtended(context, sizeof(TableEnd), MCXT_ALLOC_NO_OOM);
+	if (end == NULL)
+		return false;
+	end->table = MemoryContextAllocExtended(context, len, MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
+	if (end->table == NULL)
+	{
+		pfree(end);
+		return false;
+	}
+	end->len = len;
+	end->callback.func = wipe;
+	end->callback.arg = end;
+	MemoryContextRegisterResetCallback(context, &end->callback);
+	memo->table.any = end->table;
 	return true;
 }
 
@@ -75,17 +75,14 @@ wanted(Memo *memo)
 MemoNumber *
 pgseal_memo_number(Memo *memo, uint64 from)
 {
-	if (unlikely(memo->numbers == NULL))
+	if (unlikely(memo->table.any == NULL))
 	{
-		if (!wanted(memo))
-			return NULL;
-		memo->numbers = make_table(sizeof(MemoNumber) << NUMBER_BITS, wipe_numbers);
-		if (memo->numbers == NULL)
+		if (!make_table(memo, sizeof(MemoNumber) << NUMBER_BITS))
 			return NULL;
 		/* Empty places are those of zero; that of zero is empty with a number that has another place. */
-		memo->numbers[0].from = 1;
+		memo->table.numbers[0].from = 1;
 	}
-	return &memo->numbers[(from * HASH_FACTOR) >> (64 - NUMBER_BITS)];
+	return &memo->table.numbers[(from * HASH_FACTOR) >> (64 - NUMBER_BITS)];
 }
 
 StaticAssertDecl(MEMO_PLAIN_BYTES + PGSEAL_COLUMN_DET_OVERHEAD_MAX <= MEMO_STRING_BYTES, "a sealed string fits");
@@ -99,19 +96,13 @@ pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len)
 
 	if (len > max_len)
 		return NULL;
-	if (unlikely(memo->strings == NULL))
-	{
-		if (!wanted(memo))
-			return NULL;
-		memo->strings = make_table(sizeof(MemoString) << STRING_BITS, wipe_strings);
-		if (memo->strings == NULL)
-			return NULL;
-	}
+	if (unlikely(memo->table.any == NULL) && !make_table(memo, sizeof(MemoString) << STRING_BITS))
+		return NULL;
 	memset(words, 0, sizeof(words));
 	memcpy(words, from, len);
 	for (int i = 0; i * 8 < len; i++)
 		hash = ((hash ^ words[i]) * HASH_FACTOR) ^ (hash >> 29);
-	return &memo->strings[(hash * HASH_FACTOR) >> (64 - STRING_BITS)];
+	return &memo->table.strings[(hash * HASH_FACTOR) >> (64 - STRING_BITS)];
 }
 
 bool

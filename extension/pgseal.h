@@ -101,8 +101,12 @@ typedef struct MemoString
 typedef struct Memo
 {
 	uint32		uses;
-	MemoNumber *numbers;
-	MemoString *strings;
+	union
+	{
+		void	   *any;
+		MemoNumber *numbers;
+		MemoString *strings;	/* of authenticated types */
+	}			table;			/* NULL until it is worth it */
 } Memo;
 
 typedef struct SealedType

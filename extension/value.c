@@ -138,41 +138,30 @@ format_open(SealedType *type, pgseal_column_key *key, Datum sealed)
 
 /* ---- authenticated ---- */
 
+/*
+ * AES-SIV, from the memo where it is there.  What is sealed there is of the key that is in use; what was authentic once
+ * is so again, under whatever version of the key it says it has.
+ */
 static int
-det_seal(SealedType *type, pgseal_column_key *key, const uint8 *plain, size_t len, uint8 *to, size_t cap, size_t *to_len)
+det_or_memo(SealedType *type, pgseal_column_key *key, bool seal, const uint8 *from, size_t len, uint8 *to, size_t cap,
+			size_t *to_len)
 {
-	MemoString *memo = likely(key == type->domain->lookup_key) ?
-		pgseal_memo_string(&type->sealed, plain, len, MEMO_PLAIN_BYTES) : NULL;
+	MemoString *memo = NULL;
 	int			code;
 
-	if (memo != NULL && pgseal_memo_has(memo, plain, len) && memo->to_len <= cap)
+	if (!seal)
+		memo = pgseal_memo_string(&type->opened, from, len, MEMO_STRING_BYTES);
+	else if (likely(key == type->domain->lookup_key))
+		memo = pgseal_memo_string(&type->sealed, from, len, MEMO_PLAIN_BYTES);
+	if (memo != NULL && pgseal_memo_has(memo, from, len) && memo->to_len <= cap)
 	{
 		memcpy(to, memo->to, memo->to_len);
 		*to_len = memo->to_len;
 		return PGSEAL_COLUMN_OK;
 	}
-	code = pgseal_column_det_seal(key, type->code, plain, len, to, cap, to_len);
+	code = (seal ? pgseal_column_det_seal : pgseal_column_det_open) (key, type->code, from, len, to, cap, to_len);
 	if (memo != NULL && code == PGSEAL_COLUMN_OK)
-		pgseal_memo_set(memo, plain, len, to, *to_len);
-	return code;
-}
-
-/* What was authentic once is so again, under whatever version of the key it says it has. */
-static int
-det_open(SealedType *type, pgseal_column_key *key, const uint8 *sealed, size_t len, uint8 *to, size_t cap, size_t *to_len)
-{
-	MemoString *memo = pgseal_memo_string(&type->opened, sealed, len, MEMO_STRING_BYTES);
-	int			code;
-
-	if (memo != NULL && pgseal_memo_has(memo, sealed, len) && memo->to_len <= cap)
-	{
-		memcpy(to, memo->to, memo->to_len);
-		*to_len = memo->to_len;
-		return PGSEAL_COLUMN_OK;
-	}
-	code = pgseal_column_det_open(key, type->code, sealed, len, to, cap, to_len);
-	if (memo != NULL && code == PGSEAL_COLUMN_OK)
-		pgseal_memo_set(memo, sealed, len, to, *to_len);
+		pgseal_memo_set(memo, from, len, to, *to_len);
 	return code;
 }
 
@@ -226,7 +215,7 @@ bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
 	if (type->mode == SEAL_RANDOM)
 		code = pgseal_column_rnd_seal(key, type->code, bytes, len, to, sealed_len, &written);
 	else
-		code = det_seal(type, key, bytes, len, to, sealed_len, &written);
+		code = det_or_memo(type, key, true, bytes, len, to, sealed_len, &written);
 	if (unlikely(code != PGSEAL_COLUMN_OK))
 		pgseal_fail(code, type, "seal");
 	if (has_scale(type))
@@ -296,7 +285,7 @@ bytes_open(SealedType *type, SealedDomain *domain, Datum sealed)
 		if (type->mode == SEAL_RANDOM)
 			code = pgseal_column_rnd_open(key, type->code, bytes, len, to, len, &plain_len);
 		else
-			code = det_open(type, key, bytes, len, to, len, &plain_len);
+			code = det_or_memo(type, key, false, bytes, len, to, len, &plain_len);
 		if (likely(code != PGSEAL_COLUMN_OTHER_VERSION))
 			break;
 		if (pgseal_column_inspect(bytes, len, NULL, &version, NULL) != PGSEAL_COLUMN_OK ||
