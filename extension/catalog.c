@@ -113,6 +113,23 @@ pgseal_catalog_context(void)
 	return cache;
 }
 
+/* Values that were sealed and opened are forgotten at once. */
+static void
+end_memos(void)
+{
+	HASH_SEQ_STATUS seq;
+	SealedType *type;
+
+	if (types == NULL)
+		return;
+	hash_seq_init(&seq, types);
+	while ((type = hash_seq_search(&seq)) != NULL)
+	{
+		pgseal_memo_end(&type->sealed);
+		pgseal_memo_end(&type->opened);
+	}
+}
+
 /* Forgets the catalog, but for now keeps the memory and the keys of what it was. */
 static void
 forget(void)
@@ -127,6 +144,7 @@ forget(void)
 		for (int i = 0; i < domain->nkeys; i++)
 			pgseal_column_key_free(domain->keys[i].handle);
 	}
+	end_memos();
 	previous_domains = domains;
 	domains = NIL;
 	types = NULL;

@@ -5,8 +5,9 @@
  *		handles that live as long as the backend.
  *
  * Unwrapped keys are kept by the wrapped bytes that they came from, so that a
- * change of the catalog asks the provider for new ones only.  Parallel workers
- * get them from their leader through the hidden setting pgseal.worker_keys.
+ * change of the catalog asks the provider for new ones only, in pages of their
+ * own (secret.c).  Parallel workers get them from their leader through the
+ * hidden setting pgseal.worker_keys.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  *
@@ -33,11 +34,15 @@ typedef struct RawKey
 	uint8		raw[KEY_BYTES];
 } RawKey;
 
+/* They fit into a page; more get more. */
+#define FIRST_KEYS 32
+
 /* What a worker is told about one key, in hexadecimal. */
 #define EXPORT_BYTES (8 + 4 + WRAPPED_BYTES + KEY_BYTES)
 
 static RawKey *store = NULL;
 static int	stored = 0;
+static int	capacity = 0;
 static int	exported = 0;
 
 /* Raises an error for a code of the cipher library. */
@@ -84,15 +89,20 @@ static void
 add_raw(uint64 domain, uint32 version, const uint8 *wrapped, const uint8 *raw)
 {
 	RawKey	   *entry;
-	RawKey	   *grown = MemoryContextAlloc(TopMemoryContext, sizeof(RawKey) * (stored + 1));
 
-	if (store != NULL)
+	if (stored == capacity)
 	{
-		memcpy(grown, store, sizeof(RawKey) * stored);
-		pgseal_column_wipe(store, sizeof(RawKey) * stored);
-		pfree(store);
+		int			more = Max(2 * capacity, FIRST_KEYS);
+		RawKey	   *grown = pgseal_secret_alloc(sizeof(RawKey) * more);
+
+		if (grown == NULL)
+			ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("pgseal: no memory for column keys")));
+		if (store != NULL)
+			memcpy(grown, store, sizeof(RawKey) * stored);
+		pgseal_secret_free(store, sizeof(RawKey) * capacity);
+		store = grown;
+		capacity = more;
 	}
-	store = grown;
 	entry = &store[stored++];
 	entry->domain = domain;
 	entry->version = version;

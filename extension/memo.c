@@ -7,16 +7,14 @@
  * columns hold few values many times: dates, quantities, codes, keys that
  * repeat from row to row.  So a backend that seals or opens many values of a
  * type keeps the last results in a table with one place for each hash value.
- * It belongs to the catalog's cache: a new reading of the catalog, and with it
- * any change of keys, starts without.  It is wiped before it is freed.
+ * It belongs to a type: a new reading of the catalog, and with it any change
+ * of keys, ends it and starts without.  It holds plain values: see secret.c.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  *-------------------------------------------------------------------------
  */
 #include "pgseal.h"
-
-#include "utils/memutils.h"
 
 /* Values of a type before it gets a table: a connection that touches a few rows needs none. */
 #define FIRST_USES 256
@@ -26,49 +24,34 @@
 
 #define HASH_FACTOR UINT64CONST(0x9E3779B97F4A7C15)
 
-/* What goes with a table when the catalog's cache goes. */
-typedef struct TableEnd
-{
-	MemoryContextCallback callback;
-	void	   *table;
-	Size		len;
-} TableEnd;
-
-static void
-wipe(void *arg)
-{
-	TableEnd   *end = arg;
-
-	pgseal_column_wipe(end->table, end->len);
-}
+/* Uses of a memo that gets no table any more. */
+#define ENDED PG_UINT32_MAX
 
 /* Whether there is a table of zeros now: not before it is worth it, nor without memory; everything works without. */
 static bool
 make_table(Memo *memo, Size len)
 {
-	MemoryContext context = pgseal_catalog_context();
-	TableEnd   *end;
-
 	if (memo->uses < FIRST_USES)
 	{
 		memo->uses++;
 		return false;
 	}
-	end = MemoryContextAllocExtended(context, sizeof(TableEnd), MCXT_ALLOC_NO_OOM);
-	if (end == NULL)
+	if (memo->uses == ENDED)
 		return false;
-	end->table = MemoryContextAllocExtended(context, len, MCXT_ALLOC_NO_OOM | MCXT_ALLOC_ZERO);
-	if (end->table == NULL)
-	{
-		pfree(end);
-		return false;
-	}
-	end->len = len;
-	end->callback.func = wipe;
-	end->callback.arg = end;
-	MemoryContextRegisterResetCallback(context, &end->callback);
-	memo->table.any = end->table;
-	return true;
+	memo->table.any = pgseal_secret_alloc(len);
+	memo->len = len;
+	if (memo->table.any == NULL)
+		memo->uses = 0;			/* ask again, but not at each value */
+	return memo->table.any != NULL;
+}
+
+/* Forgets all, for good: what still holds the type, as it was, does without. */
+void
+pgseal_memo_end(Memo *memo)
+{
+	pgseal_secret_free(memo->table.any, memo->len);
+	memo->table.any = NULL;
+	memo->uses = ENDED;
 }
 
 /* The place of a number, NULL if there is no table (yet).  It is the number's if `from` is. */

@@ -101,6 +101,7 @@ typedef struct MemoString
 typedef struct Memo
 {
 	uint32		uses;
+	Size		len;			/* of the table, in bytes */
 	union
 	{
 		void	   *any;
@@ -181,6 +182,10 @@ extern void pgseal_keys_export(void);
 extern pgseal_column_key *pgseal_key_version(SealedDomain *domain, uint32 version);
 PGSEAL_NORETURN extern void pgseal_fail(int code, SealedType *type, const char *doing);
 
+/* secret.c: pages for what must not get out of memory */
+extern void *pgseal_secret_alloc(Size len);
+extern void pgseal_secret_free(void *pages, Size len);
+
 /* settings.c */
 typedef enum ExternalForm
 {
@@ -210,6 +215,7 @@ extern Datum pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 
 extern bool pgseal_fits(SealedType *type, Datum plain);
 
 /* memo.c */
+extern void pgseal_memo_end(Memo *memo);
 extern MemoNumber *pgseal_memo_number(Memo *memo, uint64 from);
 extern MemoString *pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len);
 extern bool pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len);

@@ -20,6 +20,40 @@ ok "without keys, ciphertext is still counted, joined and grouped" same \
     "$(with "-c pgseal.provider=" "SELECT count(*), count(DISTINCT v) FROM t JOIN t AS u USING (id, v)")" "1000|1000"
 ok "the session that failed works once the key is there" same "$(sql "SELECT v FROM t WHERE id = 3")" v3
 
+# Keys and remembered values are in pages that are locked, and in no core dump and no child: kB that have one of `flags`
+# (proc_pid_smaps(5): lo, dd, dc) in all ours, in a session that has opened and sealed many values. `limit`: RLIMIT_MEMLOCK.
+secret_kb() {
+    local flags=$1 limit=$2 query=$3
+    "$bin/psql" -qAtX -v ON_ERROR_STOP=1 <<SQL
+SELECT pg_backend_pid() AS pid \gset
+\setenv BACKEND :pid
+\! prlimit --memlock=$limit:$limit --pid \$BACKEND
+$query;
+\! awk '/^Size:/ { kb = \$2 } /^VmFlags:/ && / dd/ && / dc/ && / $flags/ { sum += kb } END { print sum + 0 }' /proc/\$BACKEND/smaps
+SQL
+}
+memlock_kb=$(ulimit -H -l)
+many="SELECT count(id::int8) = 1000 AND count(v::text) = 1000 AND bool_and(v = ('v' || id::int8)::sealed_text) FROM t"
+ok "keys have a page that is in no core dump" same "$(secret_kb dd 1000000 "SELECT id FROM t WHERE id = 5")" "5
+4"
+if [ "$memlock_kb" = unlimited ] || [ "$memlock_kb" -ge 1024 ]; then
+    ok "which is locked" same "$(secret_kb lo 1000000 "SELECT id FROM t WHERE id = 5")" "5
+4"
+    # The page of the keys, 256 kB of numbers, and 196 kB each of strings that were opened and strings that were sealed.
+    ok "so are the values that a backend remembers" same "$(secret_kb lo 1000000 "$many")" "t
+$((4 + 256 + 196 + 196))"
+else
+    warn "RLIMIT_MEMLOCK is $memlock_kb kB here: not tried what is locked below 1 MB"
+fi
+ok "without the right to lock pages everything works" same "$(secret_kb dd 0 "$many")" "t
+$((4 + 256 + 196 + 196))"
+ok "with nothing locked" same "$(secret_kb lo 0 "$many")" "t
+0"
+ok "which a log of details says" grep -q "could not be locked in memory" <(PGOPTIONS='-c client_min_messages=debug1' secret_kb dd 0 "$many" 2>&1)
+ok "they go with the catalog that they are of" same "$(secret_kb dd 1000000 "$many; UPDATE _pgseal.domain SET on_denied = on_denied; SELECT id FROM t WHERE id = 5")" "t
+5
+4"
+
 # A passphrase of the connection.
 spoken() { PGOPTIONS="-c pgseal.passphrase=$1" sql "$2"; }
 ok "a domain under a passphrase" spoken shibboleth "SELECT pgseal.create_domain('spoken', 'passphrase'); SELECT pgseal.create_type('spoken_text', 'text', 'deterministic', 'spoken')"
