@@ -78,7 +78,16 @@ relation_changed(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == relation_ids[0] || relid == relation_ids[1] ||
 		relid == relation_ids[2])
+	{
 		stale = true;
+
+		/*
+		 * Plans may hold constants that are sealed under a key of before. Not at the next reading of the catalog: a kept
+		 * plan that is the first to ask for a key would be under way then.
+		 */
+		if (cache != NULL)
+			ResetPlanCache();
+	}
 	else if (relation_ids[0] == InvalidOid)
 		stale = true;			/* the extension may just be coming into being */
 }
@@ -149,9 +158,6 @@ forget(void)
 	domains = NIL;
 	types = NULL;
 	pgseal_generation++;
-	/* Plans may hold constants that are sealed under a key of before. */
-	if (cache != NULL)
-		ResetPlanCache();
 	if (previous_cache != NULL)
 		MemoryContextDelete(previous_cache);
 	previous_cache = cache;
