@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * catalog.c
- *		Which types are sealed, under which domain, and who may decrypt.
+ *		Which types are sealed, under which domain.
  *
  * The tables of schema _pgseal are read once per backend, and again when a
  * trigger on them says that they changed (a relcache invalidation, so it
@@ -18,14 +18,8 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/transam.h"
-#include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_proc.h"
-#include "catalog/pg_type.h"
 #include "commands/trigger.h"
-#include "miscadmin.h"
-#include "parser/parse_coerce.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -33,10 +27,8 @@
 #include "utils/memutils.h"
 #include "utils/plancache.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 
 #define CATALOG_SCHEMA "_pgseal"
-#define MARKER_SCHEMA "pgseal_decrypt"
 
 /* Columns of _pgseal.domain. */
 enum
@@ -57,13 +49,9 @@ enum
 	TYP_TYPE = 1, TYP_BASE, TYP_MODE, TYP_DOMAIN
 };
 
-/* Type codes of base types without one of their own: this and their OID. */
-#define OTHER_TYPE_CODES 65536
-
 uint64		pgseal_generation = 0;
 
 static bool stale = true;
-static uint64 acl_generation = 1;
 static Oid	relation_ids[3];	/* domain, key, type; as of the last reading */
 static MemoryContext cache = NULL;
 static HTAB *types = NULL;
@@ -92,27 +80,10 @@ relation_changed(Datum arg, Oid relid)
 		stale = true;			/* the extension may just be coming into being */
 }
 
-static void
-rights_changed(Datum arg, int cacheid, uint32 hashvalue)
-{
-	acl_generation++;
-}
-
-/* Changes whenever the rights of functions or roles may have. */
-uint64
-pgseal_rights_generation(void)
-{
-	return acl_generation;
-}
-
 void
 pgseal_catalog_init(void)
 {
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
-	CacheRegisterSyscacheCallback(PROCOID, rights_changed, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHMEMMEMROLE, rights_changed, (Datum) 0);
-	CacheRegisterSyscacheCallback(AUTHOID, rights_changed, (Datum) 0);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, rights_changed, (Datum) 0);
 }
 
 /* Where things live that belong to this reading of the catalog. */
@@ -239,64 +210,6 @@ read_key(HeapTuple tuple, TupleDesc desc)
 	copy_bytes(attribute(tuple, desc, KEY_WRAPPED), key->wrapped, sizeof(key->wrapped), "wrapped key");
 }
 
-static uint32
-code_of(Oid base)
-{
-	switch (base)
-	{
-		case INT4OID:
-			return PGSEAL_COLUMN_TYPE_INT4;
-		case INT8OID:
-			return PGSEAL_COLUMN_TYPE_INT8;
-		case DATEOID:
-			return PGSEAL_COLUMN_TYPE_DATE;
-		case TIMESTAMPOID:
-			return PGSEAL_COLUMN_TYPE_TIMESTAMP;
-		case TIMESTAMPTZOID:
-			return PGSEAL_COLUMN_TYPE_TIMESTAMPTZ;
-		case NUMERICOID:
-			return PGSEAL_COLUMN_TYPE_NUMERIC;
-		case TEXTOID:
-			return PGSEAL_COLUMN_TYPE_TEXT;
-		case BYTEAOID:
-			return PGSEAL_COLUMN_TYPE_BYTEA;
-		case UUIDOID:
-			return PGSEAL_COLUMN_TYPE_UUID;
-		case INT2OID:
-			return PGSEAL_COLUMN_TYPE_INT2;
-		case FLOAT4OID:
-			return PGSEAL_COLUMN_TYPE_FLOAT4;
-		case FLOAT8OID:
-			return PGSEAL_COLUMN_TYPE_FLOAT8;
-		case BOOLOID:
-			return PGSEAL_COLUMN_TYPE_BOOL;
-		case TIMEOID:
-			return PGSEAL_COLUMN_TYPE_TIME;
-		case INTERVALOID:
-			return PGSEAL_COLUMN_TYPE_INTERVAL;
-		case JSONBOID:
-			return PGSEAL_COLUMN_TYPE_JSONB;
-		case JSONOID:
-			return PGSEAL_COLUMN_TYPE_JSON;
-		case INETOID:
-			return PGSEAL_COLUMN_TYPE_INET;
-		case CIDROID:
-			return PGSEAL_COLUMN_TYPE_CIDR;
-		case MACADDROID:
-			return PGSEAL_COLUMN_TYPE_MACADDR;
-		case TIMETZOID:
-			return PGSEAL_COLUMN_TYPE_TIMETZ;
-		case XMLOID:
-			return PGSEAL_COLUMN_TYPE_XML;
-		default:
-			/*
-			 * Authenticated only.  The OIDs of the server's own types do not change; above all codes given here, so
-			 * that no two types have one.
-			 */
-			return OTHER_TYPE_CODES + (uint32) base;
-	}
-}
-
 static void
 read_type(HeapTuple tuple, TupleDesc desc)
 {
@@ -308,7 +221,7 @@ read_type(HeapTuple tuple, TupleDesc desc)
 	memset(type, 0, sizeof(SealedType));
 	type->oid = oid;
 	type->base = base;
-	type->code = code_of(base);
+	type->code = pgseal_base_code(base);
 	namestrcpy(&type->domain_name, NameStr(*DatumGetName(attribute(tuple, desc, TYP_DOMAIN))));
 	type->domain = pgseal_domain(NameStr(type->domain_name), true);
 	type->layout = LAYOUT_VARLENA;
@@ -322,34 +235,6 @@ read_type(HeapTuple tuple, TupleDesc desc)
 		type->mode = SEAL_DETERMINISTIC;
 	else
 		type->mode = SEAL_RANDOM;
-}
-
-/* The rest of a type's entry, at its first use. */
-static void
-complete_type(SealedType *type)
-{
-	MemoryContext old = MemoryContextSwitchTo(cache);
-	Oid			in,
-				out,
-				recv,
-				send,
-				coerce;
-	bool		varlena;
-
-	get_typlenbyval(type->base, &type->base_len, &type->base_byval);
-	getTypeInputInfo(type->base, &in, &type->base_ioparam);
-	getTypeOutputInfo(type->base, &out, &varlena);
-	getTypeBinaryInputInfo(type->base, &recv, &type->base_ioparam);
-	getTypeBinaryOutputInfo(type->base, &send, &varlena);
-	fmgr_info_cxt(in, &type->base_in, cache);
-	fmgr_info_cxt(out, &type->base_out, cache);
-	fmgr_info_cxt(recv, &type->base_recv, cache);
-	fmgr_info_cxt(send, &type->base_send, cache);
-	if (type->base == NUMERICOID &&
-		find_typmod_coercion_function(type->base, &coerce) == COERCION_PATH_FUNC)
-		fmgr_info_cxt(coerce, &type->base_coerce, cache);
-	type->name = format_type_be(type->oid);
-	MemoryContextSwitchTo(old);
 }
 
 /* Reads the catalog again if it has changed. */
@@ -420,7 +305,7 @@ pgseal_type_or_null(Oid oid)
 	pgseal_refresh();
 	type = hash_search(types, &oid, HASH_FIND, NULL);
 	if (type != NULL && type->name == NULL)
-		complete_type(type);
+		pgseal_base_complete(type);
 	return type;
 }
 
@@ -452,121 +337,6 @@ pgseal_domain_of(SealedType *type)
 	if (unlikely(type->domain->lookup_key == NULL))
 		pgseal_keys_load(type->domain);
 	return type->domain;
-}
-
-/* ---- call sites ---- */
-
-CallSite *
-pgseal_call_site(FunctionCallInfo fcinfo)
-{
-	CallSite   *site = fcinfo->flinfo->fn_extra;
-
-	pgseal_refresh();
-	if (unlikely(site == NULL))
-	{
-		site = MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(CallSite));
-		fcinfo->flinfo->fn_extra = site;
-	}
-	if (unlikely(site->generation != pgseal_generation))
-	{
-		memset(site, 0, sizeof(CallSite));
-		site->generation = pgseal_generation;
-	}
-	return site;
-}
-
-/*
- * The type that a function of ours returns or takes.  Remembered by function and not by call site: the parser makes a
- * call site of its own for each literal.
- */
-static SealedType *
-type_of_function(FunctionCallInfo fcinfo, bool of_result)
-{
-	static struct
-	{
-		uint64		generation;
-		Oid			function;
-		bool		of_result;
-		SealedType *type;
-	}			known[256];
-	Oid			function = fcinfo->flinfo->fn_oid;
-	int			slot = function % lengthof(known);
-
-	pgseal_refresh();
-	if (unlikely(known[slot].function != function || known[slot].generation != pgseal_generation ||
-				 known[slot].of_result != of_result))
-	{
-		HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-		Form_pg_proc proc;
-		Oid			oid;
-		SealedType *type;
-
-		if (!HeapTupleIsValid(tuple))
-			elog(ERROR, "cache lookup failed for function %u", function);
-		proc = (Form_pg_proc) GETSTRUCT(tuple);
-		oid = of_result ? proc->prorettype : proc->proargtypes.values[0];
-		ReleaseSysCache(tuple);
-		type = pgseal_type(oid);
-		/* The lookup may have read the catalog again. */
-		known[slot].generation = pgseal_generation;
-		known[slot].function = function;
-		known[slot].of_result = of_result;
-		known[slot].type = type;
-	}
-	return known[slot].type;
-}
-
-SealedType *
-pgseal_type_of_result(FunctionCallInfo fcinfo)
-{
-	return type_of_function(fcinfo, true);
-}
-
-SealedType *
-pgseal_type_of_argument(FunctionCallInfo fcinfo)
-{
-	return type_of_function(fcinfo, false);
-}
-
-/* ---- rights ---- */
-
-/*
- * EXECUTE on the function pgseal_decrypt.DOMAIN() is the right to decrypt.
- */
-bool
-pgseal_may_decrypt(SealedDomain *domain)
-{
-	Oid			user = GetUserId();
-
-	if (unlikely(domain->acl_user != user || domain->acl_generation != acl_generation))
-	{
-		Oid			schema = get_namespace_oid(MARKER_SCHEMA, true);
-		oidvector  *none = buildoidvector(NULL, 0);
-
-		domain->marker = !OidIsValid(schema) ? InvalidOid :
-			GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(NameStr(domain->name)),
-							PointerGetDatum(none), ObjectIdGetDatum(schema));
-#if PG_VERSION_NUM >= 160000
-		domain->acl_ok = !OidIsValid(domain->marker) ? superuser_arg(user) :
-			object_aclcheck(ProcedureRelationId, domain->marker, user, ACL_EXECUTE) == ACLCHECK_OK;
-#else
-		domain->acl_ok = !OidIsValid(domain->marker) ? superuser_arg(user) :
-			pg_proc_aclcheck(domain->marker, user, ACL_EXECUTE) == ACLCHECK_OK;
-#endif
-		domain->acl_user = user;
-		domain->acl_generation = acl_generation;
-	}
-	return domain->acl_ok;
-}
-
-void
-pgseal_denied(SealedType *type)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-			 errmsg("permission denied to decrypt %s (key domain %s)", type->name, NameStr(type->domain_name)),
-			 errhint("SELECT pgseal.grant_decrypt('%s', '%s') gives the right; with pgseal.format = sealed values are shown as ciphertext.",
-					 NameStr(type->domain_name), GetUserNameFromId(GetUserId(), true))));
 }
 
 /* ---- the trigger of the catalog ---- */

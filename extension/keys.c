@@ -21,7 +21,6 @@
 #include "optimizer/cost.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 
 #define KEY_BYTES PGSEAL_COLUMN_KEY_BYTES
 #define WRAPPED_BYTES PGSEAL_COLUMN_WRAPPED_BYTES

@@ -18,7 +18,7 @@
 #include "postgres.h"
 
 #include "fmgr.h"
-#include "nodes/nodes.h"
+#include "nodes/parsenodes.h"
 #include "utils/timestamp.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
@@ -163,18 +163,27 @@ extern void pgseal_stat_init(void);
 extern uint64 pgseal_generation;
 extern void pgseal_catalog_init(void);
 extern MemoryContext pgseal_catalog_context(void);
-extern uint64 pgseal_rights_generation(void);
 extern bool pgseal_is_sealed(Oid type);
 extern SealedType *pgseal_type(Oid type);
 extern SealedType *pgseal_type_or_null(Oid type);
 extern SealedDomain *pgseal_domain(const char *name, bool missing_ok);
+extern SealedDomain *pgseal_domain_of(SealedType *type);
+extern void pgseal_refresh(void);
+
+/* base.c: base types */
+extern uint32 pgseal_base_code(Oid base);
+extern void pgseal_base_complete(SealedType *type);
+
+/* callsite.c */
 extern CallSite *pgseal_call_site(FunctionCallInfo fcinfo);
 extern SealedType *pgseal_type_of_result(FunctionCallInfo fcinfo);
 extern SealedType *pgseal_type_of_argument(FunctionCallInfo fcinfo);
+
+/* rights.c */
+extern void pgseal_rights_init(void);
+extern uint64 pgseal_rights_generation(void);
 extern bool pgseal_may_decrypt(SealedDomain *domain);
 PGSEAL_NORETURN extern void pgseal_denied(SealedType *type);
-extern SealedDomain *pgseal_domain_of(SealedType *type);
-extern void pgseal_refresh(void);
 
 /* keys.c */
 extern void pgseal_keys_load(SealedDomain *domain);
@@ -227,6 +236,11 @@ extern bool pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *nu
 
 /* fold.c */
 extern Node *pgseal_fold(Node *node);
+
+/* sorting.c: ORDER BY by the plain value */
+extern void pgseal_fix_sorting(Query *query);
+extern void pgseal_fix_aggregate(Aggref *aggref);
+extern void pgseal_check_min_max(MinMaxExpr *expr);
 
 /* planner.c */
 extern void pgseal_planner_init(void);

@@ -134,6 +134,7 @@ _PG_init(void)
 		ResetPlanCache();
 	}
 	pgseal_catalog_init();
+	pgseal_rights_init();
 	pgseal_planner_init();
 	pgseal_stat_init();
 }
