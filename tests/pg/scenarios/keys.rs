@@ -6,8 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use pgseal_scenarios::files::copy_tree;
-use pgseal_scenarios::{Node, Outcome};
-use pgseal_testkit::canary;
+use pgseal_scenarios::{Node, Outcome, assert_hidden};
 
 const MARKER: &str = "canary-keys-Zq7x";
 const PASSPHRASE: &str = "passphrase:command=echo correct horse battery staple";
@@ -56,8 +55,7 @@ fn works(node: &mut Node) {
     node.sql("update t set v = v where id < 10;; checkpoint");
     node.stop();
     succeeds(&node.verify());
-    let hits = canary::scan(&[node.home()], &[MARKER]).expect("the files can be read");
-    assert!(hits.is_empty(), "{hits:?}");
+    assert_hidden(&[node.home()], MARKER);
 }
 
 /// Makes a new key file and returns its URI.

@@ -1,9 +1,7 @@
 //! From a plain server to a sealed one, online: docs/migrate.md, command by command.
 
-use std::path::Path;
-
-use pgseal_scenarios::{Ledger, Node, Outcome};
-use pgseal_testkit::{bindir, canary};
+use pgseal_scenarios::{Ledger, Node, Outcome, assert_hidden};
+use pgseal_testkit::bindir;
 
 const MARKER: &str = "canary-migrate-Zq7x";
 
@@ -24,7 +22,7 @@ fn a_sealed_standby_of_a_plain_server_takes_over() {
     plain.connected(&mut backup);
     backup.args(["-R", "-C", "-S", "sealed", "-c", "fast", "-D"]).arg(&data);
     plain.succeed(backup.env("PGSEAL_PROVIDER", &key));
-    assert_hidden(&data);
+    assert_hidden(&[&data], MARKER);
 
     // The configuration is the plain server's: the guard module is missing, and that is said.
     let mut sealed = Node::at(&plain, &data);
@@ -55,12 +53,5 @@ fn a_sealed_standby_of_a_plain_server_takes_over() {
     ledger.join();
     ledger.check(&sealed);
     sealed.stop();
-    let verify = sealed.verify();
-    assert_eq!(verify.code, 0, "{}", verify.text);
-    assert_hidden(&data);
-}
-
-fn assert_hidden(data: &Path) {
-    let hits = canary::scan(&[data], &[MARKER]).expect("the files can be read");
-    assert_eq!(hits, vec![]);
+    sealed.assert_sound(MARKER);
 }

@@ -2,14 +2,11 @@
 //! test ends with the rows, `pgseal verify` and a search of everything that was written.
 
 use std::fs;
-use std::path::Path;
 
 use pgseal_scenarios::files::{HEADER, flip_bit, names_in};
-use pgseal_scenarios::{Node, Outcome, from_major};
-use pgseal_testkit::canary;
+use pgseal_scenarios::{Node, Outcome, SUM, assert_hidden, assert_shown, from_major};
 
 const MARKER: &str = "canary-operations-Zq7x";
-const SUM: &str = "select count(*), md5(string_agg(md5(id || v), '' order by id)) from t";
 
 /// A running sealed server with a table over some pages.
 fn node(settings: &[(&str, &str)]) -> Node {
@@ -28,62 +25,34 @@ fn fill(rows: u32) -> String {
     )
 }
 
-fn assert_sound(node: &Node, dir: &Path) {
-    let verify = node.verify_dir(dir);
-    assert_eq!(verify.code, 0, "{}", verify.text);
-    assert_shows_nothing(dir);
-}
-
-fn assert_shows_nothing(dir: &Path) {
-    let hits = canary::scan(&[dir], &[MARKER]).expect("the files can be read");
-    assert!(hits.is_empty(), "{hits:?}");
-}
-
-/// SQL in another database; `;;` separates statements that need transactions of their own.
-#[track_caller]
-fn sql_in(node: &Node, database: &str, sql: &str) -> String {
-    let mut psql = node.bare("psql");
-    psql.args(["-XAtq", "-v", "ON_ERROR_STOP=1", "-d", database]);
-    psql.args(sql.split(";;").flat_map(|statement| ["-c", statement]));
-    node.succeed(&mut psql).trim_end().to_owned()
-}
-
-/// All relations of all databases, tables and their indexes, several at a time.
-fn amcheck(node: &Node) {
-    let mut amcheck = node.command("pg_amcheck");
-    node.connected(&mut amcheck);
-    amcheck.args(["--all", "--install-missing", "--heapallindexed", "--parent-check", "-j", "2"]);
-    node.succeed(&mut amcheck);
-}
-
 #[test]
 fn create_database_with_both_strategies() {
     let mut node = node(&[]);
     let truth = node.sql(SUM);
     node.sql("create database template_of_ours");
-    sql_in(&node, "template_of_ours", &fill(50));
-    let of_template = sql_in(&node, "template_of_ours", SUM);
+    node.sql_in("template_of_ours", &fill(50));
+    let of_template = node.sql_in("template_of_ours", SUM);
     assert!(of_template.starts_with("50|"), "{of_template}");
     for strategy in ["wal_log", "file_copy"] {
         node.sql(&format!(
             "create database {strategy} template template_of_ours strategy {strategy}"
         ));
-        assert_eq!(sql_in(&node, strategy, SUM), of_template, "{strategy}");
-        sql_in(&node, strategy, "insert into t values (1000, 'its own')");
+        assert_eq!(node.sql_in(strategy, SUM), of_template, "{strategy}");
+        node.sql_in(strategy, "insert into t values (1000, 'its own')");
     }
     // The copies come back from WAL, each with what was written into it.
     node.kill9();
     node.start();
     for strategy in ["wal_log", "file_copy"] {
-        assert_eq!(sql_in(&node, strategy, "select count(*) from t"), "51", "{strategy}");
-        sql_in(&node, strategy, "delete from t where id = 1000");
-        assert_eq!(sql_in(&node, strategy, SUM), of_template, "{strategy}");
+        assert_eq!(node.sql_in(strategy, "select count(*) from t"), "51", "{strategy}");
+        node.sql_in(strategy, "delete from t where id = 1000");
+        assert_eq!(node.sql_in(strategy, SUM), of_template, "{strategy}");
     }
     assert_eq!(node.sql(SUM), truth);
-    amcheck(&node);
+    node.amcheck_with_parents();
     node.sql("drop database wal_log;; drop database file_copy with (force)");
     node.stop();
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 }
 
 /// 18 can ask the file system for clones; where it has none, the statement fails and leaves nothing.
@@ -99,8 +68,8 @@ fn create_database_by_cloning_files() {
     let clone = "create database cloned template original strategy file_copy";
     match node.try_sql(clone) {
         Ok(_) => {
-            sql_in(&node, "cloned", "create table x as select 1 as one");
-            assert_eq!(sql_in(&node, "cloned", "select * from x"), "1");
+            node.sql_in("cloned", "create table x as select 1 as one");
+            assert_eq!(node.sql_in("cloned", "select * from x"), "1");
         }
         Err(error) => {
             assert!(error.contains("could not clone file"), "{error}");
@@ -118,7 +87,7 @@ fn create_database_by_cloning_files() {
     };
     assert_ne!(head(&original), head(&copied));
     node.stop();
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 }
 
 #[test]
@@ -134,14 +103,13 @@ fn set_tablespace_of_tables_indexes_and_databases() {
          create materialized view m tablespace first as select * from t;;
          create database d tablespace first",
     );
-    sql_in(
-        &node,
+    node.sql_in(
         "d",
         &format!(
             "create table t as select g as id, '{MARKER}' as v from generate_series(1, 100) g"
         ),
     );
-    let in_d = sql_in(&node, "d", SUM);
+    let in_d = node.sql_in("d", SUM);
     let rel = node.relation("t");
     assert!(rel.starts_with("pg_tblspc/"), "{rel}");
     // Since the last checkpoint: all of it again from WAL.
@@ -151,18 +119,18 @@ fn set_tablespace_of_tables_indexes_and_databases() {
     node.sql("alter database d set tablespace second");
     node.kill9();
     node.start();
-    assert_eq!(sql_in(&node, "d", SUM), in_d);
+    assert_eq!(node.sql_in("d", SUM), in_d);
     assert_eq!(
         node.sql("set enable_seqscan = off;; select v like '%x%' from t where id = 77"),
         "t"
     );
     for dir in &dirs {
         assert!(!names_in(dir).is_empty(), "{}", dir.display());
-        assert_shows_nothing(dir);
+        assert_hidden(&[dir], MARKER);
     }
-    amcheck(&node);
+    node.amcheck_with_parents();
     node.stop();
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 
     // Back, and the tablespaces are empty and can go.
     node.start();
@@ -178,10 +146,10 @@ fn set_tablespace_of_tables_indexes_and_databases() {
     }
     assert_eq!(node.sql(SUM), truth);
     assert_eq!(node.sql("select count(*) from m"), "5000");
-    assert_eq!(sql_in(&node, "d", SUM), in_d);
+    assert_eq!(node.sql_in("d", SUM), in_d);
     node.sql("drop database d");
     node.stop();
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 }
 
 #[test]
@@ -206,8 +174,7 @@ fn pg_dump_and_pg_restore_in_each_format() {
             command.args(["-j", "2"]);
         }
         node.succeed(&mut command);
-        let hits = canary::scan(&[&dump], &[MARKER]).expect("the dump can be read");
-        assert!(!hits.is_empty(), "{format}: a dump is plain");
+        assert_shown(&dump, MARKER);
 
         let database = format!("from_{format}");
         node.sql(&format!("create database {database}"));
@@ -221,10 +188,10 @@ fn pg_dump_and_pg_restore_in_each_format() {
             restore
         };
         node.succeed(restore.args(["-d", &database]));
-        assert_eq!(sql_in(&node, &database, SUM), truth, "{format}");
+        assert_eq!(node.sql_in(&database, SUM), truth, "{format}");
         let lo = "select convert_from(lo_get(4711), 'UTF8')";
-        assert_eq!(sql_in(&node, &database, lo), MARKER, "{format}");
-        assert_eq!(sql_in(&node, &database, "select sum(length(v)) from wide"), "640000");
+        assert_eq!(node.sql_in(&database, lo), MARKER, "{format}");
+        assert_eq!(node.sql_in(&database, "select sum(length(v)) from wide"), "640000");
     }
     // Everything, roles included, into another cluster.
     let all = node.home().join("all.sql");
@@ -238,10 +205,10 @@ fn pg_dump_and_pg_restore_in_each_format() {
     let errors: Vec<&str> = said.lines().filter(|line| line.contains("ERROR")).collect();
     assert_eq!(errors.len(), 1, "{said}");
     assert_eq!(other.sql(SUM), truth);
-    assert_eq!(sql_in(&other, "from_tar", SUM), truth);
+    assert_eq!(other.sql_in("from_tar", SUM), truth);
     for node in [&mut node, &mut other] {
         node.stop();
-        assert_sound(node, node.data());
+        node.assert_sound(MARKER);
     }
 }
 
@@ -268,7 +235,7 @@ fn pg_resetwal_after_the_wal_was_lost() {
     node.start();
     assert_eq!(node.sql(SUM), truth);
     node.sql("update t set v = v where id < 100;; checkpoint");
-    amcheck(&node);
+    node.amcheck_with_parents();
     node.stop();
     // Another segment size; the WAL is written anew, sealed.
     node.succeed(node.command("pg_resetwal").args(["--wal-segsize", "4"]).arg(node.data()));
@@ -277,7 +244,7 @@ fn pg_resetwal_after_the_wal_was_lost() {
     assert_eq!(node.sql("show wal_segment_size"), "4MB");
     assert_eq!(node.sql(SUM), truth);
     node.stop();
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 }
 
 /// `pg_checksums` and `pg_amcheck` find what somebody changed on the disk.
@@ -300,5 +267,5 @@ fn pg_checksums_and_pg_amcheck_find_a_changed_page() {
     assert_ne!(found.code, 0, "{}", found.text);
     assert!(found.text.contains("invalid page in block 3"), "{}", found.text);
     node.stop();
-    assert_shows_nothing(node.data());
+    assert_hidden(&[node.data()], MARKER);
 }

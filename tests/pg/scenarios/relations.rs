@@ -2,16 +2,14 @@
 //! ends with the rows, `pgseal verify` and a search of everything that was written.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 use std::{env, thread};
 
 use pgseal_scenarios::files::{HEADER, PAGE, TAG_BLOCK, len, wait_for};
-use pgseal_scenarios::{Ledger, Node, not_applicable};
-use pgseal_testkit::{bindir, canary};
+use pgseal_scenarios::{Ledger, Node, SUM, not_applicable};
+use pgseal_testkit::bindir;
 
 const MARKER: &str = "canary-relations-Zq7x";
-const SUM: &str = "select count(*), md5(string_agg(md5(id || v), '' order by id)) from t";
 
 /// A running sealed server with a table over some pages.
 fn node(settings: &[(&str, &str)]) -> Node {
@@ -24,26 +22,6 @@ fn node(settings: &[(&str, &str)]) -> Node {
          create index t_v on t (v);; vacuum (analyze) t;; checkpoint"
     ));
     node
-}
-
-fn assert_shows_nothing(dir: &Path) {
-    let hits = canary::scan(&[dir], &[MARKER]).expect("the files can be read");
-    assert!(hits.is_empty(), "{hits:?}");
-}
-
-/// Stops the server and looks at every file.
-fn stop_and_verify(node: &mut Node) {
-    node.stop();
-    let verify = node.verify();
-    assert_eq!(verify.code, 0, "{}", verify.text);
-    assert_shows_nothing(node.data());
-}
-
-fn amcheck(node: &Node) {
-    let mut amcheck = node.command("pg_amcheck");
-    node.connected(&mut amcheck);
-    amcheck.args(["-d", "postgres", "--install-missing", "--heapallindexed", "--parent-check"]);
-    node.succeed(&mut amcheck);
 }
 
 /// Runs each statement again and again while clients write; returns how often all of them ran.
@@ -100,11 +78,12 @@ fn rewrites_under_load(time: Duration, kills: u32) {
         node.start();
         ledger.check(&node);
         assert_eq!(node.sql(SUM), truth);
-        amcheck(&node);
+        node.amcheck_with_parents();
     }
     let left = node.sql("select count(*) from pg_index where not indisvalid");
     assert_eq!(left, "0", "indexes that REINDEX CONCURRENTLY left behind");
-    stop_and_verify(&mut node);
+    node.stop();
+    node.assert_sound(MARKER);
 }
 
 #[test]
@@ -139,7 +118,8 @@ fn pg_prewarm_and_its_list_of_blocks() {
     });
     assert_eq!(node.sql(cached), pages);
     assert_eq!(node.sql(SUM), truth);
-    stop_and_verify(&mut node);
+    node.stop();
+    node.assert_sound(MARKER);
 }
 
 #[test]
@@ -180,7 +160,8 @@ fn pageinspect_and_pg_visibility() {
     for check in ["pg_check_frozen", "pg_check_visible"] {
         assert_eq!(node.sql(&format!("select count(*) from {check}('t')")), "0", "{check}");
     }
-    stop_and_verify(&mut node);
+    node.stop();
+    node.assert_sound(MARKER);
 }
 
 #[test]
@@ -207,12 +188,13 @@ fn unlogged_tables_across_a_crash() {
     node.sql("insert into u select * from t;; alter table kept set unlogged");
     assert_eq!(node.sql(&of("u")), truth);
     assert_eq!(node.sql("set enable_seqscan = off;; select count(*) from u where id < 10"), "9");
-    amcheck(&node);
+    node.amcheck_with_parents();
     node.kill9();
     node.start();
     assert_eq!(node.sql("select count(*) from u;; select count(*) from kept"), "0\n0");
     assert_eq!(node.sql(SUM), truth);
-    stop_and_verify(&mut node);
+    node.stop();
+    node.assert_sound(MARKER);
 }
 
 /// The extension that rewrites tables without a lock.
@@ -253,8 +235,9 @@ fn pg_repack_under_load() {
     node.start();
     ledger.check(&node);
     assert_eq!(node.sql(SUM), truth);
-    amcheck(&node);
-    stop_and_verify(&mut node);
+    node.amcheck_with_parents();
+    node.stop();
+    node.assert_sound(MARKER);
 }
 
 /// Several segments: a table of more than 1 GB, its maps, and what crosses the border.
@@ -318,8 +301,9 @@ fn a_relation_of_several_segments() {
     assert_eq!(len(&second), sealed(500));
     node.sql(&format!("delete from big where ctid >= '({},0)'", SEGMENT_PAGES - 1000));
     assert_eq!(node.sql(sum), kept);
-    amcheck(&node);
+    node.amcheck_with_parents();
     node.sql("vacuum full big");
     assert_eq!(node.sql(sum), kept);
-    stop_and_verify(&mut node);
+    node.stop();
+    node.assert_sound(MARKER);
 }

@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use pgseal_scenarios::{Node, Outcome};
-use pgseal_testkit::{Cluster, Sealing, canary};
+use pgseal_scenarios::backup::text;
+use pgseal_scenarios::{Node, Outcome, assert_hidden, assert_shown};
+use pgseal_testkit::{Cluster, Sealing};
 
 const MARKER: &str = "canary-tools-Zq7x";
 
@@ -22,21 +23,6 @@ fn node(settings: &[(&str, &str)]) -> Node {
     node
 }
 
-fn assert_sound(node: &Node, dir: &Path) {
-    let verify = node.verify_dir(dir);
-    assert_eq!(verify.code, 0, "{}", verify.text);
-    assert_shows_nothing(dir);
-}
-
-fn assert_shows_nothing(dir: &Path) {
-    let hits = canary::scan(&[dir], &[MARKER]).expect("the files can be read");
-    assert!(hits.is_empty(), "{hits:?}");
-}
-
-fn text(path: &Path) -> String {
-    path.display().to_string()
-}
-
 #[test]
 fn pg_controldata_and_pg_resetwal() {
     let node = node(&[]);
@@ -49,7 +35,7 @@ fn pg_controldata_and_pg_resetwal() {
 
     let output = node.succeed(node.command("pg_resetwal").arg("-n").arg("-D").arg(node.data()));
     assert!(output.contains("Current pg_control values"), "{output}");
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 }
 
 #[test]
@@ -65,7 +51,7 @@ fn pg_checksums() {
     let check =
         node.succeed(node.command("pg_checksums").arg("--check").arg("-D").arg(node.data()));
     assert!(check.contains("Bad checksums:  0"), "{check}");
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
     node.start();
     assert_eq!(node.sql("select count(*) from t"), "1000");
     node.stop();
@@ -73,7 +59,7 @@ fn pg_checksums() {
     // Without the library it sees sealed bytes: no page of them is right, and none is changed.
     let bare = node.bare("pg_checksums").arg("--check").arg("-D").arg(node.data()).output();
     assert_ne!(Outcome::from(bare.expect("it runs")).code, 0);
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 }
 
 #[test]
@@ -93,7 +79,7 @@ fn pg_waldump() {
     let bare = Outcome::from(node.bare("pg_waldump").arg(&path).output().expect("it runs"));
     assert_ne!(bare.code, 0, "{}", bare.text);
     node.stop();
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 }
 
 #[test]
@@ -108,15 +94,14 @@ fn pg_amcheck_pg_dump_and_pg_restore() {
     // A dump is the client's, and plain: it is what was asked for. Encrypt it where it goes.
     let dump = node.home().join("dump");
     node.succeed(node.bare("pg_dump").args(["-Fc", "-Z0", "-f"]).arg(&dump));
-    let hits = canary::scan(&[&dump], &[MARKER]).expect("the dump can be read");
-    assert!(!hits.is_empty(), "a dump is plain");
+    assert_shown(&dump, MARKER);
     node.sql("create database copy");
     node.succeed(node.bare("pg_restore").args(["-d", "copy"]).arg(&dump));
     let mut count = node.bare("psql");
     count.args(["-XAt", "-d", "copy", "-c", "select count(*) from t"]);
     assert_eq!(node.succeed(&mut count).trim(), "1000");
     node.stop();
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 }
 
 /// A base backup with the keyring of its server: a copy that starts with the same key.
@@ -143,10 +128,10 @@ fn pg_basebackup_and_pg_verifybackup() {
     let refused = Outcome::from(refused);
     assert_ne!(refused.code, 0, "{}", refused.text);
     assert!(refused.text.contains("would write an unsealed copy"), "{}", refused.text);
-    assert_shows_nothing(node.home());
+    assert_hidden(&[node.home()], MARKER);
 
     let backup = base_backup(&node, "backup", &[]);
-    assert_sound(&node, &backup);
+    node.assert_sound_at(&backup, MARKER);
     let said = node.succeed(node.command("pg_verifybackup").arg(&backup));
     assert!(said.contains("backup successfully verified"), "{said}");
 
@@ -156,7 +141,7 @@ fn pg_basebackup_and_pg_verifybackup() {
     node.connected(&mut command);
     command.env("PGSEAL_PROVIDER", format!("file:{}", text(&node.home().join("key"))));
     node.succeed(command.args(["-X", "stream", "-c", "fast", "--no-sync", "-D"]).arg(&own));
-    assert_sound(&node, &own);
+    node.assert_sound_at(&own, MARKER);
     let keyring = |dir: &Path| fs::read(dir.join("pgseal/keyring")).expect("a keyring");
     assert_eq!(keyring(&backup), keyring(node.data()));
     assert_ne!(keyring(&own), keyring(node.data()));
@@ -168,7 +153,7 @@ fn pg_basebackup_and_pg_verifybackup() {
         node.start();
         assert_eq!(node.sql(&format!("select count(*) from t where v like '{MARKER}%'")), "1000");
         node.stop();
-        assert_sound(&node, &dir);
+        node.assert_sound_at(&dir, MARKER);
     }
 }
 
@@ -200,8 +185,8 @@ fn a_standby_is_promoted() {
     standby.start();
     assert_eq!(standby.sql("select count(*) from t"), "1002");
     standby.stop();
-    assert_sound(&standby, &target);
-    assert_sound(&primary, primary.data());
+    standby.assert_sound_at(&target, MARKER);
+    primary.assert_sound(MARKER);
 }
 
 /// The way back: what is sealed can be had plain again, by one who has the key.
@@ -215,10 +200,9 @@ fn an_unsealed_copy_is_written_only_when_asked_for() {
     backup.env("PGSEAL_UNSEALED_COPY", "yes");
     node.succeed(backup.args(["-X", "stream", "-c", "fast", "--no-sync", "-D"]).arg(&target));
     node.stop();
-    let hits = canary::scan(&[&target], &[MARKER]).expect("the copy can be read");
-    assert!(!hits.is_empty(), "it was asked for a plain copy");
+    assert_shown(&target, MARKER);
     assert!(!target.join("pgseal").exists());
-    assert_sound(&node, node.data());
+    node.assert_sound(MARKER);
 }
 
 /// XTS and CTR clusters go through the same life.
@@ -237,6 +221,6 @@ fn other_suites_live_and_crash_too() {
         node.start();
         assert_eq!(node.sql("select count(*) from t where v like '%x'"), "5000", "{suite}");
         node.stop();
-        assert_sound(&node, node.data());
+        node.assert_sound(MARKER);
     }
 }

@@ -9,12 +9,12 @@ use std::process::Command;
 
 use pgseal_scenarios::files::{changes, copy_tree, fingerprint, names_in};
 use pgseal_scenarios::{
-    Node, Older, Outcome, from_major, not_applicable, older, programs, server_major,
+    Node, Older, Outcome, SUM, assert_hidden, from_major, not_applicable, older, programs,
+    server_major,
 };
-use pgseal_testkit::{Cluster, Sealing, bindir, canary};
+use pgseal_testkit::{Cluster, Sealing, bindir};
 
 const MARKER: &str = "canary-upgrade-Zq7x";
-const SUM: &str = "select count(*), md5(string_agg(md5(id || v), '' order by id)) from t";
 
 /// A cluster of an older major, an empty one of the major under test, and what is in the old one.
 struct Pair {
@@ -128,17 +128,6 @@ fn pg_upgrade(pair: &Pair, old: &Path, new: &Path, options: &[&str]) -> Outcome 
     command.output().expect("pg_upgrade runs").into()
 }
 
-fn assert_shows_nothing(dirs: &[&Path]) {
-    let hits = canary::scan(dirs, &[MARKER]).expect("the files can be read");
-    assert!(hits.is_empty(), "{hits:?}");
-}
-
-fn assert_sound(node: &Node, dir: &Path) {
-    let verify = node.verify_dir(dir);
-    assert_eq!(verify.code, 0, "{}", verify.text);
-    assert_shows_nothing(&[dir]);
-}
-
 /// Copies of both clusters, which an attempt may use up. The old one's tablespace goes along.
 fn copies(pair: &Pair, what: &str) -> (PathBuf, PathBuf) {
     let home = pair.old.home();
@@ -191,7 +180,7 @@ fn upgrade(pair: &Pair, mode: &[&str]) {
         names_in(&kept).iter().flat_map(|run| names_in(&kept.join(run).join("dump"))).count();
     assert!(dumps >= 3, "{what}: {dumps} dumps");
     let tablespace = home.join("ts-try");
-    assert_shows_nothing(&[&old, &new, &tablespace, &kept]);
+    assert_hidden(&[&old, &new, &tablespace, &kept], MARKER);
     assert_eq!(fs::read(new.join("pgseal/keyring")).expect("a keyring"), keyring, "{what}");
 
     let mut server = serve(pair, &new);
@@ -215,8 +204,8 @@ fn upgrade(pair: &Pair, mode: &[&str]) {
     assert!(!old.exists(), "{what}: {} stays", old.display());
     assert_truth(pair, &server, &format!("{what}, without the old one"));
     server.stop();
-    assert_sound(&server, &new);
-    assert_shows_nothing(&[&tablespace]);
+    server.assert_sound_at(&new, MARKER);
+    assert_hidden(&[&tablespace], MARKER);
     // What the next attempt makes anew.
     for dir in [&new, &tablespace, &home.join("output")] {
         if dir.exists() {
@@ -299,7 +288,7 @@ fn pg_upgrade_by_cloning() {
     again.start();
     assert_truth(&pair, &again, "the old cluster after a refused --clone");
     again.stop();
-    assert_sound(&again, &old);
+    again.assert_sound_at(&old, MARKER);
 }
 
 fn can_clone(pair: &Pair) -> bool {
@@ -356,5 +345,5 @@ fn pg_upgrade_that_would_lose_the_seal_or_the_keys_does_not_begin() {
     symlink(sealed_old, &alias).expect("a link");
     let outcome = pg_upgrade(&pair, &alias, &plain_new, &[]);
     assert_eq!(outcome.code, 1, "{}", outcome.text);
-    assert_shows_nothing(&[&plain_new, sealed_old, sealed_new]);
+    assert_hidden(&[&plain_new, sealed_old, sealed_new], MARKER);
 }

@@ -8,17 +8,9 @@ use std::path::Path;
 
 use pgseal_scenarios::files::{changes, fingerprint, names_in, wait_for};
 use pgseal_scenarios::paths::{classes, unknown_files};
-use pgseal_scenarios::{Node, Outcome, from_major, server_major};
-use pgseal_testkit::canary;
+use pgseal_scenarios::{Node, Outcome, SUM, from_major, server_major};
 
 const MARKER: &str = "canary-versions-Zq7x";
-
-fn assert_sound(node: &Node, dir: &Path) {
-    let verify = node.verify_dir(dir);
-    assert_eq!(verify.code, 0, "{}", verify.text);
-    let hits = canary::scan(&[dir], &[MARKER]).expect("the files can be read");
-    assert!(hits.is_empty(), "{hits:?}");
-}
 
 /// A table over some groups of pages, with a marker in each row.
 fn fill(node: &Node) {
@@ -29,8 +21,6 @@ fn fill(node: &Node) {
          vacuum (analyze) t;; checkpoint"
     ));
 }
-
-const SUM: &str = "select count(*), md5(string_agg(md5(id || v), '' order by id)) from t";
 
 /// Everything that makes files of a kind of its own, in one server.
 #[test]
@@ -170,7 +160,7 @@ fn asynchronous_io_by_method() {
         node.start();
         assert_eq!(node.sql(SUM), truth, "{method}, after a crash");
         node.stop();
-        assert_sound(&node, node.data());
+        node.assert_sound(MARKER);
     }
 
     node.configure("io_method = io_uring");
@@ -234,7 +224,7 @@ fn wal_summaries_incremental_backups_and_pg_combinebackup() {
     node.stop();
 
     for dir in [&full, &first, &second] {
-        assert_sound(&node, dir);
+        node.assert_sound_at(dir, MARKER);
         let said = node.succeed(node.command("pg_verifybackup").arg(dir));
         assert!(said.contains("backup successfully verified"), "{said}");
     }
@@ -248,14 +238,14 @@ fn wal_summaries_incremental_backups_and_pg_combinebackup() {
         let mut combine = node.command("pg_combinebackup");
         combine.arg(method).arg("-o").arg(&combined).args([&full, &first, &second]);
         node.succeed(&mut combine);
-        assert_sound(&node, &combined);
+        node.assert_sound_at(&combined, MARKER);
         let said = node.succeed(node.command("pg_verifybackup").arg(&combined));
         assert!(said.contains("backup successfully verified"), "{said}");
         node.set_data(&combined);
         node.start();
         assert_eq!(node.sql(SUM), truth, "{method}");
         node.stop();
-        assert_sound(&node, &combined);
+        node.assert_sound_at(&combined, MARKER);
     }
 }
 
@@ -291,7 +281,7 @@ fn pg_createsubscriber() {
     assert_eq!(standby.sql(SUM), primary.sql(SUM));
     standby.stop();
     primary.stop();
-    assert_sound(&standby, &target);
-    assert_sound(&primary, primary.data());
+    standby.assert_sound_at(&target, MARKER);
+    primary.assert_sound(MARKER);
     assert!(fs::exists(target.join("pgseal/keyring")).is_ok_and(|there| there));
 }

@@ -1,20 +1,16 @@
 //! What the scenarios about backups share: a table to find again, a base backup with the keyring
 //! of its server, and what every copy has to stand.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pgseal_testkit::canary;
-
 use crate::node::{Node, Outcome};
 use crate::programs::as_server_user;
+pub use crate::sound::SUM;
+use crate::sound::{assert_hidden, assert_shown};
 
 /// In every row that [`fill`] and the scenarios write.
 pub const MARKER: &str = "canary-backup-Zq7x";
-
-/// The table `t` in one line.
-pub const SUM: &str = "select count(*), md5(string_agg(md5(id || v), '' order by id)) from t";
 
 /// Makes the table `t`, with the marker in each row.
 pub fn fill(node: &Node, rows: u32) {
@@ -37,9 +33,7 @@ pub fn add_row(node: &Node, id: u32) {
 /// With the places where it stands.
 #[track_caller]
 pub fn assert_shows_nothing(dir: &Path) {
-    let hits = canary::scan(&[dir], &[MARKER]).expect("the files can be read");
-    assert!(hits.is_empty(), "{hits:?}");
-    assert!(fs::read_dir(dir).expect("a directory").next().is_some(), "{}: empty", dir.display());
+    assert_hidden(&[dir], MARKER);
 }
 
 /// Asserts that a file or a directory shows the marker: an unsealed copy was asked for, and so the
@@ -49,8 +43,7 @@ pub fn assert_shows_nothing(dir: &Path) {
 /// When it does not.
 #[track_caller]
 pub fn assert_is_plain(path: &Path) {
-    let hits = canary::scan(&[path], &[MARKER]).expect("the files can be read");
-    assert!(!hits.is_empty(), "{}: sealed, and should be plain", path.display());
+    assert_shown(path, MARKER);
 }
 
 /// Asserts that every block of a copy authenticates and nothing in it shows the marker.
@@ -59,9 +52,7 @@ pub fn assert_is_plain(path: &Path) {
 /// With what is wrong.
 #[track_caller]
 pub fn assert_sound(node: &Node, dir: &Path) {
-    let verify = node.verify_dir(dir);
-    assert_eq!(verify.code, 0, "{}", verify.text);
-    assert_shows_nothing(dir);
+    node.assert_sound_at(dir, MARKER);
 }
 
 /// The same for a directory of archived WAL or of tar files, which has no keyring of its own.

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use pgseal_testkit::canary;
-
 use crate::node::{Node, Outcome};
+use crate::sound::assert_shown;
 
 /// Whose keys seal a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,46 +129,13 @@ impl Node {
         all
     }
 
-    /// `pg_amcheck --heapallindexed` of every database that has the extension amcheck.
-    pub fn amcheck(&self) {
-        let mut amcheck = self.bare("pg_amcheck");
-        amcheck.args(["--all", "--heapallindexed", "--no-strict-names", "--jobs=2"]);
-        let said = self.succeed(&mut amcheck);
-        assert!(!said.contains("could not find"), "{said}");
-    }
-
-    /// Ends a scenario for this node: no damage in the running server's tables and indexes; after
-    /// its shutdown every block authenticates and none shows the marker.
-    ///
-    /// # Panics
-    /// When one of this is not so.
-    #[track_caller]
-    pub fn stop_sound(&mut self, marker: &str) {
-        self.amcheck();
-        self.stop();
-        self.assert_sound(marker);
-    }
-
-    /// `pgseal verify` of the stopped node, a search of all its files for the marker.
-    ///
-    /// # Panics
-    /// When a block is damaged or shows the marker.
-    #[track_caller]
-    pub fn assert_sound(&self, marker: &str) {
-        let verify = self.verify();
-        assert_eq!(verify.code, 0, "{}", verify.text);
-        let hits = canary::scan(&[self.data()], &[marker]).expect("the files can be read");
-        assert!(hits.is_empty(), "{hits:?}");
-    }
-
     /// The marker is in the files: of a plain node, and that the search can find it at all.
     ///
     /// # Panics
     /// When it is not.
     #[track_caller]
     pub fn assert_shows(&self, marker: &str) {
-        let hits = canary::scan(&[self.data()], &[marker]).expect("the files can be read");
-        assert!(!hits.is_empty(), "{}: no sign of the marker", self.data().display());
+        assert_shown(self.data(), marker);
     }
 
     /// Rewinds this stopped node by `pg_rewind` with these options, as `postgres` under the

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use pgseal_scenarios::Node;
-use pgseal_testkit::canary;
+use pgseal_scenarios::{Node, assert_hidden};
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, set_child_subreaper, test_kill_process, waitpid,
 };
@@ -234,8 +233,7 @@ impl Lab {
 
     /// Nothing below the home of all shows the marker: directories, logs, etcd's store.
     pub fn assert_shows_nothing(&self, marker: &str) {
-        let hits = canary::scan(&[self.base.home()], &[marker]).expect("the files can be read");
-        assert!(hits.is_empty(), "{hits:?}");
+        assert_hidden(&[self.base.home()], marker);
     }
 }
 

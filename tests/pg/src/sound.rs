@@ -1,0 +1,101 @@
+//! What scenarios end with: tables and indexes without damage, blocks that authenticate, and
+//! nothing on the disk that shows a row.
+
+use std::fs;
+use std::path::Path;
+
+use pgseal_testkit::canary;
+
+use crate::node::Node;
+
+/// The table `t` in one line: the number of its rows, and a hash over them.
+pub const SUM: &str = "select count(*), md5(string_agg(md5(id || v), '' order by id)) from t";
+
+/// Asserts that no file, in none of these directories (or files), shows the marker in any form.
+///
+/// # Panics
+/// With the places where it stands; where there is nothing to search at all.
+#[track_caller]
+pub fn assert_hidden<P: AsRef<Path>>(places: &[P], marker: &str) {
+    let hits = canary::scan(places, &[marker]).expect("the files can be read");
+    assert!(hits.is_empty(), "{hits:?}");
+    for place in places.iter().map(AsRef::as_ref) {
+        let about = fs::metadata(place).expect("a directory or a file");
+        let empty = if about.is_dir() {
+            fs::read_dir(place).expect("a directory").next().is_none()
+        } else {
+            about.len() == 0
+        };
+        assert!(!empty, "{}: empty", place.display());
+    }
+}
+
+/// Asserts that a file or a directory shows the marker: it is plain, as was asked for, and so the
+/// search is able to find it.
+///
+/// # Panics
+/// When it does not.
+#[track_caller]
+pub fn assert_shown(place: &Path, marker: &str) {
+    let hits = canary::scan(&[place], &[marker]).expect("the files can be read");
+    assert!(!hits.is_empty(), "{}: sealed, and should be plain", place.display());
+}
+
+impl Node {
+    /// `pg_amcheck --heapallindexed` of every database that has the extension amcheck.
+    ///
+    /// # Panics
+    /// With the damage.
+    #[track_caller]
+    pub fn amcheck(&self) {
+        let mut amcheck = self.bare("pg_amcheck");
+        amcheck.args(["--all", "--heapallindexed", "--no-strict-names", "--jobs=2"]);
+        let said = self.succeed(&mut amcheck);
+        assert!(!said.contains("could not find"), "{said}");
+    }
+
+    /// The same of every database, which gets the extension, and that the levels of each btree
+    /// agree. Not on a standby.
+    ///
+    /// # Panics
+    /// With the damage.
+    #[track_caller]
+    pub fn amcheck_with_parents(&self) {
+        let mut amcheck = self.bare("pg_amcheck");
+        amcheck.args(["--all", "--install-missing", "--heapallindexed", "--parent-check"]);
+        self.succeed(amcheck.arg("--jobs=2"));
+    }
+
+    /// Asserts that every block of a directory authenticates and none of its files shows the
+    /// marker.
+    ///
+    /// # Panics
+    /// With what is wrong.
+    #[track_caller]
+    pub fn assert_sound_at(&self, dir: &Path, marker: &str) {
+        let verify = self.verify_dir(dir);
+        assert_eq!(verify.code, 0, "{}", verify.text);
+        assert_hidden(&[dir], marker);
+    }
+
+    /// The same of the data directory.
+    ///
+    /// # Panics
+    /// With what is wrong.
+    #[track_caller]
+    pub fn assert_sound(&self, marker: &str) {
+        self.assert_sound_at(self.data(), marker);
+    }
+
+    /// Ends a scenario for this node: no damage in the running server's tables and indexes; after
+    /// its shutdown every block authenticates and none shows the marker.
+    ///
+    /// # Panics
+    /// When one of this is not so.
+    #[track_caller]
+    pub fn stop_sound(&mut self, marker: &str) {
+        self.amcheck();
+        self.stop();
+        self.assert_sound(marker);
+    }
+}
