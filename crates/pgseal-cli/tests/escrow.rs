@@ -12,6 +12,7 @@ use std::process::Stdio;
 
 use common::{Answer, Fixture, RELATION, WAL, snapshot};
 use pgseal_core::FileKind;
+use pgseal_testkit::Terminal;
 
 const PASS: &str = "passphrase:command=echo correct horse";
 
@@ -159,29 +160,24 @@ fn a_copy_is_typed_in() {
         .filter(|(number, _)| number.bytes().all(|byte| byte.is_ascii_digit()))
         .map(|(_, rest)| rest)
         .collect();
-    let mut typed = lines.clone();
-    typed.insert(2, lines[0]);
-    typed.push("correct horse");
     let program = fixture.pgseal().get_program().to_str().unwrap().to_owned();
-    let command = format!("{program} key restore data -K file:next");
-    let mut child = std::process::Command::new("script")
-        .args(["-q", "-e", "-E", "never", "-c", &command, "/dev/null"])
-        .current_dir(fixture.path(""))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    for line in typed {
-        // Each in answer to its question: the terminal drops what is typed before the echo is
-        // switched off.
-        std::thread::sleep(std::time::Duration::from_millis(60));
-        writeln!(input, "{line}").unwrap();
+    let argv = [program.as_str(), "key", "restore", "data", "-K", "file:next"];
+    let mut terminal = Terminal::start(&argv, |command| {
+        command.current_dir(fixture.path(""));
+    });
+    for (index, line) in lines.iter().enumerate() {
+        let of = if index == 0 { String::new() } else { format!(" of {}", lines.len()) };
+        let prompt = format!("Line {}{of}:", index + 1);
+        if index == 2 {
+            terminal.answer(&prompt, lines[0]);
+        }
+        terminal.answer(&prompt, line);
     }
-    let done = Answer::of(child.wait_with_output().unwrap());
-    assert_eq!(done.code, 0, "{done:?}");
-    assert!(done.out.contains("Line 3 is mistyped"), "{done:?}");
-    assert!(!done.out.contains("correct horse"), "{done:?}");
+    terminal.answer_hidden("Passphrase for pgseal:", "correct horse");
+    let (status, seen) = terminal.end();
+    assert!(status.success(), "{seen}");
+    assert!(seen.contains("Line 3 is mistyped"), "{seen}");
+    assert!(!seen.contains("correct horse"), "{seen}");
     assert_eq!(fixture.on_data(&["verify"]).code, 0);
 }
 

@@ -7,12 +7,13 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use pgseal_core::Suite;
 use pgseal_keys::{
     Argon2idParams, KeyError, Keyring, Provider, generate_raw_key, kek_for_keyring, kek_from_fd,
 };
+use pgseal_testkit::Terminal;
 
 const HEX: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0";
 
@@ -187,45 +188,25 @@ fn a_key_from_the_environment() {
     }
 }
 
-/// What a person at a terminal sees, through util-linux's `script`, which makes a terminal.
-fn typed(lines: &[&str]) -> String {
-    let mut child = Command::new("script")
-        .args(["-q", "-e", "-c", &child_command().join(" "), "/dev/null"])
-        .env("PGSEAL_TEST_URI", "passphrase:")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let mut seen = String::new();
-    let mut stdout = child.stdout.take().unwrap();
-    // Answers each prompt once it is there: what is typed before would be echoed.
-    'prompts: for line in lines {
-        let before = seen.matches(": ").count();
-        while !seen.ends_with(": ") || seen.matches(": ").count() == before {
-            let mut chunk = [0; 1];
-            if std::io::Read::read(&mut stdout, &mut chunk).unwrap() == 0 {
-                break 'prompts;
-            }
-            seen.push(char::from(chunk[0]));
-        }
-        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
-    }
-    let mut rest = Vec::new();
-    std::io::Read::read_to_end(&mut stdout, &mut rest).unwrap();
-    drop(stdin);
-    child.wait().unwrap();
-    seen + &String::from_utf8_lossy(&rest)
+/// What a person at a terminal sees who answers both prompts.
+fn typed(first: &str, second: &str) -> String {
+    let command = child_command();
+    let argv: Vec<&str> = command.iter().map(String::as_str).collect();
+    let mut terminal = Terminal::start(&argv, |command| {
+        command.env("PGSEAL_TEST_URI", "passphrase:");
+    });
+    terminal.answer_hidden("New passphrase for pgseal:", first);
+    terminal.answer_hidden("The same passphrase again:", second);
+    terminal.end().1
 }
 
 #[test]
 fn a_passphrase_from_the_terminal_is_asked_twice_and_not_echoed() {
-    let seen = typed(&["open sesame", "open sesame"]);
+    let seen = typed("open sesame", "open sesame");
     assert!(seen.contains("kek matches: true"), "{seen}");
     assert!(!seen.contains("sesame"), "{seen}");
-    let seen = typed(&["open sesame", "open sesamy"]);
+    let seen = typed("open sesame", "open sesamy");
     assert!(seen.contains("the two passphrases differ"), "{seen}");
-    let seen = typed(&["", ""]);
+    let seen = typed("", "");
     assert!(seen.contains("the passphrase is empty"), "{seen}");
 }

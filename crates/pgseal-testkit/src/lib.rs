@@ -6,6 +6,8 @@ pub mod canary;
 mod cluster;
 mod process;
 mod programs;
+mod terminal;
 
 pub use cluster::{Cluster, ClusterBuilder, Sealing};
 pub use programs::{Programs, bindir};
+pub use terminal::Terminal;
