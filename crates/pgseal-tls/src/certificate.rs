@@ -222,13 +222,18 @@ fn verify(own: &[u8], others: &[Vec<u8>], trusted: &[CertificateDer<'_>]) -> Res
         .map_err(words)
 }
 
+/// The certificates in a text in PEM form (RFC 7468); what is none is passed over.
+pub fn read_pem_text(text: &[u8]) -> Vec<CertificateDer<'static>> {
+    CertificateDer::pem_slice_iter(text).flatten().collect()
+}
+
 /// The certificates in a PEM file.
 ///
 /// # Errors
 /// When it cannot be read, or has none.
 pub fn read_pem(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let bytes = std::fs::read(path).map_err(TlsError::io(path, "read the certificates"))?;
-    let all: Vec<_> = CertificateDer::pem_slice_iter(&bytes).flatten().collect();
+    let all = read_pem_text(&bytes);
     if all.is_empty() {
         return Err(TlsError::Content {
             path: path.to_owned(),

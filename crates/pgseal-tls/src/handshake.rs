@@ -76,6 +76,12 @@ impl ServerCertVerifier for Keeper {
     }
 }
 
+/// Whether [`negotiate`] can use a group, by OpenSSL's name of it.
+pub fn has_group(name: &str) -> bool {
+    let provider = crypto::aws_lc_rs::default_provider();
+    provider.kx_groups.iter().any(|group| groups::name_of(u16::from(group.name())) == name)
+}
+
 /// A handshake as a client of today makes it. The inner error says why there was none.
 ///
 /// # Errors

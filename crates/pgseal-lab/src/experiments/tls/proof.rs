@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use pgseal_tls::certificate::Certificate;
+use pgseal_tls::certificate::{Certificate, read_pem_text};
 use pgseal_tls::conninfo::Target as Address;
 use pgseal_tls::probe::Prober;
 use pgseal_tls::version::Version;
@@ -51,11 +51,13 @@ pub fn seen(
 }
 
 /// What `pg_stat_ssl` does not tell: that the server takes no other suite, the group, and the key
-/// of its certificate; from answers of the server itself.
+/// of its certificate; from answers of the server itself. Where TLS 1.3 hides the certificate and
+/// the group is none that rustls has, so that it cannot look, it is the file that the server reads.
 ///
 /// # Errors
 /// [`LabError::Broken`] if something is not as wanted.
 pub fn offers(
+    socket: &Target<'_>,
     port: u16,
     wanted: &Wanted,
     what: &str,
@@ -100,8 +102,14 @@ pub fn offers(
     let mut shown =
         choices.into_iter().next().map(|choice| choice.certificates).unwrap_or_default();
     if shown.is_empty() {
-        let done = handshake::negotiate(&address, PATIENCE).map_err(failed)?;
-        shown = done.map_err(|why| broken("handshake", "one", why))?.certificates;
+        shown = if handshake::has_group(&wanted.group) {
+            let done = handshake::negotiate(&address, PATIENCE).map_err(failed)?;
+            done.map_err(|why| broken("handshake", "one", why))?.certificates
+        } else {
+            let pem = socket.rows("select pg_read_file(current_setting('ssl_cert_file'))")?;
+            facts.insert("certificate_seen_in".to_owned(), "the server's file".to_owned());
+            read_pem_text(pem.as_bytes()).into_iter().map(|der| der.to_vec()).collect()
+        };
     }
     let key =
         shown.first().and_then(|der| Certificate::parse(der)).map(|certificate| match certificate

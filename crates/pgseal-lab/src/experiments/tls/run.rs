@@ -196,7 +196,10 @@ impl Executor for Runs {
         let server = ground.start(&self.server_tools, wanted.as_ref())?;
         let what = format!("{}, {}", step.case.id, step.arm.id);
         let offers = match &wanted {
-            Some(wanted) => proof::offers(ground.port(), wanted, &what)?,
+            Some(wanted) => {
+                let socket = server.target(&self.client_tools, "postgres");
+                proof::offers(&socket, ground.port(), wanted, &what)?
+            }
             None => BTreeMap::new(),
         };
         let (bench, mut facts) = self.bench(step, &server, wanted.as_ref())?;
