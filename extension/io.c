@@ -16,6 +16,7 @@
 #include "commands/trigger.h"
 #include "libpq/pqformat.h"
 #include "nodes/nodeFuncs.h"
+#include "parser/parse_coerce.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
@@ -32,6 +33,7 @@ PG_FUNCTION_INFO_V1(pgseal_out);
 PG_FUNCTION_INFO_V1(pgseal_recv);
 PG_FUNCTION_INFO_V1(pgseal_send);
 PG_FUNCTION_INFO_V1(pgseal_cast_seal);
+PG_FUNCTION_INFO_V1(pgseal_cast_from);
 PG_FUNCTION_INFO_V1(pgseal_cast_open);
 PG_FUNCTION_INFO_V1(pgseal_typmod);
 PG_FUNCTION_INFO_V1(pgseal_numeric_typmod_in);
@@ -263,16 +265,50 @@ coerce_base(SealedType *type, Datum plain, int32 typmod, bool is_explicit)
 	return FunctionCall2(&type->base_coerce, plain, Int32GetDatum(typmod));
 }
 
+static Datum
+cast_seal(FunctionCallInfo fcinfo, SealedType *type, Datum plain)
+{
+	if (PG_NARGS() > 1)
+		plain = coerce_base(type, plain, PG_GETARG_INT32(1), PG_NARGS() > 2 && PG_GETARG_BOOL(2));
+	return pgseal_seal(type, plain);
+}
+
 /* (base [, typmod, explicit]) to sealed */
 Datum
 pgseal_cast_seal(PG_FUNCTION_ARGS)
 {
+	PG_RETURN_DATUM(cast_seal(fcinfo, pgseal_type_of_result(fcinfo), PG_GETARG_DATUM(0)));
+}
+
+/*
+ * (another plain type [, typmod, explicit]) to sealed, by way of PostgreSQL's explicit cast to the base type.  In C,
+ * since the planner would make an executor for each constant that goes through a function in SQL.
+ */
+Datum
+pgseal_cast_from(PG_FUNCTION_ARGS)
+{
 	SealedType *type = pgseal_type_of_result(fcinfo);
+	CallSite   *site = pgseal_call_site(fcinfo);
 	Datum		plain = PG_GETARG_DATUM(0);
 
-	if (PG_NARGS() > 1)
-		plain = coerce_base(type, plain, PG_GETARG_INT32(1), PG_NARGS() > 2 && PG_GETARG_BOOL(2));
-	PG_RETURN_DATUM(pgseal_seal(type, plain));
+	if (unlikely(!OidIsValid(site->left)))
+	{
+		Oid		   *args;
+		int			nargs;
+		Oid			function;
+		CoercionPathType path;
+
+		(void) get_func_signature(fcinfo->flinfo->fn_oid, &args, &nargs);
+		path = find_coercion_pathway(type->base, args[0], COERCION_EXPLICIT, &function);
+		if (path == COERCION_PATH_FUNC)
+			fmgr_info_cxt(function, &site->cmp, fcinfo->flinfo->fn_mcxt);
+		if (path == COERCION_PATH_FUNC ? site->cmp.fn_nargs != 1 : path != COERCION_PATH_RELABELTYPE)
+			elog(ERROR, "pgseal: no cast from %s to %s", format_type_be(args[0]), format_type_be(type->base));
+		site->left = args[0];
+	}
+	if (OidIsValid(site->cmp.fn_oid))
+		plain = FunctionCall1Coll(&site->cmp, PG_GET_COLLATION(), plain);
+	PG_RETURN_DATUM(cast_seal(fcinfo, type, plain));
 }
 
 /* sealed to base */

@@ -357,12 +357,11 @@ BEGIN
         ELSE '{}'::text[] END;
     FOREACH x IN ARRAY plain_casts LOOP
         PERFORM _pgseal.run($sql$
-            CREATE FUNCTION {s}.{fn}_from({x}{targs}) RETURNS {t} LANGUAGE sql {tvol} STRICT PARALLEL SAFE COST {cost} AS 'SELECT {s}.{fn}_seal($1::{b}{tgive})';
+            CREATE FUNCTION {s}.{fn}_from({x}{targs}) RETURNS {t} AS '$libdir/pgseal', 'pgseal_cast_from' LANGUAGE C {tvol} STRICT PARALLEL SAFE COST {cost};
             CREATE FUNCTION {s}.{fn}_to_{word}({t}) RETURNS {x} LANGUAGE sql STABLE STRICT PARALLEL SAFE COST {cost} AS 'SELECT {s}.{fn}_open($1)::{x}';
             CREATE CAST ({x} AS {t}) WITH FUNCTION {s}.{fn}_from({x}{targs}) AS ASSIGNMENT;
             CREATE CAST ({t} AS {x}) WITH FUNCTION {s}.{fn}_to_{word}({t}) AS ASSIGNMENT;
             $sql$, names || jsonb_build_object('x', x, 'word', (SELECT typname FROM pg_type WHERE oid = x::regtype),
-                'tgive', CASE WHEN typmod THEN ', $2, $3' ELSE '' END,
                 -- A conversion that depends on the time zone is not immutable.
                 'tvol', CASE WHEN mode <> 'random' AND (x LIKE '%with time zone' OR base = 'timestamptz'::regtype) THEN 'STABLE' ELSE names->>'vol' END));
     END LOOP;
