@@ -277,6 +277,13 @@ fn examine(
             unborn(want)
         }
         Kind::Plain if reads_plain && (!writes || want.is_none()) => Ok(None),
+        Kind::Plain if datadir::base_name(path) == b"RECOVERYXLOG" => {
+            log::line(format_args!(
+                "ERROR: \"{}\": restore_command brought plain WAL; if it is to be taken from the archive of a plain server, name the program that writes it here, and it is sealed on the way: restore_command = 'PGSEAL_PROGRAMS=cp cp ...'",
+                Shown(path)
+            ));
+            Err(libc::EIO)
+        }
         Kind::Plain => {
             log::line(format_args!(
                 "ERROR: \"{}\" is a plain file where only sealed ones may be; it was not written by this cluster, remove it or restore the sealed one",
