@@ -16,8 +16,11 @@
 #include "postgres.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include "access/xlog.h"
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
@@ -153,6 +156,38 @@ keep_full_page_writes_on(void)
 }
 
 /*
+ * A standby replays what its primary wrote.  A sealed primary has these images
+ * in its WAL, a plain one need not; pg_control says whether they were on at the
+ * last checkpoint that was replayed, or that the base backup started with.
+ * After a shutdown in order there is nothing left to replay from before, and
+ * pg_upgrade leaves such a cluster with a last checkpoint of its own, without.
+ */
+static void
+insist_on_full_page_images_of_the_primary(void)
+{
+	bool		crc_ok;
+	ControlFileData *control;
+	bool		images;
+	DBState		state;
+
+	if (access("standby.signal", F_OK) != 0 && access("recovery.signal", F_OK) != 0)
+		return;
+
+	control = get_controlfile(DataDir, &crc_ok);
+	images = control->checkPointCopy.fullPageWrites;
+	state = control->state;
+	pfree(control);
+
+	/* The server itself complains of a damaged one. */
+	if (crc_ok && !images && state != DB_SHUTDOWNED)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the WAL that is to be replayed here was written with full_page_writes = off, and this data directory is sealed by pgseal with a suite that needs it"),
+				 errdetail("After a crash, pages that were being written could not be repaired."),
+				 errhint("Set full_page_writes = on on the primary, run CHECKPOINT there and make this data directory anew, or make it with PGSEAL_SUITE=aes-256-xts.")));
+}
+
+/*
  * Suites other than XTS keep a nonce or a tag for each page, elsewhere in the
  * file.  After a crash the two may not belong together; WAL replay must then
  * bring the page back from a full-page image.  Checksums see to it that hint
@@ -180,6 +215,7 @@ insist_on_full_page_images(void)
 				 errmsg("this data directory is sealed by pgseal with a suite that needs full_page_writes, and it is off"),
 				 errhint("Set full_page_writes = on, or use a cluster made with --suite aes-256-xts.")));
 	keep_full_page_writes_on();
+	insist_on_full_page_images_of_the_primary();
 }
 
 /* I/O that does not pass through the C library cannot be sealed. */

@@ -6,9 +6,11 @@ use std::path::Path;
 use std::process::Command;
 
 use pgseal_scenarios::backup::{
-    MARKER, SUM, add_row, assert_shows_nothing, assert_sound, fill, text,
+    MARKER, SUM, add_row, archive_by_cp, archived, assert_is_plain, assert_shows_nothing,
+    assert_sound, ends_sound, fill, restore_by_cp, text,
 };
-use pgseal_scenarios::{Node, from_major};
+use pgseal_scenarios::{Keys, Node, from_major};
+use pgseal_testkit::bindir;
 
 const SETTINGS: [(&str, &str); 2] = [("max_wal_senders", "8"), ("wal_keep_size", "64MB")];
 
@@ -135,4 +137,95 @@ fn what_copy_to_and_lo_export_write_elsewhere_is_plain_under_any_name() {
     assert!(target.join("base.tar").is_file());
     assert_shows_nothing(&target);
     node.stop();
+}
+
+/// A running plain server, its programs, and a table.
+fn plain_primary(settings: &[(&str, &str)]) -> Node {
+    let mut plain = Node::plain(&[settings, &SETTINGS[..]].concat());
+    plain.bring_programs();
+    plain.start_bare();
+    fill(&plain, 2000);
+    plain
+}
+
+/// A sealed standby of it, with the guard module in its configuration.
+fn sealed_standby(plain: &Node, name: &str, suite: &'static str) -> Node {
+    let standby = plain.standby(plain, name, Keys::Own(suite));
+    let programs = text(&bindir().expect("PostgreSQL is there"));
+    let guarded = standby.pgseal(&["guard", "--bindir", &programs, &text(standby.data())]);
+    assert_eq!(guarded.code, 0, "{}", guarded.text);
+    standby
+}
+
+/// What a sealed standby finds in the archive of its plain primary is plain: refused, unless the
+/// program that brings it was named, and seals it.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn a_sealed_standby_restores_from_the_archive_of_its_plain_primary_when_asked_to() {
+    let mut plain = plain_primary(&[]);
+    let archive = plain.make_dir("archive");
+    plain.configure(&archive_by_cp(&archive));
+    plain.stop();
+    plain.start_bare();
+    let mut standby = sealed_standby(&plain, "standby", "aes-256-gcm");
+    add_row(&plain, 9001);
+    archived(&plain);
+    add_row(&plain, 9002);
+    archived(&plain);
+    let truth = plain.sql(SUM);
+    plain.stop();
+    assert_is_plain(&archive);
+
+    // The primary is gone: all that it wrote since is in the archive.
+    let restore = restore_by_cp(&archive);
+    standby.configure(&format!("archive_mode = off\nrestore_command = '{restore}'"));
+    let log = standby.try_start().expect_err("plain WAL");
+    assert!(log.contains("RECOVERYXLOG\": restore_command brought plain WAL"), "{log}");
+    assert!(log.contains("PGSEAL_PROGRAMS=cp cp"), "{log}");
+    standby.configure(&format!("restore_command = 'PGSEAL_PROGRAMS=cp {restore}'"));
+    standby.start();
+    standby.wait_until("select exists (select from t where id = 9002)");
+    standby.promote();
+    assert_eq!(standby.sql(SUM), truth);
+    ends_sound(standby);
+}
+
+/// GCM repairs torn pages from full-page images. A plain primary may go without; a sealed standby
+/// of it may not.
+#[test]
+fn a_standby_whose_wal_has_no_full_page_images_is_refused() {
+    let mut plain = plain_primary(&[("full_page_writes", "off")]);
+    let mut standby = sealed_standby(&plain, "without", "aes-256-gcm");
+    let log = standby.try_start().expect_err("the setting is the primary's");
+    assert!(log.contains("needs full_page_writes, and it is off"), "{log}");
+    standby.configure("full_page_writes = on");
+    let log = standby.try_start().expect_err("the WAL is the primary's, too");
+    assert!(log.contains("was written with full_page_writes = off"), "{log}");
+    assert!(log.contains("Set full_page_writes = on on the primary"), "{log}");
+
+    let doctor = standby.pgseal(&["doctor", &text(standby.data())]).text;
+    let line = doctor.lines().find(|line| line.contains("full-page-writes"));
+    let line = line.expect("a line of the check");
+    assert!(line.contains("FAIL") && line.contains("off on the primary"), "{doctor}");
+
+    let mut xts = sealed_standby(&plain, "xts", "aes-256-xts");
+    xts.start();
+    xts.catch_up(&plain);
+    assert_eq!(xts.sql(SUM), plain.sql(SUM));
+    xts.stop();
+
+    plain.configure("full_page_writes = on");
+    plain.sql("select pg_reload_conf()");
+    plain.wait_until("select current_setting('full_page_writes') = 'on'");
+    plain.sql("checkpoint");
+    let mut standby = sealed_standby(&plain, "with", "aes-256-gcm");
+    standby.start();
+    standby.catch_up(&plain);
+    assert_eq!(standby.sql(SUM), plain.sql(SUM));
+    // And again from a restart point.
+    standby.stop();
+    standby.start();
+    standby.stop();
+    assert_sound(&standby, standby.data());
+    plain.stop();
 }

@@ -20,6 +20,8 @@ pub struct ControlData {
     pub block_len: u32,
     /// The version of data checksums; 0 is off, and from 19 on there are states between off and on.
     pub checksum_version: u32,
+    /// Whether `full_page_writes` was on at the last checkpoint.
+    pub full_page_writes: bool,
     /// What the conversion must know.
     pub facts: Facts,
 }
@@ -64,6 +66,7 @@ fn parse(text: &str) -> Option<ControlData> {
         state: value("Database cluster state")?,
         block_len: number("Database block size")?,
         checksum_version,
+        full_page_writes: value("Latest checkpoint's full_page_writes")? == "on",
         facts: Facts {
             catalog_version: number("Catalog version number")?,
             checksums: checksum_version == 1,
@@ -234,6 +237,7 @@ mod tests {
         let text = "pg_control version number:            1300\n\
                     Catalog version number:               202209061\n\
                     Database cluster state:               shut down in recovery\n\
+                    Latest checkpoint's full_page_writes: on\n\
                     Database block size:                  8192\n\
                     Blocks per segment of large relation: 131072\n\
                     Data page checksum version:           1\n";

@@ -190,7 +190,7 @@ pub const CHECKS: &[Check] = &[
     check(
         "full-page-writes",
         "full_page_writes is on, for the same reason",
-        "full_page_writes = on in postgresql.conf",
+        "full_page_writes = on in postgresql.conf; for a standby, of its primary, too",
         settings::full_page_writes,
     ),
     check("fsync", "fsync is on", "fsync = on in postgresql.conf", settings::fsync),

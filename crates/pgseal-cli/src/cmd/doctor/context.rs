@@ -57,6 +57,9 @@ pub struct Context {
     pub settings: Result<BTreeMap<&'static str, String>, String>,
     /// The version of data checksums in `pg_control`: 0 is off.
     pub checksums: Option<u32>,
+    /// Whether `full_page_writes` was on at the last checkpoint, which on a standby is the
+    /// primary's.
+    pub full_page_images: Option<bool>,
     /// All files.
     pub scan: Scan,
     /// The keyring, if it can be read.
@@ -102,10 +105,8 @@ impl Context {
             Some(program) => read_settings(program, &dir),
             None => Err("the program postgres was not found".to_owned()),
         };
-        let checksums = postgres.as_deref().and_then(Path::parent).and_then(|bindir| {
-            let control = ControlData::read(bindir, &dir.root).ok()?;
-            Some(control.checksum_version)
-        });
+        let control = postgres.as_deref().and_then(Path::parent);
+        let control = control.and_then(|bindir| ControlData::read(bindir, &dir.root).ok());
         let asks = provider.as_ref().is_some_and(Provider::needs_person);
         let key = if asks {
             Err("the provider asks for a passphrase, which doctor does not; pgseal key check does"
@@ -135,7 +136,8 @@ impl Context {
             processes,
             postgres,
             settings,
-            checksums,
+            checksums: control.as_ref().map(|control| control.checksum_version),
+            full_page_images: control.as_ref().map(|control| control.full_page_writes),
             scan,
             keyring,
             provider,
@@ -171,6 +173,7 @@ fn look_at_backup(path: &Path, dir: &DataDir, options: &KeyOptions) -> KeyLook {
     key_check::look(path, &options, &[]).map_err(|error| error.to_string())
 }
 
+/// Links are resolved: the other programs lie beside the real one.
 fn find_postgres(dir: &DataDir, server_pid: Option<u32>) -> Option<PathBuf> {
     let running = server_pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
     running
@@ -180,6 +183,7 @@ fn find_postgres(dir: &DataDir, server_pid: Option<u32>) -> Option<PathBuf> {
             started.filter(|path| path.is_file())
         })
         .or_else(|| bindir::find(OsStr::new("postgres"), dir.major.as_deref()).ok())
+        .map(|path| path.canonicalize().unwrap_or(path))
 }
 
 /// What the server was last started with.

@@ -45,7 +45,11 @@ pub fn checksums(context: &Context) -> Verdict {
 }
 
 pub fn full_page_writes(context: &Context) -> Verdict {
+    let is_standby = context.dir.root.join("standby.signal").exists();
     match context.setting("full_page_writes") {
+        Some("on") if is_standby && context.full_page_images == Some(false) => {
+            needed(context, false, "on here, off on the primary at its last checkpoint".to_owned())
+        }
         None => skip(context.no_settings()),
         Some(value) => needed(context, value == "on", value.to_owned()),
     }
