@@ -518,8 +518,16 @@ CREATE FUNCTION pgseal.from_pgp_bytea(data bytea) RETURNS bytea LANGUAGE sql STA
 
 -- What a rotation cannot carry over; each row is a reason to refuse.
 CREATE FUNCTION _pgseal.rotation_obstacles(domain name) RETURNS TABLE (obstacle text) LANGUAGE sql AS $$
-    WITH types AS (SELECT t.type::oid AS type FROM _pgseal.type AS t
+    WITH RECURSIVE types AS (SELECT t.type::oid AS type FROM _pgseal.type AS t
                    WHERE t.domain = rotation_obstacles.domain AND t.mode <> 'random'),
+    -- What values are made of: domains, arrays, ranges, rows.
+    parts (part, whole) AS (
+        SELECT typbasetype, oid FROM pg_type WHERE typtype = 'd'
+        UNION ALL SELECT typelem, oid FROM pg_type WHERE typelem <> 0 AND typlen = -1
+        UNION ALL SELECT rngsubtype, unnest(ARRAY[rngtypid, rngmultitypid]) FROM pg_range
+        UNION ALL SELECT a.atttypid, c.reltype FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
+            WHERE c.reltype <> 0 AND a.attnum > 0 AND NOT a.attisdropped),
+    holders AS (SELECT type FROM types UNION SELECT whole FROM holders JOIN parts ON part = holders.type),
     cols AS (SELECT a.*, c.relkind, c.relname FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
              WHERE a.atttypid IN (SELECT type FROM types) AND a.attnum > 0 AND NOT a.attisdropped)
     SELECT format('materialized view %s: drop it and make it again afterwards', attrelid::regclass) FROM cols WHERE relkind = 'm'
@@ -530,10 +538,13 @@ CREATE FUNCTION _pgseal.rotation_obstacles(domain name) RETURNS TABLE (obstacle 
     SELECT format('table %s is partitioned by range or list of sealed column %I', attrelid::regclass, attname)
         FROM cols JOIN pg_partitioned_table AS p ON p.partrelid = attrelid AND p.partstrat <> 'h' AND attnum = ANY (p.partattrs::int2[])
     UNION ALL
-    SELECT format('column %I of %s: arrays of sealed values do not rotate', a.attname, a.attrelid::regclass)
+    SELECT format('column %I of %s: values of type %s do not rotate', a.attname, a.attrelid::regclass, format_type(a.atttypid, NULL))
         FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'm')
-        JOIN pg_type AS p ON p.oid = a.atttypid AND p.typelem IN (SELECT type FROM types) AND p.typcategory = 'A'
-        WHERE a.attnum > 0 AND NOT a.attisdropped
+        WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN (SELECT type FROM holders EXCEPT SELECT type FROM types)
+    UNION ALL
+    -- Sessions keep the constants of its CHECK constraints.
+    SELECT format('domain %s is over a sealed type: drop it', format_type(oid, NULL)) FROM pg_type
+        WHERE typtype = 'd' AND oid IN (SELECT type FROM holders)
     UNION ALL
     SELECT format('composite type %s has sealed attributes; values of it do not rotate', attrelid::regclass) FROM cols WHERE relkind = 'c'
     UNION ALL
@@ -601,7 +612,7 @@ DECLARE
 BEGIN
     SELECT * INTO rot FROM _pgseal.rotation AS x WHERE x.domain = rotate.domain;
     IF NOT FOUND THEN
-        SELECT string_agg(o.obstacle, E'\n') INTO problems FROM _pgseal.rotation_obstacles(domain) AS o;
+        SELECT string_agg(o.obstacle, E'\n' ORDER BY o.obstacle COLLATE "C") INTO problems FROM _pgseal.rotation_obstacles(domain) AS o;
         IF problems IS NOT NULL THEN
             RAISE EXCEPTION 'key domain % cannot rotate yet', domain USING DETAIL = problems;
         END IF;

@@ -22,6 +22,13 @@ CREATE VIEW r_view AS SELECT * FROM r_main WHERE name = 'name 5';
 CREATE MATERIALIZED VIEW r_mat AS SELECT id FROM r_main LIMIT 1;
 CALL pgseal.rotate('r');
 DROP VIEW r_view; DROP MATERIALIZED VIEW r_mat;
+CREATE DOMAIN r_domain AS r_id CHECK (VALUE <> 5);
+CREATE DOMAIN r_list AS r_text[];
+CREATE TABLE r_wrapped (a r_domain, b r_domain[], c r_list, d r_text[], e r_ref, f r_ref[], g int);
+INSERT INTO r_wrapped VALUES (7, '{8}', '{x}', '{y}', (1, 2), ARRAY[(1, 2)::r_ref], 3);
+CALL pgseal.rotate('r');
+SELECT * FROM r_wrapped;
+DROP TABLE r_wrapped; DROP DOMAIN r_domain, r_list;
 CREATE VIEW r_view AS SELECT * FROM r_main WHERE name = 'name 5'::text;
 -- one batch, then the connection breaks: resumed by another
 CREATE FUNCTION stop_after() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF (SELECT count(*) FROM _pgseal.rotation_table WHERE next_block > 0) >= 1 THEN RAISE EXCEPTION 'stopped'; END IF; RETURN NULL; END $$;
