@@ -732,13 +732,15 @@ CREATE FUNCTION _pgseal.stat_columns(OUT session_sealed int8, OUT session_opened
 RETURNS record LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'pgseal_stat_columns';
 CREATE FUNCTION pgseal.counting_since() RETURNS timestamptz LANGUAGE C VOLATILE STRICT
 AS 'MODULE_PATHNAME', 'pgseal_counting_since';
+-- For all, as pg_stat_io: blocks of the whole server by class of files, of no table and no database.
 CREATE VIEW pgseal.stat_io AS SELECT * FROM _pgseal.stat_io();
+-- For all, too; the function shows what all sessions did to members of pg_read_all_stats only.
 CREATE VIEW pgseal.stat_columns AS SELECT * FROM _pgseal.stat_columns();
 GRANT SELECT ON pgseal.stat_io, pgseal.stat_columns TO PUBLIC;
 COMMENT ON VIEW pgseal.stat_io IS
     'what a sealed server has sealed and opened since pgseal.counting_since(), by class of files; no rows on one that is not sealed';
 COMMENT ON VIEW pgseal.stat_columns IS
-    'values of sealed columns in this session, and in all since pgseal.counting_since() (NULL on a server that is not sealed)';
+    'values of sealed columns in this session, and, for members of pg_read_all_stats, in all since pgseal.counting_since() (NULL on a server that is not sealed)';
 
 -- ---------------------------------------------------------------- module
 

@@ -17,7 +17,10 @@
 #include <dlfcn.h>
 
 #include "access/xact.h"
+#include "catalog/pg_authid.h"
 #include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 
 #define CLASS_COUNTERS 8
@@ -110,7 +113,12 @@ pgseal_stat_io(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* Values of this session, and of all since the server started (NULL if it is not sealed). */
+/*
+ * Values of this session, and of all since the server started (NULL if it is not sealed).
+ *
+ * The sums move by what single transactions of others did, in any database, and one of them says whether
+ * a value of theirs could be opened: they are for those who may read all statistics.
+ */
 Datum
 pgseal_stat_columns(PG_FUNCTION_ARGS)
 {
@@ -123,7 +131,7 @@ pgseal_stat_columns(PG_FUNCTION_ARGS)
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "pgseal.stat_columns returns a row");
 	hand_over();
-	if (library_add != NULL)
+	if (library_add != NULL && has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS))
 		known = library_of_columns(counters, COLUMN_COUNTERS);
 	values[0] = Int64GetDatum((int64) pgseal_counts.sealed);
 	values[1] = Int64GetDatum((int64) pgseal_counts.opened);

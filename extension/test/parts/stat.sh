@@ -41,7 +41,13 @@ ok "a changed value counts as failed" says "cannot open a value" at "SET pgseal.
     INSERT INTO f VALUES ('$form'); RESET pgseal.format; SELECT v FROM f"
 ok "in all sessions" same "$(at "SELECT failed FROM pgseal.stat_columns")" 1
 ok "blocks of each class" same "$(at "SELECT string_agg(class, ' ' ORDER BY class) FROM pgseal.stat_io WHERE class IN ('relation', 'wal', 'slru') AND sealed_blocks > 0 AND sealed_bytes >= sealed_blocks AND failed_blocks = 0")" "relation slru wal"
-ok "anybody may look" same "$(at "CREATE ROLE nobody; SET ROLE nobody; SELECT count(*) > 10 FROM pgseal.stat_io")" t
+at "CREATE ROLE nobody; CREATE ROLE watcher; GRANT pg_monitor TO watcher"
+ok "anybody may look at the counters of files" same "$(at "SET ROLE nobody; SELECT count(*) > 10 FROM pgseal.stat_io")" t
+# Sums that move with what others do are for those who may read all statistics.
+sums() { at "SET ROLE $1; SELECT session_sealed, session_opened, session_failed, sealed, opened, failed FROM pgseal.stat_columns"; }
+ok "not at what other sessions do with values" same "$(sums nobody)" "0|0|0|||"
+ok "nor past the view" says "permission denied for schema _pgseal" at "SET ROLE nobody; SELECT * FROM _pgseal.stat_columns()"
+ok "members of pg_monitor may" same "$(sums watcher)" "0|0|0|2000|1|1"
 ok "since the server started" same "$(at "SELECT pgseal.counting_since() BETWEEN pg_postmaster_start_time() - interval '2 s' AND now()")" t
 ok "the program says the same" same "$(pgseal status --counters --json "$sealed" | sed -nE 's/.*"(sealed|failed)_values": ([0-9]+).*/\1 \2/p' | sort)" "failed 1
 sealed 2000"
