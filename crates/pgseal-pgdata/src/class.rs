@@ -80,7 +80,8 @@ pub enum Class {
     /// A cached copy of relation descriptors, `pg_internal.init`
     /// (`src/backend/utils/cache/relcache.c`).
     RelcacheInit,
-    /// `PG_VERSION` (`src/bin/initdb/initdb.c`, `src/backend/commands/dbcommands.c`).
+    /// `PG_VERSION` (`src/bin/initdb/initdb.c`, `src/backend/commands/dbcommands.c`); in the root also
+    /// `PG_VERSION.clonetest` and the like (`src/bin/pg_upgrade/file.c`).
     Version,
     /// Configuration and the signal files of recovery (`src/backend/utils/misc/guc.c`,
     /// `src/include/access/xlogrecovery.h`).

@@ -70,7 +70,11 @@ pub(crate) fn components<'a, 'p>(
 /// A file in the root itself.
 fn in_root(name: &[u8]) -> Class {
     match name {
-        b"PG_VERSION" => Class::Version,
+        // pg_upgrade tries under the other names whether the file system can do what it is asked for.
+        b"PG_VERSION"
+        | b"PG_VERSION.linktest"
+        | b"PG_VERSION.clonetest"
+        | b"PG_VERSION.copytest" => Class::Version,
         b"postmaster.pid" | b"postmaster.opts" | b"promote" | b"logrotate" => Class::Postmaster,
         b"backup_label"
         | b"backup_label.old"
