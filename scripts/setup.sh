@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh [build|test|scenarios|upstream|matrix|demo|lint|report]...   (default: build)
+# setup.sh [build|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|memcheck|drivers|report]...   (default: build)
 #
 # Installs from the distribution (Debian, Ubuntu) what is missing, and nothing that is there already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -115,6 +115,8 @@ need_scenarios() {
     need lz4 lz4
     need zstd zstd
     need_package btrfs-progs
+    # filefrag
+    need_package e2fsprogs
     # A cluster.
     need patroni patroni
     need etcd etcd-server
@@ -237,7 +239,7 @@ for purpose in "$@"; do
         sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build test scenarios upstream matrix demo lint memcheck drivers report" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build test scenarios upstream matrix demo lint deb test-deb memcheck drivers report" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then

@@ -2,9 +2,13 @@
 //! test ends with the rows, `pgseal verify` and a search of everything that was written.
 
 use std::fs;
+use std::path::PathBuf;
 
-use pgseal_scenarios::files::{HEADER, flip_bit, names_in};
-use pgseal_scenarios::{Node, Outcome, SUM, assert_hidden, assert_shown, from_major};
+use pgseal_scenarios::files::{HEADER, copy_tree, flip_bit, names_in, read};
+use pgseal_scenarios::mount::{Btrfs, is_shared};
+use pgseal_scenarios::{
+    Node, Outcome, SUM, assert_hidden, assert_shown, from_major, is_root, not_applicable,
+};
 
 const MARKER: &str = "canary-operations-Zq7x";
 
@@ -58,19 +62,50 @@ fn create_database_with_both_strategies() {
 /// 18 can ask the file system for clones; where it has none, the statement fails and leaves nothing.
 #[test]
 fn create_database_by_cloning_files() {
-    if !from_major(18, "create_database_by_cloning_files") {
+    if from_major(18, "create_database_by_cloning_files") {
+        let _ = clone_database(&mut Node::sealed(&[("file_copy_method", "clone")]));
+    }
+}
+
+/// The same where the file system can clone.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn create_database_by_cloning_files_on_btrfs() {
+    let test = "create_database_by_cloning_files_on_btrfs";
+    if !from_major(18, test) {
         return;
     }
-    let mut node = node(&[("file_copy_method", "clone")]);
-    node.sql("create database original;; checkpoint");
-    let original = node.sql("select oid from pg_database where datname = 'original'");
+    if !is_root() {
+        return not_applicable(test, "mounting needs root");
+    }
+    let mut node = Node::sealed(&[("file_copy_method", "clone")]);
+    let btrfs = Btrfs::mount(&node.home().join("btrfs"));
+    copy_tree(node.data(), &btrfs.path().join("data"));
+    node.set_data(&btrfs.path().join("data"));
+    for file in clone_database(&mut node) {
+        assert!(!is_shared(&file), "{}", file.display());
+    }
+}
+
+/// On Linux the server clones by `copy_file_range`, which copies through the plain view: no file of
+/// a copy has the header of the original, and nothing is shared. The files of table `t` in the copies.
+fn clone_database(node: &mut Node) -> Vec<PathBuf> {
+    node.start();
+    node.sql("create database original");
+    node.sql_in("original", &fill(500));
+    let truth = node.sql_in("original", SUM);
+    let path = |database: &str, name: &str| {
+        let oid = node.sql(&format!("select oid from pg_database where datname = '{database}'"));
+        node.file("base").join(oid).join(name)
+    };
+    let table = node.sql_in("original", "select pg_relation_filenode('t')");
+    let names = ["pg_filenode.map", &table];
+    let head = |database: &str, name: &str| read(&path(database, name), 0, HEADER);
     let databases = names_in(&node.file("base")).len();
     let clone = "create database cloned template original strategy file_copy";
+    let mut copies = vec!["copied"];
     match node.try_sql(clone) {
-        Ok(_) => {
-            node.sql_in("cloned", "create table x as select 1 as one");
-            assert_eq!(node.sql_in("cloned", "select * from x"), "1");
-        }
+        Ok(_) => copies.push("cloned"),
         Err(error) => {
             assert!(error.contains("could not clone file"), "{error}");
             assert_eq!(names_in(&node.file("base")).len(), databases, "something was left");
@@ -79,15 +114,18 @@ fn create_database_by_cloning_files() {
     node.sql("alter system set file_copy_method = copy;; select pg_reload_conf()");
     node.wait_until("select current_setting('file_copy_method') = 'copy'");
     node.sql("create database copied template original strategy file_copy");
-    let copied = node.sql("select oid from pg_database where datname = 'copied'");
-    // Copied through the plain view: no file of the copy has the header of the original.
-    let head = |database: &str| {
-        let path = node.file("base").join(database).join("pg_filenode.map");
-        fs::read(path).expect("a relation map")[..HEADER as usize].to_vec()
-    };
-    assert_ne!(head(&original), head(&copied));
+    for copy in &copies {
+        assert_eq!(node.sql_in(copy, SUM), truth, "{copy}");
+        for name in names {
+            assert_ne!(head("original", name), head(copy, name), "{copy}: {name}");
+        }
+        node.sql_in(copy, "update t set v = v || ' more';; checkpoint");
+        assert_eq!(node.sql_in("original", SUM), truth, "{copy}");
+    }
+    let files = copies.iter().map(|copy| path(copy, &table)).collect();
     node.stop();
     node.assert_sound(MARKER);
+    files
 }
 
 #[test]

@@ -2,14 +2,13 @@
 //! the file system, all while the server writes. What they copy is sealed bytes, the keyring among them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use pgseal_scenarios::backup::{
     SUM, archive_by_cp, archived, assert_archive_sound, assert_shows_nothing, assert_sound, fill,
     low_level_backup, recovered, restore_by_cp, shell,
 };
 use pgseal_scenarios::files::copy_tree;
+use pgseal_scenarios::mount::{Btrfs, run};
 use pgseal_scenarios::{Ledger, Node, is_root, not_applicable};
 
 #[test]
@@ -59,35 +58,6 @@ fn low_level_backups_by_cp_and_tar_while_writing() {
         copy.stop();
         assert_sound(&copy, copy.data());
     }
-}
-
-/// A btrfs in a file, mounted; unmounted and removed at the end.
-struct Btrfs(PathBuf);
-
-impl Btrfs {
-    fn mount(at: &Path) -> Btrfs {
-        let image = at.with_extension("img");
-        let script = "command -v mkfs.btrfs >/dev/null || \
-                      { echo 'mkfs.btrfs is missing: scripts/setup.sh scenarios' >&2; exit 1; }; \
-                      truncate -s 1G \"$1\"; mkfs.btrfs -q \"$1\"; mkdir -p \"$2\"; \
-                      mount -o loop \"$1\" \"$2\"; chown postgres: \"$2\"; chmod 0755 \"$2\"";
-        run(script, &[&image, at]);
-        Btrfs(at.to_owned())
-    }
-}
-
-impl Drop for Btrfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-        let _ = fs::remove_file(self.0.with_extension("img"));
-    }
-}
-
-/// A script as whoever runs the tests.
-fn run(script: &str, words: &[&Path]) {
-    let output = Command::new("bash").args(["-euc", script, "bash"]).args(words).output();
-    let output = output.expect("bash runs");
-    assert!(output.status.success(), "{script}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A snapshot of the file system needs no word to the server: what it shows is what a power cut

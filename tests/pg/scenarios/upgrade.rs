@@ -7,9 +7,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pgseal_scenarios::files::{changes, copy_tree, fingerprint, names_in};
+use pgseal_scenarios::files::{HEADER, changes, copy_tree, fingerprint, names_in, read};
+use pgseal_scenarios::mount::{Btrfs, is_shared};
 use pgseal_scenarios::{
-    Node, Older, Outcome, SUM, assert_hidden, from_major, not_applicable, older, programs,
+    Node, Older, Outcome, SUM, assert_hidden, from_major, is_root, not_applicable, older, programs,
     server_major,
 };
 use pgseal_testkit::{Cluster, Sealing, bindir};
@@ -18,11 +19,22 @@ const MARKER: &str = "canary-upgrade-Zq7x";
 
 /// A cluster of an older major, an empty one of the major under test, and what is in the old one.
 struct Pair {
+    /// Where attempts are made, if that is another file system.
+    place: Option<Btrfs>,
     from: Older,
     old: Node,
     old_data: PathBuf,
     new_data: PathBuf,
     truth: Vec<(&'static str, String)>,
+    /// The file of table `t`, below either data directory.
+    relation: PathBuf,
+}
+
+impl Pair {
+    /// The directory of everything that an attempt reads and writes.
+    fn place(&self) -> &Path {
+        self.place.as_ref().map_or(self.old.home(), Btrfs::path)
+    }
 }
 
 /// Questions whose answers an upgrade must not change.
@@ -37,8 +49,9 @@ const QUESTIONS: [&str; 8] = [
     "select string_agg(datname, ',' order by datname) from pg_database",
 ];
 
-/// A cluster of an older major with something of each kind that goes another way; stopped.
-fn old_cluster(older: &Older) -> (Node, Vec<(&'static str, String)>) {
+/// A cluster of an older major with something of each kind that goes another way; stopped. With it
+/// what is in it, and the file of table `t`.
+fn old_cluster(older: &Older) -> (Node, Vec<(&'static str, String)>, PathBuf) {
     let builder = Cluster::builder().bindir(&older.bindir).programs(older.programs.clone());
     let mut node = Node::create(builder.sealed(Sealing::default()), &[]);
     let tablespace = node.make_dir("ts");
@@ -71,8 +84,9 @@ fn old_cluster(older: &Older) -> (Node, Vec<(&'static str, String)>) {
     let truth = QUESTIONS.iter().map(|question| (*question, node.sql(question))).collect();
     // Asking has moved it.
     node.sql("select setval('seq', 4711)");
+    let relation = PathBuf::from(node.relation("t"));
     node.stop();
-    (node, truth)
+    (node, truth, relation)
 }
 
 /// Minor releases since November 2026 mark every column with an option `pg_attver`, which releases
@@ -112,11 +126,11 @@ fn new_cluster(old: &mut Node, name: &str, how: &[&str]) -> PathBuf {
 }
 
 fn pair(from: &Older) -> Pair {
-    let (mut old, truth) = old_cluster(from);
+    let (mut old, truth, relation) = old_cluster(from);
     let old_data = old.data().to_owned();
     let text = old_data.display().to_string();
     let new_data = new_cluster(&mut old, "new", &["--keyring-of", &text]);
-    Pair { from: from.clone(), old, old_data, new_data, truth }
+    Pair { place: None, from: from.clone(), old, old_data, new_data, truth, relation }
 }
 
 /// `pg_upgrade` of the version under test.
@@ -130,12 +144,12 @@ fn pg_upgrade(pair: &Pair, old: &Path, new: &Path, options: &[&str]) -> Outcome 
 
 /// Copies of both clusters, which an attempt may use up. The old one's tablespace goes along.
 fn copies(pair: &Pair, what: &str) -> (PathBuf, PathBuf) {
-    let home = pair.old.home();
-    let (old, new) = (home.join(format!("old{what}")), home.join(format!("new{what}")));
+    let place = pair.place();
+    let (old, new) = (place.join(format!("old{what}")), place.join(format!("new{what}")));
     copy_tree(&pair.old_data, &old);
     copy_tree(&pair.new_data, &new);
-    let tablespace = home.join(format!("ts{what}"));
-    copy_tree(&home.join("ts"), &tablespace);
+    let tablespace = place.join(format!("ts{what}"));
+    copy_tree(&pair.old.home().join("ts"), &tablespace);
     for link in names_in(&old.join("pg_tblspc")) {
         let link = old.join("pg_tblspc").join(link);
         fs::remove_file(&link).expect("it is there");
@@ -179,8 +193,16 @@ fn upgrade(pair: &Pair, mode: &[&str]) {
     let dumps =
         names_in(&kept).iter().flat_map(|run| names_in(&kept.join(run).join("dump"))).count();
     assert!(dumps >= 3, "{what}: {dumps} dumps");
-    let tablespace = home.join("ts-try");
+    let tablespace = pair.place().join("ts-try");
     assert_hidden(&[&old, &new, &tablespace, &kept], MARKER);
+    // A file that went over as it is has its header still; a copy has one of its own.
+    if mode != ["--swap"] {
+        let [before, after] = [&old, &new].map(|dir| read(&dir.join(&pair.relation), 0, HEADER));
+        let as_it_is = matches!(mode, ["--link" | "--clone"]);
+        assert_eq!(before == after, as_it_is, "{what}: headers of {}", pair.relation.display());
+        let shared = pair.place.is_some() && is_shared(&new.join(&pair.relation));
+        assert_eq!(shared, mode == ["--clone"], "{what}: blocks on the disk");
+    }
     assert_eq!(fs::read(new.join("pgseal/keyring")).expect("a keyring"), keyring, "{what}");
 
     let mut server = serve(pair, &new);
@@ -267,17 +289,40 @@ fn pg_upgrade_by_swapping() {
     }
 }
 
-/// Only some file systems can clone. On others nothing is changed, with or without pgseal.
+/// Only some file systems can clone; root makes one. `--copy-file-range` shares nothing there.
 #[test]
 #[ignore = "long: make test-scenarios"]
 fn pg_upgrade_by_cloning() {
     let test = "pg_upgrade_by_cloning";
+    if !is_root() {
+        return not_applicable(test, "mounting needs root");
+    }
+    if older().is_empty() {
+        return not_applicable(test, "no older major is here");
+    }
+    for (index, from) in older().iter().enumerate() {
+        let mut pair = pair(from);
+        pair.place = Some(Btrfs::mount(&pair.old.home().join("btrfs")));
+        upgrade(&pair, &["--clone"]);
+        if index == 0 && server_major().as_str() >= "17" {
+            upgrade(&pair, &["--copy-file-range"]);
+        }
+    }
+}
+
+/// On others nothing is changed, with or without pgseal.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn pg_upgrade_by_cloning_where_the_file_system_cannot() {
+    let test = "pg_upgrade_by_cloning_where_the_file_system_cannot";
     let Some(from) = older().pop() else {
         return not_applicable(test, "no older major is here");
     };
     let pair = pair(&from);
-    if can_clone(&pair) {
-        return upgrade_from_each(test, &["--clone"]);
+    let mut cp = Command::new("cp");
+    cp.arg("--reflink=always").arg(pair.old_data.join("PG_VERSION")).arg(pair.old.home().join("x"));
+    if cp.output().is_ok_and(|output| output.status.success()) {
+        return not_applicable(test, "the file system of /tmp can");
     }
     let (old, new) = copies(&pair, "-try");
     let outcome = pg_upgrade(&pair, &old, &new, &["--clone"]);
@@ -289,12 +334,6 @@ fn pg_upgrade_by_cloning() {
     assert_truth(&pair, &again, "the old cluster after a refused --clone");
     again.stop();
     again.assert_sound_at(&old, MARKER);
-}
-
-fn can_clone(pair: &Pair) -> bool {
-    let mut cp = Command::new("cp");
-    cp.arg("--reflink=always").arg(pair.old_data.join("PG_VERSION"));
-    cp.arg(pair.old.home().join("cloned")).output().is_ok_and(|output| output.status.success())
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use pgseal_scenarios::files::{changes, fingerprint, names_in, wait_for};
+use pgseal_scenarios::files::{HEADER, changes, fingerprint, names_in, read, wait_for};
+use pgseal_scenarios::mount::{Btrfs, is_shared};
 use pgseal_scenarios::paths::{classes, unknown_files};
-use pgseal_scenarios::{Node, Outcome, SUM, from_major, server_major};
+use pgseal_scenarios::{Node, Outcome, SUM, from_major, is_root, not_applicable, server_major};
 
 const MARKER: &str = "canary-versions-Zq7x";
 
@@ -193,18 +194,47 @@ fn wal_summaries_incremental_backups_and_pg_combinebackup() {
     if !from_major(17, "wal_summaries_incremental_backups_and_pg_combinebackup") {
         return;
     }
+    // 18 can also link, which ends the life of the backups as such: the last.
+    let methods: &[&str] = match server_major().as_str() {
+        "17" => &["--no-sync", "--copy-file-range"],
+        _ => &["--copy", "--copy-file-range", "--link"],
+    };
     let mut node = Node::sealed(&[("summarize_wal", "on"), ("wal_keep_size", "64MB")]);
+    let place = node.make_dir("backups");
+    incremental_backups(&mut node, &place, methods);
+}
+
+/// Where the file system can clone, files of the full backup that have not changed are clones.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn pg_combinebackup_by_cloning() {
+    let test = "pg_combinebackup_by_cloning";
+    if !from_major(17, test) {
+        return;
+    }
+    if !is_root() {
+        return not_applicable(test, "mounting needs root");
+    }
+    let mut node = Node::sealed(&[("summarize_wal", "on"), ("wal_keep_size", "64MB")]);
+    let btrfs = Btrfs::mount(&node.home().join("btrfs"));
+    incremental_backups(&mut node, btrfs.path(), &["--copy-file-range", "--clone"]);
+}
+
+/// Backups in `place`, combined there by each of these methods.
+fn incremental_backups(node: &mut Node, place: &Path, methods: &[&str]) {
     node.start();
-    fill(&node);
-    let full = node.home().join("full");
-    base_backup(&node, &full, &[]);
+    fill(node);
+    node.sql("create table constant as select * from t;; vacuum constant");
+    let constant = node.relation("constant");
+    let full = place.join("full");
+    base_backup(node, &full, &[]);
     node.sql("update t set v = v || ' more' where id % 400 = 0;; checkpoint");
-    let first = node.home().join("first");
+    let first = place.join("first");
     let manifest = |dir: &Path| format!("--incremental={}", dir.join("backup_manifest").display());
-    base_backup(&node, &first, &[&manifest(&full)]);
+    base_backup(node, &first, &[&manifest(&full)]);
     node.sql(&format!("insert into t select g, '{MARKER}' from generate_series(50000, 50100) g"));
-    let second = node.home().join("second");
-    base_backup(&node, &second, &[&manifest(&first)]);
+    let second = place.join("second");
+    base_backup(node, &second, &[&manifest(&first)]);
     let truth = node.sql(SUM);
 
     // A summary is read by pg_walsummary, and by nobody else.
@@ -228,24 +258,30 @@ fn wal_summaries_incremental_backups_and_pg_combinebackup() {
         let said = node.succeed(node.command("pg_verifybackup").arg(dir));
         assert!(said.contains("backup successfully verified"), "{said}");
     }
-    // 18 can also link, which ends the life of the backups as such: the last.
-    let methods: &[&str] = match server_major().as_str() {
-        "17" => &["--no-sync", "--copy-file-range"],
-        _ => &["--copy", "--copy-file-range", "--link"],
-    };
     for (index, method) in methods.iter().enumerate() {
-        let combined = node.home().join(format!("combined{index}"));
+        let combined = place.join(format!("combined{index}"));
         let mut combine = node.command("pg_combinebackup");
         combine.arg(method).arg("-o").arg(&combined).args([&full, &first, &second]);
         node.succeed(&mut combine);
         node.assert_sound_at(&combined, MARKER);
+        // A file that went over as it is has its header still; a copy has one of its own.
+        let file = combined.join(&constant);
+        let as_it_is = matches!(*method, "--link" | "--clone");
+        let same = read(&file, 0, HEADER) == read(&full.join(&constant), 0, HEADER);
+        assert_eq!(same, as_it_is, "{method}: header");
+        assert!(*method != "--clone" || is_shared(&file), "{method}: blocks on the disk");
         let said = node.succeed(node.command("pg_verifybackup").arg(&combined));
         assert!(said.contains("backup successfully verified"), "{said}");
         node.set_data(&combined);
         node.start();
         assert_eq!(node.sql(SUM), truth, "{method}");
+        // What is written into a clone is not in what it was cloned from.
+        node.sql("update constant set v = v || ' again';; checkpoint");
         node.stop();
         node.assert_sound_at(&combined, MARKER);
+        if *method != "--link" {
+            node.assert_sound_at(&full, MARKER);
+        }
     }
 }
 

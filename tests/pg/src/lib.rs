@@ -10,6 +10,7 @@
 pub mod backup;
 pub mod files;
 mod load;
+pub mod mount;
 mod node;
 pub mod paths;
 mod programs;
