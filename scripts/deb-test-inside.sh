@@ -107,6 +107,7 @@ bin=/usr/lib/postgresql/$major/bin
 printf "CREATE TABLE from_script AS SELECT 'canary-docker-Vx2m' || g AS v FROM generate_series(1, 500) AS g;\n" >/init.sql
 as_postgres bash -c "set -e
     $bin/initdb --username=postgres --pwfile=<(echo secret) -k >/dev/null
+    [ \"\$($bin/postgres -C password_encryption)\" = scram-sha-256 ]
     $bin/pg_ctl -s -D \"\$PGDATA\" -o \"-c listen_addresses='' -p 5499\" -w start >/dev/null
     psql -X -q -v ON_ERROR_STOP=1 -p 5499 -d postgres -f /init.sql
     $bin/pg_ctl -s -D \"\$PGDATA\" -m fast -w stop" || die "the first start as in a container"
