@@ -6,8 +6,8 @@ use std::process::Command;
 
 use pgseal_scenarios::backup::{
     MARKER, SUM, add_row, assert_archive_sound, assert_is_plain, assert_shows_nothing,
-    assert_sound, base_backup, base_backup_command, directory_with_keyring, fails, fill, shell,
-    text, unpack,
+    assert_sound, base_backup, base_backup_command, directory_with_keyring, fails, fill,
+    fill_with_tablespace, shell, text, unpack,
 };
 use pgseal_scenarios::files::names_in;
 use pgseal_scenarios::{Ledger, Node, from_major, server_major};
@@ -98,11 +98,7 @@ fn pg_basebackup_into_a_directory_of_the_server() {
     let mut node = Node::sealed(&SETTINGS);
     let tablespace = node.make_dir("tablespace");
     node.start();
-    fill(&node, 3000);
-    node.sql(&format!(
-        "create tablespace ts location '{}';; create table u tablespace ts as select * from t",
-        tablespace.display()
-    ));
+    fill_with_tablespace(&node, 3000, &tablespace);
     let truth = node.sql(SUM);
     for (compress, suffix, decompressor) in
         [("none", "", "cat"), ("server-gzip:1", ".gz", "gzip -d")]
@@ -249,11 +245,7 @@ fn pg_basebackup_with_moved_tablespace_and_wal() {
     let (old, wal) = (node.make_dir("tablespace"), node.home().join("moved-wal"));
     let new = node.home().join("moved");
     node.start();
-    fill(&node, 3000);
-    node.sql(&format!(
-        "create tablespace ts location '{}';; create table u tablespace ts as select * from t",
-        old.display()
-    ));
+    fill_with_tablespace(&node, 3000, &old);
     let truth = node.sql(SUM);
     let mapping = format!("{}={}", old.display(), new.display());
     let waldir = format!("--waldir={}", wal.display());

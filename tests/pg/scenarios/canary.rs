@@ -377,15 +377,13 @@ fn a_sealed_server_shows_none() {
     assert!(found.is_empty(), "{found:#?}");
 
     // What was searched is what the server worked with: it is all there and sound.
-    let verify = planted.node.verify();
-    assert_eq!(verify.code, 0, "{}", verify.text);
+    planted.node.assert_authentic();
     let keyring = planted.node.file("pgseal/keyring").display().to_string();
     let archive = planted.archive.display().to_string();
     let verify = planted.node.pgseal(&["verify", "--keyring", &keyring, &archive]);
     assert_eq!(verify.code, 0, "the archive: {}", verify.text);
     let copy = planted.node.home().join("copy");
-    let verify = planted.node.verify_dir(&copy);
-    assert_eq!(verify.code, 0, "the raw copy: {}", verify.text);
+    planted.node.assert_authentic_at(&copy);
     planted.node.start();
     assert_eq!(planted.node.sql("select v from w"), marker("wal"));
     assert_eq!(planted.node.sql("select v from in_ts"), marker("tablespace"));

@@ -32,28 +32,6 @@ fn node() -> Node {
     node
 }
 
-/// Heap and index pages, and that every row of a table is in its btrees.
-fn amcheck(node: &Node) {
-    let damaged = node.sql(
-        "select count(*) from pg_class c, lateral verify_heapam(c.oid) v \
-         where c.relkind in ('r', 'm', 't') and c.relpersistence = 'p'",
-    );
-    assert_eq!(damaged, "0", "verify_heapam");
-    node.sql(
-        "select bt_index_check(c.oid, heapallindexed => true) from pg_class c \
-         join pg_index i on i.indexrelid = c.oid join pg_am a on a.oid = c.relam \
-         where a.amname = 'btree' and c.relpersistence = 'p' and i.indisready and i.indisvalid",
-    );
-}
-
-/// After a clean shutdown there is nothing left that does not authenticate.
-fn stop_and_verify(mut node: Node) {
-    node.stop();
-    let verify = node.verify();
-    assert_eq!(verify.code, 0, "{}", verify.text);
-    assert!(verify.text.contains("Sound."), "{}", verify.text);
-}
-
 #[test]
 fn the_postmaster_is_killed_under_a_write_load() {
     let mut node = node();
@@ -69,9 +47,10 @@ fn the_postmaster_is_killed_under_a_write_load() {
         node.start();
         assert!(node.log().contains("automatic recovery in progress"), "{}", node.log());
         ledger.check(&node);
-        amcheck(&node);
+        node.amcheck();
     }
-    stop_and_verify(node);
+    node.stop();
+    node.assert_authentic();
 }
 
 #[test]
@@ -97,9 +76,10 @@ fn single_backends_are_killed_under_a_write_load() {
         assert!(node.is_running());
         assert!(node.log().contains("was terminated by signal 9"), "{}", node.log());
         ledger.check(&node);
-        amcheck(&node);
+        node.amcheck();
     }
-    stop_and_verify(node);
+    node.stop();
+    node.assert_authentic();
 }
 
 /// The stages of recovery that write: a server that is killed while it replays starts again.
@@ -116,8 +96,9 @@ fn the_server_is_killed_again_while_it_recovers() {
         node.start();
         ledger.check(&node);
     }
-    amcheck(&node);
-    stop_and_verify(node);
+    node.amcheck();
+    node.stop();
+    node.assert_authentic();
 }
 
 fn kill9(pid: &str) {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use pgseal_scenarios::backup::{
     MARKER, SUM, add_row, archive_by_cp, archived, assert_is_plain, assert_shows_nothing,
-    assert_sound, ends_sound, fill, restore_by_cp, text,
+    assert_sound, ends_sound, fill, fill_with_tablespace, restore_by_cp, text,
 };
 use pgseal_scenarios::{Keys, Node, from_major};
 use pgseal_testkit::bindir;
@@ -19,11 +19,7 @@ fn with_tablespace(settings: &[(&str, &str)]) -> (Node, String) {
     let mut node = Node::sealed(settings);
     let tablespace = node.make_dir("tablespace");
     node.start();
-    fill(&node, 3000);
-    node.sql(&format!(
-        "create tablespace ts location '{}';; create table u tablespace ts as select * from t",
-        tablespace.display()
-    ));
+    fill_with_tablespace(&node, 3000, &tablespace);
     (node, text(&tablespace))
 }
 

@@ -32,7 +32,7 @@ fn still_works(node: &mut Node) {
     node.start();
     assert_eq!(node.sql("select count(*) from t"), "100");
     node.stop();
-    assert_eq!(node.verify().code, 0);
+    node.assert_authentic();
 }
 
 fn key_file(node: &Node) -> PathBuf {
@@ -370,5 +370,5 @@ fn a_disk_that_is_full() {
     node.sql(fill);
     assert_eq!(node.sql("select count(*) from big"), (filled + 4000).to_string());
     node.stop();
-    assert_eq!(node.verify().code, 0);
+    node.assert_authentic();
 }

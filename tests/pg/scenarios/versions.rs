@@ -125,7 +125,7 @@ fn every_file_of_a_busy_server_has_a_class() {
     }
     let missing: Vec<_> = wanted.iter().filter(|class| !seen.contains(**class)).collect();
     assert!(missing.is_empty(), "no file of these classes was made: {missing:?}");
-    assert_eq!(node.verify().code, 0);
+    node.assert_authentic();
 }
 
 /// 18 reads and writes asynchronously: in the backend, or in processes of its own.

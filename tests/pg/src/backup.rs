@@ -22,6 +22,15 @@ pub fn fill(node: &Node, rows: u32) {
     ));
 }
 
+/// The same, and a copy of it in the table `u`, in a tablespace in this directory.
+pub fn fill_with_tablespace(node: &Node, rows: u32, dir: &Path) {
+    fill(node, rows);
+    node.sql(&format!(
+        "create tablespace ts location '{}';; create table u tablespace ts as select * from t",
+        dir.display()
+    ));
+}
+
 /// Adds one row with the marker.
 pub fn add_row(node: &Node, id: u32) {
     node.sql(&format!("insert into t values ({id}, '{MARKER} {id}')"));

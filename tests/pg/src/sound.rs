@@ -66,6 +66,26 @@ impl Node {
         self.succeed(amcheck.arg("--jobs=2"));
     }
 
+    /// Asserts that every block of a directory authenticates.
+    ///
+    /// # Panics
+    /// With what `pgseal verify` found.
+    #[track_caller]
+    pub fn assert_authentic_at(&self, dir: &Path) {
+        let verify = self.verify_dir(dir);
+        assert_eq!(verify.code, 0, "{}", verify.text);
+        assert!(verify.text.contains("Sound."), "{}", verify.text);
+    }
+
+    /// The same of the data directory.
+    ///
+    /// # Panics
+    /// With what `pgseal verify` found.
+    #[track_caller]
+    pub fn assert_authentic(&self) {
+        self.assert_authentic_at(self.data());
+    }
+
     /// Asserts that every block of a directory authenticates and none of its files shows the
     /// marker.
     ///
@@ -73,12 +93,11 @@ impl Node {
     /// With what is wrong.
     #[track_caller]
     pub fn assert_sound_at(&self, dir: &Path, marker: &str) {
-        let verify = self.verify_dir(dir);
-        assert_eq!(verify.code, 0, "{}", verify.text);
+        self.assert_authentic_at(dir);
         assert_hidden(&[dir], marker);
     }
 
-    /// The same of the data directory.
+    /// Asserts this of the data directory.
     ///
     /// # Panics
     /// With what is wrong.
