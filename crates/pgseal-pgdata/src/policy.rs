@@ -58,7 +58,7 @@ impl Class {
             Class::Wal | Class::Slru | Class::RelationMap | Class::LogicalMapping => {
                 seal(SealKind::InPlace, KeyScope::Cluster)
             }
-            Class::TimelineHistory | Class::Unknown => {
+            Class::Unknown => {
                 Policy::Seal { kind: SealKind::Stream, scope: KeyScope::Cluster, reads_plain: true }
             }
             Class::IncrementalRelation
@@ -72,7 +72,8 @@ impl Class {
             | Class::Statistics
             | Class::StatementTexts
             | Class::RelcacheInit => seal(SealKind::Stream, KeyScope::Cluster),
-            Class::BackupHistory
+            Class::TimelineHistory
+            | Class::BackupHistory
             | Class::ArchiveStatus
             | Class::Control
             | Class::Version
@@ -102,7 +103,8 @@ impl Class {
             Class::Wal => "every change as it is made; appended to in place after a sync",
             Class::WalSummary => "which blocks of which relation changed",
             Class::TimelineHistory => {
-                "may hold the name of a restore point; older and restored ones may be plain"
+                "timelines, positions and why each ended, no rows; archive tools and Patroni read \
+                 it"
             }
             Class::BackupHistory => {
                 "start, end and label of a backup, no rows; archive tools read it"

@@ -33,6 +33,7 @@ fn plain_and_refused_classes_are_these() {
     assert_eq!(
         named(|policy| matches!(policy, Policy::Plain(_))),
         [
+            "timeline-history",
             "backup-history",
             "archive-status",
             "control",
@@ -49,7 +50,7 @@ fn plain_and_refused_classes_are_these() {
     assert_eq!(named(|policy| matches!(policy, Policy::Refuse(_))), ["dynamic-shared-memory"]);
     assert_eq!(
         named(|policy| matches!(policy, Policy::Seal { reads_plain: true, .. })),
-        ["timeline-history", "unknown"]
+        ["unknown"]
     );
     assert_eq!(
         named(|policy| matches!(policy, Policy::Seal { scope: KeyScope::Ephemeral, .. })),

@@ -165,7 +165,7 @@ pub fn kind_of(path: &[u8]) -> Option<SealKind> {
         return None;
     }
     let name = base_name(path);
-    let wal = name.starts_with(b"archtemp.") || is_wal(name);
+    let wal = is_wal(name.strip_prefix(b"archtemp.").unwrap_or(name));
     if wal && matches!(role, Role::Server | Role::Tool | Role::ReceiveWal | Role::BaseBackup) {
         return Some(SealKind::InPlace);
     }

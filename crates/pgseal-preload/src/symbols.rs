@@ -226,7 +226,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "renaming",
         treatment: Hooked,
-        why: "Identity is in the header: a sealed file may be renamed as any other. WAL and timeline history that the server's recovery takes from an archive are first sealed anew if another cluster sealed them.",
+        why: "Identity is in the header: a sealed file may be renamed as any other. WAL that the server's recovery takes from an archive is first sealed anew if another cluster sealed it; what becomes a timeline history file is made plain.",
         tests: &["names.c", "take_over.c"],
         symbols: &["rename"],
     },

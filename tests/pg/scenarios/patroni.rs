@@ -68,6 +68,12 @@ fn patroni_bootstraps_sealed_fails_over_rewinds_and_switches() {
         ledger.check(lab.node(to));
         lab.wait_for_followers(2);
     }
+    // Patroni reads timeline history without the library.
+    let history = lab.history(second);
+    assert_eq!(history.matches("no recovery target specified").count(), 3, "{history}");
+    for index in 0..3 {
+        assert!(!lab.log(index).contains("Failed to read and parse"), "{}", lab.log(index));
+    }
     let others: Vec<usize> = (0..3).filter(|index| *index != second).collect();
     for index in &others {
         lab.node(*index).catch_up(lab.node(second));

@@ -96,6 +96,15 @@ fn verdict(path: &[u8], flags: c_int) -> Verdict {
         return Verdict::Refuse(errno);
     }
     match class.policy() {
+        // Earlier versions sealed it.
+        Policy::Plain(_) if class == Class::TimelineHistory && stays_sealed(path, flags) => {
+            Verdict::Seal(Ours {
+                want: None,
+                reads_plain: true,
+                root: Some(root),
+                class: ClassIndex::of(class),
+            })
+        }
         Policy::Plain(_) => Verdict::Pass,
         Policy::Refuse(reason) => {
             if creates {
@@ -160,11 +169,12 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
             };
         }
     }
-    let Ok(name) = sys::c_path(path) else { return Verdict::Pass };
-    if flags & libc::O_TRUNC == 0 && looks_sealed(&name) {
-        return Ours::outside(None, None);
-    }
-    Verdict::Pass
+    if stays_sealed(path, flags) { Ours::outside(None, None) } else { Verdict::Pass }
+}
+
+/// Whether there is a sealed file, which these flags do not empty.
+fn stays_sealed(path: &[u8], flags: c_int) -> bool {
+    flags & libc::O_TRUNC == 0 && sys::c_path(path).is_ok_and(|path| looks_sealed(&path))
 }
 
 fn verdict_inside(path: &[u8], flags: c_int, place: &Place) -> Verdict {

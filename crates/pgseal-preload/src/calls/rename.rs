@@ -1,11 +1,13 @@
 //! `rename(2)`: WAL that recovery takes from the archive of another cluster is sealed anew, with
-//! this one's keys. Every other file keeps its header under every name.
+//! this one's keys; timeline history becomes plain. Every other file keeps its header under every
+//! name.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::ffi::CString;
 
 use pgseal_core::header::{self, Kind};
 use pgseal_core::{KeyringId, geometry};
+use pgseal_pgdata::Class;
 
 use crate::calls::{descriptor, open, read, write};
 use crate::datadir;
@@ -14,9 +16,6 @@ use crate::log::{self, Shown};
 use crate::program::{self, Role};
 use crate::real::{self, fail};
 use crate::sys;
-
-/// The names under which `restore_command` leaves what it fetched (`xlogarchive.c`).
-const RESTORED: [&[u8]; 2] = [b"RECOVERYXLOG", b"RECOVERYHISTORY"];
 
 /// Bytes that are copied at once.
 const CHUNK: usize = 1 << 20;
@@ -27,16 +26,28 @@ const CHUNK: usize = 1 << 20;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     if matches!(program::role(), Role::Server | Role::Standalone) {
-        // SAFETY: the caller passes a C string.
-        let name = unsafe { CStr::from_ptr(from) };
-        if RESTORED.contains(&datadir::base_name(name.to_bytes()))
-            && let Err(errno) = take_over(name)
-        {
+        // SAFETY: the caller passes two C strings.
+        let old = unsafe { CStr::from_ptr(from) };
+        // SAFETY: as above.
+        let new = unsafe { CStr::from_ptr(to) };
+        if let Err(errno) = before_rename(old, new) {
             return fail(errno);
         }
     }
     // SAFETY: the caller's arguments.
     unsafe { real::rename(from, to) }
+}
+
+fn before_rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
+    let name = datadir::base_name(to.to_bytes());
+    // As which `restore_command` leaves what it fetched (`xlogarchive.c`).
+    if datadir::base_name(from.to_bytes()) == b"RECOVERYXLOG" {
+        take_over(from)
+    } else if name.ends_with(b".history") {
+        publish(from, to)
+    } else {
+        Ok(())
+    }
 }
 
 /// Puts a copy that is sealed with the keys of this data directory in the place of a file that is
@@ -50,11 +61,28 @@ fn take_over(path: &CStr) -> Result<(), Errno> {
     // A name of the class WAL, which the server removes when it starts again after a crash.
     let name = format!("xlogtemp.{}", std::process::id());
     let copy = sys::c_path(&datadir::join(datadir::parent(path.to_bytes()), name.as_bytes()))?;
-    copy_anew(path, &copy).inspect_err(|errno| {
+    replace(path, &copy)
+}
+
+/// Puts a plain copy in the place of a file that is about to become a timeline history file. The
+/// server writes it under the name of a new segment (`writeTimeLineHistory`, `timeline.c`), or has
+/// it from an archive.
+fn publish(path: &CStr, to: &CStr) -> Result<(), Errno> {
+    let is_history = datadir::place(to.to_bytes()).class == Some(Class::TimelineHistory);
+    if !is_history || keyring_of(path)?.is_none() {
+        return Ok(());
+    }
+    // Of the same class, as pg_receivewal has it.
+    replace(path, &sys::c_path(&[to.to_bytes(), b".tmp"].concat())?)
+}
+
+/// Puts a copy, which is sealed as its own name says, in the place of a file.
+fn replace(path: &CStr, copy: &CString) -> Result<(), Errno> {
+    copy_anew(path, copy).inspect_err(|errno| {
         // SAFETY: a C string. There may be no such file.
         unsafe { libc::unlink(copy.as_ptr()) };
         log::line(format_args!(
-            "ERROR: \"{}\", restored from an archive, could not be sealed with the keys of this data directory (errno {errno})",
+            "ERROR: \"{}\" could not be written anew, with the keys of this data directory or plain (errno {errno})",
             Shown(path.to_bytes())
         ));
     })?;

@@ -306,3 +306,47 @@ fn the_tablespace_of_a_plain_directory_is_plain() {
     assert!(seen.status.success(), "{}", seen.stderr);
     assert!(!fs::read(&path).unwrap().starts_with(MAGIC), "sealed with the keys of another");
 }
+
+/// Timeline history is plain, whether the server writes it, as a new segment at first, or finds a
+/// sealed one in an archive. Those that are sealed already are read as they are.
+#[test]
+fn timeline_history_becomes_plain() {
+    let arena = Arena::new();
+    let server = arena.compile("take_over", "postgres", &[]);
+    let run = |names: &[&str], data: &std::path::Path| {
+        let mut command = arena.preloaded(&server, names);
+        finish(command.env("PGSEAL_GUARD", "off").env("PGSEAL_DATA", data))
+    };
+    let temporary = "pg_wal/xlogtemp.77";
+    write_one(&arena, temporary);
+    let old = arena.raw(temporary);
+    assert!(old.starts_with(MAGIC));
+    let expected = run(&[temporary], "".as_ref()).stdout;
+    assert!(expected.starts_with("content: 20 bytes"), "{expected}");
+
+    let other = arena.tmp.path().join("other");
+    data_directory(&other, Some(&new_keyring()));
+    let program = arena.compile("open_trunc", "open_trunc", &[]);
+    let wal = "pg_wal/000000010000000000000001";
+    assert!(finish(arena.preloaded(&program, &[wal]).current_dir(&other)).status.success());
+    fs::copy(other.join(wal), arena.sealed().join("pg_wal/RECOVERYHISTORY")).unwrap();
+    for (from, history) in [
+        (temporary, "pg_wal/00000002.history"),
+        ("pg_wal/RECOVERYHISTORY", "pg_wal/00000003.history"),
+    ] {
+        let mode = fs::metadata(arena.sealed().join(from)).unwrap().mode();
+        let seen = run(&[from, history], &other);
+        assert!(seen.stdout.contains("rename(argv[1], argv[2]) = 0"), "{from}: {}", seen.stderr);
+        assert!(seen.stdout.ends_with(&expected), "{from}: {}", seen.stdout);
+        let raw = arena.raw(history);
+        assert!(raw.len() == 20 && contains(&raw, MARKER), "{from}: not plain");
+        assert_eq!(fs::metadata(arena.sealed().join(history)).unwrap().mode(), mode);
+    }
+    fs::write(arena.sealed().join("pg_wal/00000004.history"), &old).unwrap();
+    let seen = run(&["pg_wal/00000004.history"], "".as_ref());
+    assert_eq!(seen.stdout, expected, "{}", seen.stderr);
+    assert_eq!(fs::read_dir(arena.sealed().join("pg_wal")).unwrap().count(), 3, "a left-over");
+    // Written over, it is plain, too.
+    assert!(arena.run_sealed(&program, &["pg_wal/00000004.history"]).status.success());
+    assert!(contains(&arena.raw("pg_wal/00000004.history"), MARKER));
+}

@@ -210,6 +210,11 @@ impl Lab {
         self.synchronous = false;
     }
 
+    /// `patronictl history`.
+    pub fn history(&self, index: usize) -> String {
+        self.patronictl(index, &["history"])
+    }
+
     /// `patronictl switchover`, and waits until it is done.
     pub fn switch_over(&self, from: usize, to: usize) {
         let (old, new) = (&self.members[from].name, &self.members[to].name);
