@@ -9,6 +9,7 @@ use std::ptr;
 
 use pgseal_core::random::Random;
 use pgseal_core::{DataKey, Generation, KeySet, SealedFile};
+use pgseal_keys::handover;
 use zeroize::Zeroizing;
 
 use crate::datadir::{self, Root};
@@ -18,15 +19,12 @@ use crate::random::KernelRandom;
 use crate::real;
 use crate::sys;
 
-/// More than a hand-over frame of ten thousand generations.
-const FRAME_LIMIT: usize = 512 * 1024;
-
 /// The data keys of a data directory, from the helper. Says itself what went wrong.
 pub fn load(root: &Root) -> Result<&'static KeySet, c_int> {
     let keyring = root.keyring_path();
     let arguments = [b"helper".to_vec(), b"keys".to_vec(), b"--keyring".to_vec(), keyring.clone()];
     let frame = run_helper(&arguments).map(Zeroizing::new)?;
-    let mut keys = pgseal_keys::handover::decode(&frame).map_err(|_| {
+    let mut keys = handover::decode(&frame).map_err(|_| {
         log::line(format_args!(
             "ERROR: the keys of \"{}\" were not handed over; see the message above, or try \"pgseal key show\"",
             Shown(&keyring)
@@ -205,7 +203,7 @@ fn run_helper(arguments: &[Vec<u8>]) -> Result<Vec<u8>, c_int> {
             helper
         ));
     })?;
-    let output = sys::read_to_end(reader.0, FRAME_LIMIT);
+    let output = sys::read_to_end(reader.0, handover::MAX_FRAME_LEN);
     let mut status = 0;
     loop {
         // SAFETY: waits for our own child; `status` is valid for a write.
