@@ -261,7 +261,8 @@ table() {
             [ -e "$results/$major.tsv" ] || continue
             say "PostgreSQL $major: $(awk -F '\t' '$1 != "version" && $1 != "origin" { count[$2]++ } END {
                 printf "%d of %d checks pass", count["ok"], count["ok"] + count["failed"] }' "$results/$major.tsv"), run on $(
-                cut -f 4 "$results/$major.tsv" | cut -d ' ' -f 1 | sort -u | paste -sd ' ' | sed 's/ / and /g')."
+                cut -f 4 "$results/$major.tsv" | sort | uniq -c | sort -k 2 |
+                    sed -E 's/^ *([0-9]+) ([^ ]+) (.*)/\2 with commit \3 (\1 lines)/' | paste -sd ';' | sed 's/;/, on /g')."
             say ""
         done
         for major in "${majors[@]}"; do
