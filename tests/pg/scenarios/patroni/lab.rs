@@ -210,9 +210,13 @@ impl Lab {
         self.synchronous = false;
     }
 
-    /// `patronictl history`.
-    pub fn history(&self, index: usize) -> String {
-        self.patronictl(index, &["history"])
+    /// Waits until `patronictl history` shows this many timelines that ended.
+    pub fn wait_for_history(&self, index: usize, timelines: usize) {
+        self.wait("the history of the timelines", || {
+            let history = self.patronictl(index, &["history"]);
+            let ended = history.matches("no recovery target specified").count();
+            (ended >= timelines).then_some(())
+        });
     }
 
     /// `patronictl switchover`, and waits until it is done.
