@@ -35,7 +35,7 @@ struct Pair {
     primary: Node,
     standby: Node,
     round: u32,
-    /// The old primary throws away what WAL it can before it ends.
+    /// The old primary throws away what WAL it can, which is what is archived, before it ends.
     forget_wal: bool,
     /// There is a table of several segments.
     big: bool,
@@ -75,7 +75,11 @@ impl Pair {
         if self.forget_wal {
             old.sql("select pg_drop_replication_slot(slot_name) from pg_replication_slots");
             for _ in 0..3 {
-                old.sql("select pg_switch_wal();; checkpoint");
+                old.sql("select pg_switch_wal()");
+                old.wait_until(
+                    "select count(*) = 0 from pg_ls_archive_statusdir() where name like '%.ready'",
+                );
+                old.sql("checkpoint");
             }
         }
         match end {
