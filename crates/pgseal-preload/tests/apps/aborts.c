@@ -9,7 +9,11 @@ int main(int argc, char **argv)
         for (char *all = text(64 * PAGE);;)
             if (pwrite(fd, all, 64 * PAGE, 0) < 0)
                 abort();
-    usleep(30000);
+    /* Until the child has begun. */
+    struct stat st;
+    do
+        usleep(30000);
+    while (fstat(fd, &st) == 0 && st.st_size == 0);
     kill(0, 6);
     abort();
 }
