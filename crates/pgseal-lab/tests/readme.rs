@@ -17,7 +17,7 @@ struct Section {
     rows: &'static [(&'static str, &'static str)],
 }
 
-const SECTIONS: [Section; 2] = [
+const SECTIONS: [Section; 3] = [
     Section {
         experiment: "instance",
         columns: &[
@@ -33,6 +33,19 @@ const SECTIONS: [Section; 2] = [
             ("scan from the OS cache, time", "scan-warm"),
             ("index build, time", "index"),
             ("VACUUM FULL, time", "vacuum-full"),
+        ],
+    },
+    Section {
+        experiment: "tls",
+        columns: &[
+            ("TLS 1.3, AES-256-GCM", "TLS_AES_256_GCM_SHA384"),
+            ("TLS 1.3, ChaCha20", "TLS_CHACHA20_POLY1305_SHA256"),
+        ],
+        rows: &[
+            ("the study's query, connections kept, throughput", "row-persistent"),
+            ("the study's query, a connection each, throughput", "row-connect"),
+            ("100 rows, throughput", "rows-100"),
+            ("1 MB in one value, throughput", "value-1mb"),
         ],
     },
     Section {
@@ -114,7 +127,7 @@ fn the_table_of_the_readme_is_of_the_committed_runs() {
 
 #[test]
 fn the_committed_runs_are_whole_and_of_the_full_profile() {
-    for experiment in ["modes", "instance", "columns"] {
+    for experiment in ["modes", "tls", "instance", "columns"] {
         let results = results(experiment);
         assert!(results.finished, "{experiment}");
         assert_eq!(results.plan.profile, "full", "{experiment}");
