@@ -53,10 +53,12 @@ pub fn conversion(context: &Context) -> Verdict {
     }
     let how_far = match journal.phase {
         Phase::Prepare => "before it changed a file",
-        Phase::Convert => "with some files sealed and some plain or under another key",
-        Phase::Finish => "with all files done",
+        Phase::Convert => {
+            "with some files sealed and some plain or under another key, and no server starts"
+        }
+        Phase::Finish => "with all files done, and no server starts",
     };
-    fail(format!("pgseal {name} was interrupted {how_far}; no server starts; go on with: {next}"))
+    fail(format!("pgseal {name} was interrupted {how_far}; go on with: {next}"))
 }
 
 /// The reason to leave out what a half-converted directory cannot have right.
