@@ -35,6 +35,7 @@ pub struct Scratch {
     out: Vec<u8>,
     page: Vec<u8>,
     old: Vec<u8>,
+    recent: paged::RecentTags,
 }
 
 /// What to do about a block that does not authenticate.
@@ -138,13 +139,8 @@ impl SealedFile {
 
     fn with_key(header: Header, file_key: &header::FileKey) -> Result<SealedFile, SealError> {
         let cipher = Cipher::new(&header, file_key)?;
-        Ok(SealedFile {
-            header,
-            cipher,
-            tags: paged::TagCache::new(),
-            reached: 0,
-            zeros_appended: 0,
-        })
+        let tags = paged::TagCache::new(&header.file_id);
+        Ok(SealedFile { header, cipher, tags, reached: 0, zeros_appended: 0 })
     }
 
     /// What the header says.
@@ -281,7 +277,8 @@ impl Scratch {
         Scratch::default()
     }
 
-    /// Grows all buffers to what any operation can need, so that none allocates afterwards.
+    /// Grows all buffers to what any operation can need, so that none allocates afterwards (but once,
+    /// for tags, a process that reads single pages here and there).
     pub fn reserve(&mut self) {
         let batch = BATCH * geometry::STREAM_STRIDE as usize + geometry::TAG_BLOCK_LEN as usize;
         grow(&mut self.out, batch);

@@ -12,6 +12,11 @@ pub mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod mem;
 
+/// The name of a group of pages among all groups of all files: random for each file, consecutive for
+/// the groups of one. Two groups may have the same one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupName(pub u64);
+
 /// A random-access file of sealed bytes.
 ///
 /// Methods take `&self`: several sealed files may share one storage, as several processes share
@@ -53,6 +58,18 @@ pub trait Storage {
     /// it is asked for again and again.
     fn write_tags(&self, entries: &[u8], sealed_off: SealedOff) -> io::Result<()> {
         self.write_at(entries, sealed_off)
+    }
+
+    /// How often the tags of this group of pages were changed by any of the processes that count
+    /// together, this one included; also counts other groups whose names fall on the same counter.
+    /// `None`: nobody counts, and what is remembered of tags is only good for the moment.
+    fn tag_changes(&self, _group: GroupName) -> Option<u64> {
+        None
+    }
+
+    /// Counts one more change, after it was written. Returns what [`Storage::tag_changes`] was.
+    fn count_tag_change(&self, _group: GroupName) -> Option<u64> {
+        None
     }
 
     /// The length of the file.

@@ -47,7 +47,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn check(suite: Suite, layout: Layout, views: Views, ops: &[Op]) {
-    let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::with_views(views));
+    let (keys, random, storage) =
+        (keys(), LibraryRandom::new(), MemStorage::with_views(views).counting());
     let mut scratch = Scratch::new();
     let mut file =
         SealedFile::create(&storage, suite, layout, &keys, Generation(1), &random).unwrap();

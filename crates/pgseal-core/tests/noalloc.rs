@@ -47,13 +47,17 @@ fn pages_are_read_and_written_without_the_heap() {
 
     let keys = keys();
     for (suite, layout) in combinations() {
-        let storage = MemStorage::default();
+        let storage = MemStorage::default().counting();
         let mut handle = Handle::create(&storage, suite, layout, &keys);
         handle.scratch.reserve();
         let bytes = pattern(300 * 8192, 1);
         handle.write(&storage, &bytes, 0).unwrap();
         let mut buf = vec![0; 20 * 8192];
         handle.read_into(&storage, &mut buf, 0).unwrap();
+        for round in 0..80 {
+            // In turn from two groups.
+            handle.read_into(&storage, &mut buf[..8192], round % 2 * 290 * 8192).unwrap();
+        }
 
         let before = taken();
         for round in 0_u64..40 {
@@ -65,6 +69,7 @@ fn pages_are_read_and_written_without_the_heap() {
             handle.read_into(&storage, &mut buf, 120 * 8192).unwrap();
             handle.write(&storage, &bytes[..100], page * 8192 + 50).unwrap();
             handle.read_into(&storage, &mut buf[..100], page * 8192 + 50).unwrap();
+            handle.read_into(&storage, &mut buf[..8192], round % 2 * 290 * 8192).unwrap();
         }
         assert_eq!(taken() - before, 0, "{suite} {layout}");
         assert!(layout != Layout::Stream || suite.authenticates());

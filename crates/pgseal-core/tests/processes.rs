@@ -5,11 +5,15 @@
 
 mod common;
 
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+
 use common::{Handle, combinations, pattern};
-use pgseal_core::Layout;
-use pgseal_core::geometry::BLOCK_LEN;
+use pgseal_core::geometry::{BLOCK_LEN, block_sealed_off};
 use pgseal_core::storage::mem::MemStorage;
+use pgseal_core::storage::{GroupName, Storage};
 use pgseal_core::testing::keys;
+use pgseal_core::{BlockNo, Layout, SealedLen, SealedOff, Suite};
 
 const BLOCK: usize = BLOCK_LEN as usize;
 
@@ -17,7 +21,7 @@ const BLOCK: usize = BLOCK_LEN as usize;
 fn a_write_by_one_is_seen_by_the_other() {
     let keys = keys();
     for (suite, layout) in combinations() {
-        let storage = MemStorage::default();
+        let storage = MemStorage::default().counting();
         let mut one = Handle::create(&storage, suite, layout, &keys);
         one.write(&storage, &pattern(6 * BLOCK, 1), 0).unwrap();
         let mut two = Handle::open(&storage, &keys);
@@ -96,5 +100,119 @@ fn a_write_behind_an_end_that_another_process_moved() {
                 }
             }
         }
+    }
+}
+
+/// Reads pages of several groups here and there, so that all is remembered that may be.
+fn read_here_and_there(handle: &mut Handle, storage: &MemStorage, pages: u64) {
+    for step in 0..4 * pages {
+        let page = step * 257 % pages;
+        let read = handle.read(storage, page * BLOCK_LEN, BLOCK).unwrap();
+        assert_eq!(read.len(), BLOCK, "page {page}");
+    }
+}
+
+/// What one remembers of tags is worth nothing after another has written: a page that then is not the
+/// one that was written, because the disk lost the write, is damage and no old page.
+#[test]
+fn remembered_tags_open_no_page_that_was_written_since() {
+    const PAGES: u64 = 1100;
+    let keys = keys();
+    for (suite, layout) in combinations() {
+        if layout != Layout::Paged || !suite.authenticates() {
+            continue;
+        }
+        for (page, scans) in [(3, true), (300, false), (700, true), (1050, false)] {
+            let storage = MemStorage::default().counting();
+            let mut one = Handle::create(&storage, suite, layout, &keys);
+            one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
+            let mut two = Handle::open(&storage, &keys);
+            let at = block_sealed_off(layout, BlockNo(page)).0 as usize;
+            let sealed = || storage.bytes()[at..at + BLOCK].to_vec();
+            for round in 2..5 {
+                read_here_and_there(&mut two, &storage, PAGES);
+                if scans {
+                    two.read(&storage, (page - 1) * BLOCK_LEN, BLOCK).unwrap();
+                    two.read(&storage, page * BLOCK_LEN, BLOCK).unwrap();
+                }
+                let old = sealed();
+                let bytes = pattern(BLOCK, round);
+                one.write(&storage, &bytes, page * BLOCK_LEN).unwrap();
+                let written = sealed();
+                storage.bytes()[at..at + BLOCK].copy_from_slice(&old);
+                let read = two.read(&storage, page * BLOCK_LEN, BLOCK);
+                assert!(read.is_err(), "{suite} page {page} scan {scans} round {round}");
+                storage.bytes()[at..at + BLOCK].copy_from_slice(&written);
+                assert!(two.read(&storage, page * BLOCK_LEN, BLOCK).unwrap() == bytes);
+            }
+        }
+    }
+}
+
+/// Pages read here and there, and pages written behind those that are read (VACUUM): few calls for
+/// tags.
+#[test]
+fn tags_are_read_seldom() {
+    const PAGES: u64 = 1100;
+    let keys = keys();
+    let (suite, layout) = (Suite::Aes256Gcm, Layout::Paged);
+    let storage = Counted { memory: MemStorage::default().counting(), reads: AtomicU64::new(0) };
+    let mut one = Handle::create(&storage, suite, layout, &keys);
+    one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
+    let mut two = Handle::open(&storage, &keys);
+    let reads = || storage.reads.swap(0, Ordering::Relaxed);
+    for round in 0..4 {
+        reads();
+        for step in 0..PAGES {
+            two.read(&storage, step * 257 % PAGES * BLOCK_LEN, BLOCK).unwrap();
+        }
+        let tags = reads() - PAGES;
+        assert!(round == 0 || tags <= PAGES / 50, "round {round}: {tags} calls for tags");
+    }
+    let page = pattern(BLOCK, 2);
+    for step in 0..PAGES {
+        two.read(&storage, step * BLOCK_LEN, BLOCK).unwrap();
+        if let Some(behind) = step.checked_sub(32) {
+            two.write(&storage, &page, behind * BLOCK_LEN).unwrap();
+        }
+    }
+    let tags = reads() - PAGES;
+    assert!(tags <= 4 * PAGES.div_ceil(256), "{tags} calls for tags");
+}
+
+/// Memory that counts its reads, and changes of tags.
+struct Counted {
+    memory: MemStorage,
+    reads: AtomicU64,
+}
+
+impl Storage for Counted {
+    fn read_at(&self, buf: &mut [u8], off: SealedOff) -> io::Result<usize> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.memory.read_at(buf, off)
+    }
+
+    fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {
+        self.memory.write_at(buf, off)
+    }
+
+    fn tag_changes(&self, group: GroupName) -> Option<u64> {
+        self.memory.tag_changes(group)
+    }
+
+    fn count_tag_change(&self, group: GroupName) -> Option<u64> {
+        self.memory.count_tag_change(group)
+    }
+
+    fn len(&self) -> io::Result<SealedLen> {
+        self.memory.len()
+    }
+
+    fn set_len(&self, len: SealedLen) -> io::Result<()> {
+        self.memory.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.memory.sync()
     }
 }

@@ -122,6 +122,7 @@ pub fn server_starts(root: &'static Root) -> Result<(), c_int> {
     if program::role() == Role::Server {
         wipe_environment(root);
         crate::counters::share();
+        crate::changes::share();
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 mod ahead;
 mod audit;
 pub mod calls;
+mod changes;
 mod copies;
 mod counters;
 mod datadir;

@@ -6,10 +6,11 @@ use core::time::Duration;
 use std::io;
 
 use libc::{iovec, off_t};
-use pgseal_core::storage::Storage;
+use pgseal_core::storage::{GroupName, Storage};
 use pgseal_core::{SealedLen, SealedOff};
 
 use crate::ahead::ReadAhead;
+use crate::changes;
 use crate::real;
 use crate::sys;
 use crate::window::TagWindow;
@@ -105,6 +106,14 @@ impl Storage for FdStorage<'_> {
             return Ok(());
         }
         self.write_at(entries, sealed_off)
+    }
+
+    fn tag_changes(&self, group: GroupName) -> Option<u64> {
+        changes::seen(group)
+    }
+
+    fn count_tag_change(&self, group: GroupName) -> Option<u64> {
+        changes::count(group)
     }
 
     fn len(&self) -> io::Result<SealedLen> {

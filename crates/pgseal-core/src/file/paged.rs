@@ -7,20 +7,25 @@ use super::{
 use crate::cipher::{NonceBytes, TagBytes};
 use crate::error::SealError;
 use crate::geometry::{
-    BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, TAG_ENTRY_LEN, block_sealed_off, sealed_len,
-    tag_block_off, tag_entry_off,
+    BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, TAG_ENTRY_LEN, block_sealed_off, tag_block_off,
+    tag_entry_off,
 };
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::suite::Layout;
-use crate::units::{BlockNo, PlainLen};
+use crate::units::BlockNo;
 
+mod length;
 mod mend;
+mod recent;
 mod tags;
 
+pub(super) use length::set_len;
+pub(super) use recent::RecentTags;
 pub(super) use tags::TagCache;
 
-use mend::{Before, clear_stale_tags, clear_tags, drop_unfinished, lengthen_last_page};
+use length::fill_gap;
+use mend::{Before, drop_unfinished};
 
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
 const ENTRY: usize = TAG_ENTRY_LEN as usize;
@@ -59,11 +64,11 @@ pub(super) fn read<S: Storage + ?Sized>(
             let fresh = !file.header.suite.authenticates();
             if got > BLOCK {
                 // One call for the tags of all of them, if any.
-                if fresh || file.tags.group != block.0 / GROUP_PAGES {
+                if fresh || !file.tags.has(storage, block.0 / GROUP_PAGES) {
                     file.tags.load(storage, block.0 / GROUP_PAGES)?;
                 }
             } else {
-                file.tags.prepare(storage, block, fresh)?;
+                file.tags.prepare(storage, block, fresh, &mut scratch.recent)?;
             }
             for (index, page) in target[..got].chunks_mut(BLOCK).enumerate() {
                 let block = BlockNo(block.0 + index as u64);
@@ -79,7 +84,8 @@ pub(super) fn read<S: Storage + ?Sized>(
             if got <= in_block {
                 break;
             }
-            file.tags.prepare(storage, block, !file.header.suite.authenticates())?;
+            let fresh = !file.header.suite.authenticates();
+            file.tags.prepare(storage, block, fresh, &mut scratch.recent)?;
             open_page(file, storage, block, &mut page[..got], on_damage, &mut outcome)?;
             let take = (got - in_block).min(rest.len());
             rest[..take].copy_from_slice(&page[in_block..in_block + take]);
@@ -101,7 +107,7 @@ fn open_where_they_lie<S: Storage + ?Sized>(
     target: &mut [u8],
 ) -> Result<bool, SealError> {
     // Without a tag, nothing would tell a page of which only the half had been there.
-    if !file.header.suite.authenticates() || file.tags.group != first.0 / GROUP_PAGES {
+    if !file.header.suite.authenticates() || !file.tags.has(storage, first.0 / GROUP_PAGES) {
         return Ok(false);
     }
     let (off, len) = (block_sealed_off(Layout::Paged, first), target.len());
@@ -213,8 +219,21 @@ pub(super) fn write<S: Storage + ?Sized>(
     Ok(())
 }
 
-/// Seals and writes pages of one group, then their tags.
+/// Seals and writes pages of one group, then their tags, and counts the change.
 fn write_pages<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    first: BlockNo,
+    plain: &[u8],
+    random: &dyn Random,
+) -> Result<(), SealError> {
+    let result = seal_pages(file, storage, scratch, first, plain, random);
+    file.tags.count_change(storage, first);
+    result
+}
+
+fn seal_pages<S: Storage + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
     scratch: &mut Scratch,
@@ -310,15 +329,19 @@ fn write_part<S: Storage + ?Sized>(
     let mut page = core::mem::take(&mut scratch.page);
     let result = (|| {
         let whole = grow(&mut page, BLOCK);
-        let had = read_page(file, storage, &mut scratch.old, block, whole)?;
+        let had = read_page(file, storage, &mut scratch.old, &mut scratch.recent, block, whole)?;
         let entry = file.tags.entry(block);
         let end = in_block + bytes.len();
         if had < in_block {
             whole[had..in_block].fill(0);
         }
         whole[in_block..end].copy_from_slice(bytes);
-        write_pages(file, storage, scratch, block, &whole[..had.max(end)], random)
-            .inspect_err(|_| Before { block, sealed: &scratch.old[..had], entry }.put_back(storage))
+        write_pages(file, storage, scratch, block, &whole[..had.max(end)], random).inspect_err(
+            |_| {
+                Before { block, sealed: &scratch.old[..had], entry }.put_back(storage);
+                file.tags.count_change(storage, block);
+            },
+        )
     })();
     scratch.page = page;
     result
@@ -329,6 +352,7 @@ fn read_page<S: Storage + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
     old: &mut Vec<u8>,
+    recent: &mut RecentTags,
     block: BlockNo,
     page: &mut [u8],
 ) -> Result<usize, SealError> {
@@ -336,64 +360,8 @@ fn read_page<S: Storage + ?Sized>(
     grow(old, BLOCK)[..got].copy_from_slice(&page[..got]);
     if got > 0 {
         let mut outcome = ReadOutcome::default();
-        file.tags.prepare(storage, block, !file.header.suite.authenticates())?;
+        file.tags.prepare(storage, block, !file.header.suite.authenticates(), recent)?;
         open_page(file, storage, block, &mut page[..got], OnDamage::Fail, &mut outcome)?;
     }
     Ok(got)
-}
-
-/// Before a write behind the end of the file: makes the last page whole, so that its tag covers
-/// what will be read of it. The pages between stay holes.
-fn fill_gap<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    plain_off: u64,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let plain = file.plain_len(storage)?.0;
-    file.reached = plain;
-    if plain < plain_off && plain / BLOCK_LEN < plain_off / BLOCK_LEN {
-        lengthen_last_page(file, storage, scratch, plain, plain_off, random)?;
-        clear_stale_tags(file, storage, plain)?;
-    }
-    Ok(())
-}
-
-pub(super) fn set_len<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    new_len: u64,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let plain = file.plain_len(storage)?.0;
-    let target = sealed_len(Layout::Paged, PlainLen(new_len));
-    if new_len > plain {
-        lengthen_last_page(file, storage, scratch, plain, new_len, random)?;
-        clear_stale_tags(file, storage, plain)?;
-        storage.set_len(target)?;
-        return Ok(());
-    }
-    let (block, in_block) = (BlockNo(new_len / BLOCK_LEN), (new_len % BLOCK_LEN) as usize);
-    if in_block == 0 || new_len == plain {
-        file.tags.clear();
-        storage.set_len(target)?;
-    } else {
-        let mut page = core::mem::take(&mut scratch.page);
-        let result = (|| {
-            let whole = grow(&mut page, BLOCK);
-            let had = read_page(file, storage, &mut scratch.old, block, whole)?;
-            let entry = file.tags.entry(block);
-            file.tags.clear();
-            storage.set_len(target)?;
-            let keep = &whole[..in_block.min(had)];
-            write_pages(file, storage, scratch, block, keep, random).inspect_err(|_| {
-                Before { block, sealed: &scratch.old[..had], entry }.put_back(storage);
-            })
-        })();
-        scratch.page = page;
-        result?;
-    }
-    clear_tags(storage, BlockNo(new_len.div_ceil(BLOCK_LEN)))
 }

@@ -1,9 +1,10 @@
 //! Storage in memory.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Storage;
+use super::{GroupName, Storage};
 use crate::units::{SealedLen, SealedOff};
 
 /// What [`Storage::with_view`] does.
@@ -23,19 +24,31 @@ pub enum Views {
 pub struct MemStorage {
     bytes: Mutex<Vec<u8>>,
     views: Views,
+    /// The changes of tags, if they are counted; few counters, so that groups share them.
+    changes: Option<[AtomicU64; 4]>,
 }
 
 impl MemStorage {
     /// A file with these sealed bytes.
     #[must_use]
     pub fn with(bytes: Vec<u8>) -> MemStorage {
-        MemStorage { bytes: Mutex::new(bytes), views: Views::Never }
+        MemStorage { bytes: Mutex::new(bytes), ..MemStorage::default() }
     }
 
     /// An empty file that has views, or loses them.
     #[must_use]
     pub fn with_views(views: Views) -> MemStorage {
-        MemStorage { bytes: Mutex::default(), views }
+        MemStorage { views, ..MemStorage::default() }
+    }
+
+    /// Counts changes of tags from now on.
+    #[must_use]
+    pub fn counting(self) -> MemStorage {
+        MemStorage { changes: Some(Default::default()), ..self }
+    }
+
+    fn counter(&self, group: GroupName) -> Option<&AtomicU64> {
+        self.changes.as_ref().map(|all| &all[(group.0 % 4) as usize])
     }
 
     /// The sealed bytes, to look at and to damage.
@@ -83,6 +96,14 @@ impl Storage for MemStorage {
 
     fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {
         write_to(&mut self.bytes(), buf, off)
+    }
+
+    fn tag_changes(&self, group: GroupName) -> Option<u64> {
+        self.counter(group).map(|counter| counter.load(Ordering::Acquire))
+    }
+
+    fn count_tag_change(&self, group: GroupName) -> Option<u64> {
+        self.counter(group).map(|counter| counter.fetch_add(1, Ordering::AcqRel))
     }
 
     fn len(&self) -> io::Result<SealedLen> {

@@ -78,7 +78,9 @@ pub(super) fn clear_stale_tags<S: Storage + ?Sized>(
         return Ok(());
     }
     file.tags.clear();
-    clear_tags(storage, first)
+    let result = clear_tags(storage, first);
+    file.tags.count_change(storage, first);
+    result
 }
 
 /// Clears the tags of the pages that were cut off, up to the end of the last group that is left,

@@ -1,31 +1,61 @@
 //! What a process remembers of the tags of a paged file.
 
-use super::ENTRY;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::{ENTRY, RecentTags};
 use crate::error::SealError;
 use crate::geometry::{GROUP_PAGES, TAG_BLOCK_LEN, tag_block_off, tag_entry_off};
-use crate::storage::Storage;
+use crate::header::FileId;
+use crate::storage::{GroupName, Storage};
 use crate::units::BlockNo;
 
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
 const NO_GROUP: u64 = u64::MAX;
 
 /// The tag block that was read last, and the entry that was read last on its own: the first page
-/// of a group that is read may be the only one (an index look-up), the second one makes it worth
-/// to have the whole block (a scan).
+/// of a group that is read may be the only one (an index look-up), the second one right behind it
+/// makes it worth to have the whole block (a scan).
 ///
-/// Another process may have written pages of the group since. That is safe for a suite that
-/// authenticates: an old entry opens no new page, and a page that does not open has its tag block
-/// read again. For CTR, which would return garbage, the cache is not used.
+/// Another process may have written pages of the group since. Where the processes count changes of
+/// tags ([`Storage::tag_changes`]), the block is read again then. Elsewhere that is safe for a suite
+/// that authenticates: an old entry opens no new page, and a page that does not open has its tag
+/// block read again. For CTR, which would return garbage, the cache is not used.
 pub(in crate::file) struct TagCache {
     pub(super) group: u64,
     pub(super) bytes: Box<[u8]>,
-    pub(super) single: (BlockNo, [u8; ENTRY]),
+    /// What the changes of the group were before its block was read.
+    changes: Option<u64>,
+    single: (BlockNo, [u8; ENTRY]),
+    /// The name of the first group, from the random identity of the file.
+    first_name: u64,
+    /// Names the file among those that this process has opened.
+    pub(super) serial: u64,
 }
 
 impl TagCache {
     /// An empty cache; it gets its memory with the first tag block.
-    pub(in crate::file) fn new() -> TagCache {
-        TagCache { group: NO_GROUP, bytes: Box::default(), single: (BlockNo(u64::MAX), [0; ENTRY]) }
+    pub(in crate::file) fn new(file_id: &FileId) -> TagCache {
+        static SERIALS: AtomicU64 = AtomicU64::new(1);
+        let mut name = [0; 8];
+        name.copy_from_slice(&file_id[..8]);
+        TagCache {
+            group: NO_GROUP,
+            bytes: Box::default(),
+            changes: None,
+            single: (BlockNo(u64::MAX), [0; ENTRY]),
+            first_name: u64::from_le_bytes(name),
+            serial: SERIALS.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// The name of a group of the file.
+    pub(super) fn name_of(&self, group: u64) -> GroupName {
+        GroupName(self.first_name.wrapping_add(group))
+    }
+
+    /// Whether the tag block of this group is here, and nobody who counts has changed it.
+    pub(super) fn has<S: Storage + ?Sized>(&self, storage: &S, group: u64) -> bool {
+        self.group == group && self.changes == storage.tag_changes(self.name_of(group))
     }
 
     /// Has the entry of a page at hand, as far as this process knows it.
@@ -34,18 +64,28 @@ impl TagCache {
         storage: &S,
         block: BlockNo,
         fresh: bool,
+        recent: &mut RecentTags,
     ) -> Result<(), SealError> {
         let group = block.0 / GROUP_PAGES;
-        if self.group == group && !fresh {
+        if !fresh && self.has(storage, group) {
+            self.single.0 = BlockNo(u64::MAX);
             return Ok(());
+        }
+        if self.group == group {
+            self.group = NO_GROUP;
         }
         if self.single.0.0 / GROUP_PAGES == group && !fresh {
             return self.load(storage, group);
         }
-        self.group = NO_GROUP;
+        // The block of another group stays: a scan goes on behind a look at a page elsewhere.
         self.single.0 = BlockNo(u64::MAX);
-        let got = storage.read_at(&mut self.single.1, tag_entry_off(block))?;
-        self.single.1[got..].fill(0);
+        let known = if fresh { None } else { recent.entry(storage, self, block)? };
+        if let Some(entry) = known {
+            self.single.1 = entry;
+        } else {
+            let got = storage.read_at(&mut self.single.1, tag_entry_off(block))?;
+            self.single.1[got..].fill(0);
+        }
         self.single.0 = block;
         Ok(())
     }
@@ -59,6 +99,8 @@ impl TagCache {
         if self.bytes.is_empty() {
             self.bytes = vec![0; TAG_BLOCK].into_boxed_slice();
         }
+        // Before the block is read: a change while we read makes it old at once.
+        self.changes = storage.tag_changes(self.name_of(group));
         let got = storage.read_at(&mut self.bytes, tag_block_off(group))?;
         self.bytes[got..].fill(0);
         self.group = group;
@@ -89,6 +131,20 @@ impl TagCache {
             let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
             self.bytes[at..at + entries.len()].copy_from_slice(entries);
         }
-        self.single.0 = BlockNo(u64::MAX);
+        // Only if it is one of them: VACUUM writes pages behind those that it reads.
+        let index = self.single.0.0.wrapping_sub(first.0);
+        if let Some(entry) = usize::try_from(index).ok().and_then(|i| entries.as_chunks().0.get(i))
+        {
+            self.single.1 = *entry;
+        }
+    }
+
+    /// Tags of the group of this page were changed by us, and [`TagCache::store`] knows how.
+    pub(super) fn count_change<S: Storage + ?Sized>(&mut self, storage: &S, block: BlockNo) {
+        let group = block.0 / GROUP_PAGES;
+        let before = storage.count_tag_change(self.name_of(group));
+        if self.group == group && self.changes == before {
+            self.changes = before.map(|changes| changes + 1);
+        }
     }
 }
