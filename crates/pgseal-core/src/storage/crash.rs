@@ -3,7 +3,8 @@
 //! Every write and every change of length since the last sync may have reached the disk or not,
 //! in any combination; a write is torn at 512-byte sectors, each kept or lost on its own. A sector
 //! that is kept holds what the page cache held of it after that write, as a disk never sees less
-//! than a sector.
+//! than a sector. A change of length that is kept has those before it: an inode has one length and
+//! one list of blocks, from which what an earlier cut took away is gone.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -77,6 +78,10 @@ impl CrashStorage {
     pub fn crash(&self, mut keep: impl FnMut(Part) -> bool) -> MemStorage {
         let state = self.state();
         let mut disk = state.durable.clone();
+        let set_len_ops =
+            state.log.iter().enumerate().filter(|(_, op)| matches!(op, Unsynced::SetLen(_)));
+        let cut_up_to =
+            set_len_ops.map(|(op, _)| op).filter(|op| keep(Part::SetLen { op: *op })).last();
         for (op, unsynced) in state.log.iter().enumerate() {
             match unsynced {
                 Unsynced::Write { sectors, end } => {
@@ -90,7 +95,7 @@ impl CrashStorage {
                     }
                 }
                 Unsynced::SetLen(len) => {
-                    if keep(Part::SetLen { op }) {
+                    if cut_up_to >= Some(op) {
                         disk.resize(*len, 0);
                     }
                 }
@@ -189,6 +194,17 @@ mod tests {
         let grown = disk.crash(|part| part == Part::Length { op: 0 });
         let grown = grown.bytes();
         assert_eq!((grown.len(), grown[699], grown[700]), (1280, 1, 0));
+    }
+
+    #[test]
+    fn changes_of_length_survive_in_order() {
+        let disk = CrashStorage::with(vec![1; 600]);
+        disk.set_len(SealedLen(1)).unwrap();
+        disk.set_len(SealedLen(500)).unwrap();
+        disk.set_len(SealedLen(900)).unwrap();
+        let last = disk.crash(|part| part == Part::SetLen { op: 1 });
+        let last = last.bytes();
+        assert_eq!((last.len(), last[0], last[1], last[499]), (500, 1, 0, 0));
     }
 
     #[test]
