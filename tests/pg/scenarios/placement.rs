@@ -9,7 +9,7 @@ use pgseal_scenarios::backup::{
     MARKER, SUM, add_row, archive_by_cp, archived, assert_is_plain, assert_shows_nothing,
     assert_sound, ends_sound, fill, fill_with_tablespace, restore_by_cp, text,
 };
-use pgseal_scenarios::{Keys, Node, from_major};
+use pgseal_scenarios::{Keys, Node, Outcome, from_major};
 use pgseal_testkit::bindir;
 
 const SETTINGS: [(&str, &str); 2] = [("max_wal_senders", "8"), ("wal_keep_size", "64MB")];
@@ -199,7 +199,15 @@ fn a_standby_whose_wal_has_no_full_page_images_is_refused() {
     assert!(log.contains("was written with full_page_writes = off"), "{log}");
     assert!(log.contains("Set full_page_writes = on on the primary"), "{log}");
 
-    let doctor = standby.pgseal(&["doctor", &text(standby.data())]).text;
+    // It was never started, so that nothing but PATH says which PostgreSQL it is of.
+    let bindir = bindir().expect("PostgreSQL is there");
+    let doctor: Outcome = standby
+        .pgseal_command(&["doctor", &text(standby.data())])
+        .env("PATH", format!("{}:/usr/bin:/bin", bindir.display()))
+        .output()
+        .expect("pgseal runs")
+        .into();
+    let doctor = doctor.text;
     let line = doctor.lines().find(|line| line.contains("full-page-writes"));
     let line = line.expect("a line of the check");
     assert!(line.contains("FAIL") && line.contains("off on the primary"), "{doctor}");
