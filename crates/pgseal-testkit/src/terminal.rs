@@ -46,8 +46,7 @@ impl Terminal {
     /// Types a line in answer to a prompt that ends so.
     pub fn answer(&mut self, prompt: &str, line: &str) {
         self.wait_for(prompt);
-        self.answered_bytes = self.seen.len();
-        self.keyboard.write_all(format!("{line}\n").as_bytes()).expect("typing");
+        self.type_line(line);
     }
 
     /// The same, typed once the terminal echoes no more: what is typed before is shown.
@@ -59,7 +58,12 @@ impl Terminal {
             assert!(Instant::now() < end, "the echo stays on after {:?}", self.seen);
             thread::sleep(Duration::from_millis(1));
         }
-        self.answer("", line);
+        self.type_line(line);
+    }
+
+    fn type_line(&mut self, line: &str) {
+        self.answered_bytes = self.seen.len();
+        self.keyboard.write_all(format!("{line}\n").as_bytes()).expect("typing");
     }
 
     /// All that was shown, once the program has ended, and how it ended.

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use pgseal_scenarios::backup::{
     SUM, add_row, archived, assert_archive_sound, assert_is_plain, assert_shows_nothing,
-    ends_sound, fails, fill, text,
+    ends_sound, fails, fill, fill_with_tablespace, text,
 };
 use pgseal_scenarios::{Ledger, Node};
 
@@ -22,25 +22,27 @@ fn added(node: &Node) -> String {
     node.sql("select string_agg(id::text, ' ' order by id) from t where id > 9000")
 }
 
+/// Returns how many rows of the ledger there were between the two.
+fn two_backups_while_writing(barman: &Barman, ledger: &mut Ledger) -> u64 {
+    ledger.start(&barman.node);
+    barman.run(&["backup", "--wait", "main"]);
+    let before = barman.node.sql("select count(*) from ledger").parse().expect("a number");
+    barman.run(&["backup", "--wait", "main"]);
+    ledger.join();
+    before
+}
+
 #[test]
 #[ignore = "long: make test-scenarios"]
 fn barman_by_streaming_with_recoveries_to_the_end_and_to_a_time() {
     let mut barman = Barman::new(STREAMING);
     let tablespace = barman.node.make_dir("tablespace");
     barman.node.start();
-    fill(&barman.node, 5000);
-    barman.node.sql(&format!(
-        "create tablespace ts location '{}';; create table u tablespace ts as select * from t",
-        tablespace.display()
-    ));
+    fill_with_tablespace(&barman.node, 5000, &tablespace);
     let mut ledger = Ledger::create(&barman.node, 2);
     barman.receive();
     barman.run(&["check", "main"]);
-    ledger.start(&barman.node);
-    barman.run(&["backup", "--wait", "main"]);
-    let before = barman.node.sql("select count(*) from ledger").parse().expect("a number");
-    barman.run(&["backup", "--wait", "main"]);
-    ledger.join();
+    let before = two_backups_while_writing(&barman, &mut ledger);
     add_row(&barman.node, 9001);
     let time = barman.between();
     add_row(&barman.node, 9002);
@@ -100,20 +102,12 @@ fn barman_by_rsync_with_hard_links_and_recoveries_along_timelines() {
     assert!(said.contains("PostgreSQL: FAILED"), "{said}");
     let tablespace = barman.node.make_dir("tablespace");
     barman.node.start();
-    fill(&barman.node, 5000);
-    barman.node.sql(&format!(
-        "create tablespace ts location '{}';; create table u tablespace ts as select * from t",
-        tablespace.display()
-    ));
+    fill_with_tablespace(&barman.node, 5000, &tablespace);
     let mut ledger = Ledger::create(&barman.node, 2);
     barman.run(&["cron"]);
     barman.archive();
     barman.run(&["check", "main"]);
-    ledger.start(&barman.node);
-    barman.run(&["backup", "--wait", "main"]);
-    let before = barman.node.sql("select count(*) from ledger").parse().expect("a number");
-    barman.run(&["backup", "--wait", "main"]);
-    ledger.join();
+    let before = two_backups_while_writing(&barman, &mut ledger);
     add_row(&barman.node, 9001);
     barman.node.sql("select pg_create_restore_point('here')");
     add_row(&barman.node, 9002);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use pgseal_convert::{Journal, Operation};
+use pgseal_convert::{Disk, Journal, Media, Operation};
 use pgseal_keys::{KEYRING_DIR, Keyring, keyring_path};
 
 use crate::error::CliError;
@@ -77,9 +77,7 @@ pub fn undo_keyring(root: &Path, journal: &Journal) -> Result<(), CliError> {
 }
 
 fn sync_dir(dir: &Path) -> Result<(), CliError> {
-    fs::File::open(dir)
-        .and_then(|dir| dir.sync_all())
-        .map_err(CliError::io(dir, "sync the directory"))
+    Disk.sync_dir(dir).map_err(CliError::io(dir, "sync the directory"))
 }
 
 /// Removes a file; none there is fine.

@@ -338,8 +338,8 @@ fn write_part<S: Storage + ?Sized>(
         whole[in_block..end].copy_from_slice(bytes);
         write_pages(file, storage, scratch, block, &whole[..had.max(end)], random).inspect_err(
             |_| {
-                Before { block, sealed: &scratch.old[..had], entry }.put_back(storage);
-                file.tags.count_change(storage, block);
+                let before = Before { block, sealed: &scratch.old[..had], entry };
+                before.put_back(&mut file.tags, storage);
             },
         )
     })();

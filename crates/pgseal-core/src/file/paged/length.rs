@@ -58,8 +58,8 @@ pub(in crate::file) fn set_len<S: Storage + ?Sized>(
             storage.set_len(target)?;
             let keep = &whole[..in_block.min(had)];
             write_pages(file, storage, scratch, block, keep, random).inspect_err(|_| {
-                Before { block, sealed: &scratch.old[..had], entry }.put_back(storage);
-                file.tags.count_change(storage, block);
+                let before = Before { block, sealed: &scratch.old[..had], entry };
+                before.put_back(&mut file.tags, storage);
             })
         })();
         scratch.page = page;

@@ -1,7 +1,7 @@
 //! Tags without pages and pages without tags: what truncation, crashes and failed writes leave,
 //! and how it is put right.
 
-use super::{BLOCK, ENTRY, TAG_BLOCK, all_zero, write_part};
+use super::{BLOCK, ENTRY, TAG_BLOCK, TagCache, all_zero, write_part};
 use crate::error::SealError;
 use crate::file::{Scratch, SealedFile};
 use crate::geometry::{self, BLOCK_LEN, GROUP_PAGES, block_sealed_off, sealed_len, tag_entry_off};
@@ -19,9 +19,14 @@ pub(super) struct Before<'a> {
 }
 
 impl Before<'_> {
-    /// After a failed write: puts page and tag back, so that nothing is lost that was there.
-    /// Errors are not reported: the one that brought us here is.
-    pub(super) fn put_back<S: Storage + ?Sized>(&self, storage: &S) {
+    /// After a failed write: puts page and tag back, so that nothing is lost that was there, and
+    /// counts the change. Errors are not reported: the one that brought us here is.
+    pub(super) fn put_back<S: Storage + ?Sized>(&self, tags: &mut TagCache, storage: &S) {
+        self.restore(storage);
+        tags.count_change(storage, self.block);
+    }
+
+    fn restore<S: Storage + ?Sized>(&self, storage: &S) {
         if self.sealed.is_empty() {
             // There was no such page, and it can only be the last one.
             let room = sealed_len(Layout::Paged, PlainLen(self.block.0 * BLOCK_LEN));

@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_program_that_ends_leaves_its_cpu_time_and_its_words() {
-        let script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; \
+        let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; \
                       echo 'number of transactions actually processed: 8/9'; echo 'tps = 2.5 (x)'";
         let start = |script: &str| Running::start(Command::new("sh").args(["-c", script]), 3.0);
         let bench = start(script).unwrap().finish(|| 5.0).unwrap();
