@@ -2,13 +2,17 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -77,7 +81,7 @@ impl ClusterBuilder {
         self
     }
 
-    /// Listens on 127.0.0.1, too, on a port that was free a moment ago.
+    /// Listens on 127.0.0.1, too, on a port that nobody else gets.
     #[must_use]
     pub fn tcp(mut self) -> ClusterBuilder {
         self.tcp = true;
@@ -387,9 +391,16 @@ fn next_port() -> u16 {
     20000 + u16::try_from(number).unwrap_or(0)
 }
 
-/// A TCP port that nobody listens on.
+/// A TCP port of 127.0.0.1 for one server, and for nobody else until this process ends: it is bound
+/// all the time, but not listened on, in the way (`SO_REUSEADDR`) that lets a server listen there.
 fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+    static HELD: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+    let bound = SocketAddr::try_from(getsockname(&socket)?)?;
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+    Ok(bound.port())
 }
 
 fn succeed(mut command: Command) -> io::Result<Output> {

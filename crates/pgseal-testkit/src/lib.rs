@@ -9,5 +9,5 @@ mod programs;
 mod terminal;
 
 pub use cluster::{Cluster, ClusterBuilder, Sealing};
-pub use programs::{Programs, bindir};
+pub use programs::{Programs, bindir, install};
 pub use terminal::Terminal;

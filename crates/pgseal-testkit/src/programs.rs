@@ -4,7 +4,6 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -69,8 +68,7 @@ impl Programs {
         fs::create_dir_all(dir)?;
         let copy = |from: &Path, name: &str| -> io::Result<PathBuf> {
             let to = dir.join(name);
-            fs::copy(from, &to)?;
-            fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?;
+            install(from, &to)?;
             Ok(to)
         };
         Ok(Programs {
@@ -79,6 +77,18 @@ impl Programs {
             guard: copy(&self.guard, "pgseal_guard.so")?,
         })
     }
+}
+
+/// Copies a program, with mode 0755, in a process of its own: what this one has open for writing, a
+/// child that another thread starts has open, too, until it is the program that it is to be, and
+/// meanwhile nobody can run the copy (`ETXTBSY`).
+///
+/// # Errors
+/// With what install(1) said.
+pub fn install(from: &Path, to: &Path) -> io::Result<()> {
+    let output = Command::new("install").args(["-m", "0755"]).arg(from).arg(to).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    output.status.success().then_some(()).ok_or_else(|| io::Error::other(said.into_owned()))
 }
 
 /// Cargo leaves the library in the profile's directory after a build, and in `deps` when it was
