@@ -40,7 +40,7 @@ use crate::context::{output_of, shown};
 use crate::error::LabError;
 
 /// Longest wait for a server to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The superuser of every cluster.
 pub const SUPERUSER: &str = "postgres";

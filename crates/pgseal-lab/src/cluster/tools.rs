@@ -3,12 +3,18 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
-use crate::context::{Account, Context, ordinary_account, run_as};
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
+
+use crate::context::{Account, Context, ordinary_account, output_of, run_as};
 use crate::error::LabError;
 
 /// What a sealed cluster is made with, each by its path.
@@ -108,10 +114,9 @@ impl Tools {
             if full(from) == full(&to) {
                 return Ok(to);
             }
-            fs::copy(from, &to).map_err(LabError::io(from, "copy the file"))?;
-            let mode = fs::Permissions::from_mode(0o755);
-            fs::set_permissions(&to, mode)
-                .map_err(LabError::io(&to, "set the mode of the file"))?;
+            // By a process of its own: what this one has open for writing nobody can run, and a child
+            // that another thread starts meanwhile has it open until it is a program itself.
+            output_of(Command::new("install").args(["-m", "0755"]).arg(from).arg(&to))?;
             Ok(to)
         };
         self.pgseal = copy(&programs.pgseal, "pgseal")?;
@@ -191,13 +196,23 @@ fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-/// A TCP port of 127.0.0.1 that nobody listened on a moment ago, for `port=` of a server.
+/// A TCP port of 127.0.0.1 for `port=` of a server, and for nobody else until this process ends: it is
+/// bound all the time, but not listened on, in the way (`SO_REUSEADDR`) that lets a server listen.
 ///
 /// # Errors
 /// When the system has none.
 pub fn free_port() -> Result<u16, LabError> {
-    let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr());
-    bound
-        .map(|address| address.port())
-        .map_err(LabError::io(Path::new("127.0.0.1"), "find a free port"))
+    static HELD: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
+    let held = || -> io::Result<(u16, OwnedFd)> {
+        let kind = SocketType::STREAM;
+        let socket = socket_with(AddressFamily::INET, kind, SocketFlags::CLOEXEC, None)?;
+        set_socket_reuseaddr(&socket, true)?;
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
+        let bound = SocketAddr::try_from(getsockname(&socket)?)?;
+        Ok((bound.port(), socket))
+    };
+    let (port, socket) =
+        held().map_err(LabError::io(Path::new("127.0.0.1"), "find a free port"))?;
+    HELD.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+    Ok(port)
 }

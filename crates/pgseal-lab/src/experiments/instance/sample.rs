@@ -12,8 +12,11 @@ use crate::error::LabError;
 use crate::executor::{Observation, Step};
 use crate::warning::Warning;
 
-/// A backend's CPU time and statistics are there once the postmaster has waited for it.
+/// What a backend does when its statistics are handed over: its CPU time counts, too.
 const AFTER_THE_END: Duration = Duration::from_millis(60);
+/// How often it is looked whether all backends are gone, or the OS cache empty, and the time between.
+const LOOKS: u32 = 600;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 /// Of the big table, in the OS cache: at most this much is cold, at least this much is warm.
 const COLD_SHARE: f64 = 0.01;
 const WARM_SHARE: f64 = 0.99;
@@ -46,9 +49,10 @@ pub fn take(
     let data_bytes = data_bytes(&lab)?;
     // From another database, so that asking is not counted.
     let aside = arm.target(tools, SUPERUSER)?;
+    all_gone(&aside, database)?;
     let counted = Counters::read(&aside, database)?;
     if spec.cache == Cache::Cold {
-        arm.drop_cached()?;
+        drop_cached(arm, &files)?;
     }
     if matches!(spec.cache, Cache::Cold | Cache::Warm) {
         prove(&files, step, spec.cache, &mut seen);
@@ -57,6 +61,7 @@ pub fn take(
     let (begin, cpu) = (Instant::now(), server.cpu_seconds());
     let outcome = run(tools, arm, step, spec, script)?;
     let elapsed_s = begin.elapsed().as_secs_f64();
+    all_gone(&aside, database)?;
     sleep(AFTER_THE_END);
     let server_cpu_s = server.cpu_seconds() - cpu;
     let done = Counters::read(&aside, database)?;
@@ -121,6 +126,37 @@ fn run(
             arm.target(tools, DATABASE)?.pgbench(&arguments)
         }
     }
+}
+
+/// Waits until nobody is in a database: a backend hands over what it has counted before it goes.
+fn all_gone(aside: &Target<'_>, database: &str) -> Result<(), LabError> {
+    let query = format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'");
+    let mut there = aside.rows(&query)?;
+    for _ in 0..LOOKS {
+        if there == "0" {
+            return Ok(());
+        }
+        sleep(BETWEEN_LOOKS);
+        there = aside.rows(&query)?;
+    }
+    Err(LabError::Broken {
+        what: format!("backends of {database}"),
+        expected: "none once its clients have ended".to_owned(),
+        found: there,
+    })
+}
+
+/// Empties the OS cache. The kernel keeps what it is at work with: then it is asked again.
+fn drop_cached(arm: &ArmCluster, files: &TableFiles) -> Result<(), LabError> {
+    arm.drop_cached()?;
+    for _ in 0..LOOKS / 10 {
+        if files.resident().is_ok_and(|resident| resident.share() <= COLD_SHARE) {
+            break;
+        }
+        sleep(BETWEEN_LOOKS);
+        arm.drop_cached()?;
+    }
+    Ok(())
 }
 
 /// Looks at what the OS cache holds right before the value is taken.

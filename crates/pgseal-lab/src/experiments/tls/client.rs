@@ -159,14 +159,22 @@ mod tests {
         let bench = start(script).unwrap().finish(|| 5.0).unwrap();
         assert_eq!((bench.tps, bench.server_cpu_s_per_op), (2.5, 0.25));
         assert!(bench.client_cpu_s_per_op > 0.0, "{bench:?}");
-        let mut marked = start(
-            "sleep 0.2; echo 'tps = 10'; echo 'number of transactions actually processed: 9'",
-        )
-        .unwrap();
+        // Since a mark at 10 a second, for as long as its end is not typed.
+        let script =
+            "read end; echo 'tps = 10'; echo 'number of transactions actually processed: 9'";
+        let mut waits = Command::new("sh");
+        let mut marked =
+            Running::start(waits.args(["-c", script]).stdin(Stdio::piped()), 3.0).unwrap();
+        let before = Instant::now();
         marked.mark(4.0);
+        let since = Instant::now();
+        sleep(Duration::from_millis(200));
+        let least_s = since.elapsed().as_secs_f64();
+        drop(marked.child.stdin.take());
         let bench = marked.finish(|| 8.0).unwrap();
-        // At 10 a second for a fifth of a second, or a little longer.
-        assert!((0.2..=2.0).contains(&bench.server_cpu_s_per_op), "{bench:?}");
+        let most_s = before.elapsed().as_secs_f64();
+        let seconds = 4.0 / bench.server_cpu_s_per_op / 10.0;
+        assert!((least_s - 1e-6..=most_s + 1e-6).contains(&seconds), "{bench:?} {most_s}");
         let error = start("echo no >&2; exit 3").unwrap().finish(|| 0.0).unwrap_err().to_string();
         assert!(error.contains("no"), "{error}");
     }

@@ -14,7 +14,7 @@ use crate::cluster::Target;
 use crate::error::LabError;
 
 /// Longest wait for an answer of the server.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What `pg_stat_ssl` says of the connections of pgbench, all of which must be alike: `None` while
 /// there are none.
@@ -26,11 +26,12 @@ pub fn seen(
     wanted: Option<&Wanted>,
     what: &str,
 ) -> Result<Option<BTreeMap<String, String>>, LabError> {
-    // Over the socket comes the lab itself.
+    // Over the socket comes the lab itself. Since 18 a connection is shown before its TLS is: starting.
     let rows = target.rows(
         "select s.ssl, coalesce(s.version, '-'), coalesce(s.cipher, '-'), coalesce(s.bits, 0), \
          count(*) from pg_stat_activity a join pg_stat_ssl s using (pid) \
-         where a.backend_type = 'client backend' and a.client_addr is not null group by 1, 2, 3, 4",
+         where a.backend_type = 'client backend' and a.client_addr is not null \
+         and coalesce(a.state, '') <> 'starting' group by 1, 2, 3, 4",
     )?;
     let lines: Vec<&str> = rows.lines().filter(|line| !line.is_empty()).collect();
     let Some(first) = lines.first() else { return Ok(None) };
