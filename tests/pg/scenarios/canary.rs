@@ -228,7 +228,8 @@ fn plant_logical_spill(planted: &mut Planted) {
     planted.node.sql("create table nudge (x int)");
     let dir = planted.node.file("pg_replslot/slot");
     wait_for("a spill file of logical decoding", || {
-        names_in(&dir).iter().any(|name| name.ends_with(".spill"))
+        let is_written = |name: &String| files::len(&dir.join(name)) > files::HEADER;
+        names_in(&dir).iter().any(|name| name.ends_with(".spill") && is_written(name))
     });
     planted.expect("logical", "pg_replslot/slot/");
 }

@@ -49,7 +49,7 @@ fn a_sealed_standby_of_a_plain_server_takes_over() {
     ledger.check(&sealed);
     assert_eq!(sealed.sql(&format!("select count(*) from t where v = '{MARKER}'")), "3000");
     ledger.start(&sealed);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    ledger.write_for(std::time::Duration::from_millis(300));
     ledger.join();
     ledger.check(&sealed);
     sealed.stop();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-use pgseal_scenarios::files::{flip_bit, page_off};
+use pgseal_scenarios::files::{flip_bit, page_off, wait_for};
 use pgseal_scenarios::{Node, Outcome};
 
 const MARKER: &str = "canary-monitoring-Wd3k";
@@ -115,11 +115,10 @@ fn counters_rise_as_the_server_works() {
     }
 
     // A crash of one backend restarts the server's processes: the counters go on.
-    let victim = node.session();
-    let pid = node.sql(
-        "select pid from pg_stat_activity where state is not null and pid <> pg_backend_pid()",
-    );
+    let mut victim = node.session();
+    let pid = victim.sql("select pg_backend_pid()");
     node.succeed(std::process::Command::new("kill").args(["-9", &pid]));
+    wait_for("the end of it", || node.log().contains("was terminated by signal 9"));
     node.wait_until("select true");
     drop(victim);
     assert!(sealed(&Seen::of(&node), "relation") >= sealed(&spilled, "relation"));

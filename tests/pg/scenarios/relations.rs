@@ -1,9 +1,9 @@
 //! What rewrites, inspects and caches relations, while others write or processes die. Each test
 //! ends with the rows, `pgseal verify` and a search of everything that was written.
 
+use std::env;
 use std::fs;
 use std::time::Duration;
-use std::{env, thread};
 
 use pgseal_scenarios::files::{HEADER, PAGE, TAG_BLOCK, len, wait_for};
 use pgseal_scenarios::{Ledger, Node, SUM, not_applicable};
@@ -28,6 +28,7 @@ fn node(settings: &[(&str, &str)]) -> Node {
 fn under_load(node: &Node, ledger: &mut Ledger, statements: &[&str], time: Duration) -> u32 {
     let before = ledger.committed();
     ledger.start(node);
+    ledger.write_for(Duration::ZERO);
     let end = std::time::Instant::now() + time;
     let mut rounds = 0;
     while std::time::Instant::now() < end || rounds == 0 {
@@ -215,7 +216,7 @@ fn pg_repack_under_load() {
     let truth = node.sql(SUM);
     let mut ledger = Ledger::create(&node, 3);
     ledger.start(&node);
-    thread::sleep(Duration::from_secs(2));
+    ledger.write_for(Duration::from_secs(2));
     let before = node.sql("select relfilenode from pg_class where relname = 'ledger'");
     for table in ["ledger", "t"] {
         node.succeed(node.bare("pg_repack").args(["-d", "postgres", "-t", table, "-D"]));

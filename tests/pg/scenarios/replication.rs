@@ -1,7 +1,6 @@
 //! Streaming replication between servers of which each seals its own storage: with the same keys,
 //! with others, with another suite, or not at all. docs/replication.md shows the commands.
 
-use std::thread;
 use std::time::Duration;
 
 use pgseal_scenarios::files::wait_for;
@@ -73,7 +72,7 @@ fn synchronous_and_cascading_standbys_with_keys_and_suites_of_their_own() {
     assert_eq!(second.sql("select v from t where id = 10000"), "applied");
     // The last in the row dies while it replays, and finds its way again.
     third.kill9();
-    thread::sleep(Duration::from_millis(300));
+    ledger.write_for(Duration::from_millis(300));
     third.start();
     primary.kill9();
     ledger.join();
@@ -83,13 +82,13 @@ fn synchronous_and_cascading_standbys_with_keys_and_suites_of_their_own() {
     ledger.check(&second);
     second.sql("alter system set synchronous_standby_names = '';; select pg_reload_conf()");
     ledger.start(&second);
-    thread::sleep(Duration::from_millis(500));
+    ledger.write_for(Duration::from_millis(500));
     ledger.join();
     // The third follows the change of timeline by itself.
     third.catch_up(&second);
     ledger.check(&third);
     assert_same_contents(&second, &[&third]);
-    assert_eq!(third.sql("select received_tli from pg_stat_wal_receiver"), "2");
+    third.wait_until("select received_tli = 2 from pg_stat_wal_receiver");
     third.stop_sound(MARKER);
     second.stop_sound(MARKER);
     primary.assert_sound(MARKER);
@@ -118,7 +117,7 @@ fn a_standby_is_killed_while_it_replays_and_makes_restartpoints() {
         if round == 2 {
             churn(&primary);
         }
-        thread::sleep(Duration::from_millis(700));
+        ledger.write_for(Duration::from_millis(700));
         if round % 2 == 0 {
             primary.sql("checkpoint");
             standby.catch_up(&primary);
@@ -225,7 +224,7 @@ fn a_plain_primary_with_a_sealed_standby_and_back() {
     plain.become_standby_of(&sealed, "plain");
     plain.start();
     ledger.start(&sealed);
-    thread::sleep(Duration::from_millis(500));
+    ledger.write_for(Duration::from_millis(500));
     ledger.join();
     plain.catch_up(&sealed);
     assert_same_contents(&sealed, &[&plain]);

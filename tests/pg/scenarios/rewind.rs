@@ -246,7 +246,7 @@ fn pg_rewind_round_after_round_with_switchovers_between() {
             (End::Shutdown, Source::Directory),
         ] {
             ledger.start(&pair.primary);
-            std::thread::sleep(std::time::Duration::from_millis(500));
+            ledger.write_for(std::time::Duration::from_millis(500));
             ledger.join();
             pair.fail_over(end, source, plainly);
             ledger.check(&pair.primary);

@@ -66,8 +66,10 @@ fn pg_checksums() {
 fn pg_waldump() {
     let mut node = node(&[]);
     node.start();
-    let segment = node.sql("select pg_walfile_name(pg_current_wal_lsn())");
-    let start = node.sql("select pg_current_wal_lsn()");
+    // From the beginning of a segment, so that all of it is in one.
+    node.sql("select pg_switch_wal();; create table filler (x int)");
+    let segment = node.sql("select pg_walfile_name(pg_current_wal_insert_lsn())");
+    let start = node.sql("select pg_current_wal_insert_lsn()");
     node.sql("insert into t values (5000, 'one more')");
     let path = node.file("pg_wal").join(&segment);
     let mut waldump = node.command("pg_waldump");

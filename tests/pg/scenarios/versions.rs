@@ -87,7 +87,7 @@ fn every_file_of_a_busy_server_has_a_class() {
     node.sql("select count(*) from pg_logical_slot_peek_changes('logical', null, null)");
     if major >= 17 {
         let dir = node.file("pg_wal/summaries");
-        wait_for("a WAL summary", || !names_in(&dir).is_empty());
+        wait_for("a WAL summary", || !summaries_in(&dir).is_empty());
     }
     let mut seen: BTreeSet<&str> = classes(node.data());
     assert_eq!(unknown_files(node.data()), Vec::<String>::new(), "while it runs");
@@ -180,6 +180,13 @@ fn asynchronous_io_by_method() {
     node.stop();
 }
 
+/// The summaries in a directory, but not the one that is being written.
+fn summaries_in(dir: &Path) -> Vec<String> {
+    let mut names = names_in(dir);
+    names.retain(|name| name.ends_with(".summary") && name != "temp.summary");
+    names
+}
+
 /// A base backup sealed with the keyring of its server.
 fn base_backup(node: &Node, target: &Path, options: &[&str]) {
     let mut backup = node.command("pg_basebackup");
@@ -239,11 +246,8 @@ fn incremental_backups(node: &mut Node, place: &Path, methods: &[&str]) {
 
     // A summary is read by pg_walsummary, and by nobody else.
     let summaries = node.file("pg_wal/summaries");
-    wait_for("WAL summaries", || {
-        names_in(&summaries).iter().any(|name| name.ends_with(".summary"))
-    });
-    let mut names = names_in(&summaries);
-    names.retain(|name| name.ends_with(".summary"));
+    wait_for("WAL summaries", || !summaries_in(&summaries).is_empty());
+    let names = summaries_in(&summaries);
     let said: String = names
         .iter()
         .map(|name| node.succeed(node.command("pg_walsummary").arg(summaries.join(name))))

@@ -95,15 +95,23 @@ pub fn replace(path: &Path, with: &Path) {
 }
 
 /// `cp -a`: what an administrator's copy of a directory is. The target must not exist. With a
-/// server running files may go away meanwhile, which is no failure here.
+/// server running files may go away meanwhile, which is no failure here; where one takes the place
+/// of another at that moment, cp copies neither, and the copy is made anew.
 ///
 /// # Panics
 /// When there is no cp, or no copy.
 pub fn copy_tree(from: &Path, to: &Path) {
-    let output = Command::new("cp").arg("-a").arg(from).arg(to).output().expect("cp runs");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let vanished = said.lines().all(|line| line.contains("No such file or directory"));
-    assert!(to.is_dir() && (output.status.success() || vanished), "cp -a: {said}");
+    for _ in 0..20 {
+        let output = Command::new("cp").arg("-a").arg(from).arg(to).output().expect("cp runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !said.contains("replaced while being copied") {
+            let vanished = said.lines().all(|line| line.contains("No such file or directory"));
+            assert!(to.is_dir() && (output.status.success() || vanished), "cp -a: {said}");
+            return;
+        }
+        fs::remove_dir_all(to).unwrap_or_else(|error| panic!("{}: {error}", to.display()));
+    }
+    panic!("{}: files are replaced whenever they are copied", from.display());
 }
 
 /// Puts a directory back to what a copy of it is.
@@ -163,12 +171,12 @@ pub fn names_in(dir: &Path) -> Vec<String> {
     listing.flatten().map(|item| item.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Asks every tenth of a second, for half a minute, whether something is there.
+/// Asks every tenth of a second, for a minute or longer, whether something is there.
 ///
 /// # Panics
 /// When it never is.
 pub fn wait_for(what: &str, is_there: impl Fn() -> bool) {
-    for _ in 0..300 {
+    for _ in 0..600 {
         if is_there() {
             return;
         }

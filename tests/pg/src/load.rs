@@ -1,9 +1,11 @@
 //! A write load whose clients remember what the server told them was committed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
+use crate::files::wait_for;
 use crate::node::Node;
 
 /// The tables of the load, and what its clients know to be committed.
@@ -14,6 +16,8 @@ pub struct Ledger {
     /// For each client, how many it has begun.
     begun: Vec<u64>,
     running: Vec<JoinHandle<(u64, u64)>>,
+    /// Transactions that the running clients have seen committed.
+    seen: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
 }
 
@@ -37,6 +41,7 @@ impl Ledger {
             committed: vec![0; clients],
             begun: vec![0; clients],
             running: Vec::new(),
+            seen: Arc::new(AtomicU64::new(0)),
             stop: Arc::new(AtomicBool::new(false)),
         }
     }
@@ -44,9 +49,10 @@ impl Ledger {
     /// Starts the clients. Each ends when its connection dies or [`Ledger::join`] is called.
     pub fn start(&mut self, node: &Node) {
         self.stop.store(false, Ordering::Relaxed);
+        self.seen.store(0, Ordering::Relaxed);
         for (client, begun) in self.begun.iter().enumerate() {
             let mut session = node.session();
-            let stop = Arc::clone(&self.stop);
+            let (stop, seen) = (Arc::clone(&self.stop), Arc::clone(&self.seen));
             let before = *begun;
             self.running.push(thread::spawn(move || {
                 let (mut committed, mut begun) = (0, before);
@@ -58,10 +64,24 @@ impl Ledger {
                         break;
                     }
                     committed += 1;
+                    seen.fetch_add(1, Ordering::Relaxed);
                 }
                 (committed, begun)
             }));
         }
+    }
+
+    /// Lets the clients write for so long, and on a slow machine until they have written at all.
+    ///
+    /// # Panics
+    /// When they never do.
+    pub fn write_for(&self, time: Duration) {
+        thread::sleep(time);
+        let enough = self.running.len() as u64;
+        wait_for("what clients write", || {
+            self.seen.load(Ordering::Relaxed) >= enough
+                || self.running.iter().all(JoinHandle::is_finished)
+        });
     }
 
     /// Waits for the clients, which the test has cut off or which shall end now.

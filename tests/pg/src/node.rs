@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pgseal_testkit::{Cluster, ClusterBuilder, Sealing};
 use rustix::process::Signal;
@@ -14,15 +14,12 @@ use rustix::process::Signal;
 use crate::programs::{as_server_user, programs};
 
 pub use self::process::with_file_limit;
-use self::process::{send, wait};
+use self::process::{patiently, send, wait};
 
 mod commands;
 mod process;
 mod sql;
 mod visit;
-
-/// How long a server may take to start or stop.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A data directory and, once started, the server on it, which is our direct child.
 #[derive(Debug)]
@@ -88,6 +85,9 @@ impl Node {
         let common = [
             ("shared_buffers", "16MB"),
             ("autovacuum", "off"),
+            // A machine that stands still for a minute cuts no standby off.
+            ("wal_sender_timeout", "0"),
+            ("wal_receiver_timeout", "0"),
             ("max_wal_size", "64MB"),
             ("min_wal_size", "8MB"),
         ];
@@ -258,21 +258,21 @@ impl Node {
         }
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);
         let mut child = command.spawn().expect("the server's program runs");
-        let end = Instant::now() + PATIENCE;
-        loop {
-            if child.try_wait().expect("our own child").is_some() {
-                return Err(self.log());
-            }
-            if self.is_ready(child.id()) {
+        let has_started = patiently(|| {
+            let has_ended = child.try_wait().expect("our own child").is_some();
+            (has_ended || self.is_ready(child.id())).then_some(!has_ended)
+        });
+        match has_started {
+            Some(true) => {
                 self.server = Some(child);
-                return Ok(());
+                Ok(())
             }
-            if Instant::now() > end {
+            Some(false) => Err(self.log()),
+            None => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("{}\n(no answer within {PATIENCE:?})", self.log()));
+                Err(format!("{}\n(it does not get ready)", self.log()))
             }
-            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -313,11 +313,8 @@ impl Node {
         let mut child = self.server.take().expect("a server is running");
         child.kill().expect("our own child");
         child.wait().expect("our own child");
-        let end = Instant::now() + PATIENCE;
-        while self.processes() > 0 {
-            assert!(Instant::now() < end, "processes of a killed server stay");
-            thread::sleep(Duration::from_millis(20));
-        }
+        let gone = patiently(|| (self.processes() == 0).then_some(()));
+        assert!(gone.is_some(), "processes of a killed server stay");
     }
 
     /// Starts the server and kills it after a time, ready or not.

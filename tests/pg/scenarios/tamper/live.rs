@@ -144,7 +144,7 @@ fn newest_spill(lab: &Lab) -> PathBuf {
 
 /// The next case must not meet the spill of this one.
 fn wait_until_empty(lab: &Lab) {
-    for _ in 0..200 {
+    for _ in 0..1200 {
         if fs::read_dir(lab.file("base/pgsql_tmp")).is_ok_and(|mut dir| dir.next().is_none()) {
             return;
         }

@@ -3,11 +3,10 @@
 use std::path::Path;
 use std::process::{Child, Command};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::PATIENCE;
 use crate::programs::as_server_user;
 
 /// The same command through a shell that lowers the limit first.
@@ -37,10 +36,16 @@ pub(super) fn send(pid: u32, signal: Signal) {
 }
 
 pub(super) fn wait(child: &mut Child) -> Option<std::process::ExitStatus> {
-    let end = Instant::now() + PATIENCE;
-    while Instant::now() < end {
-        if let Ok(Some(status)) = child.try_wait() {
-            return Some(status);
+    patiently(|| child.try_wait().ok().flatten())
+}
+
+/// Asks again and again, for a minute and a half or longer: looks are counted, so that a machine
+/// that stands still for a while ends nothing.
+pub(super) fn patiently<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    for _ in 0..4500 {
+        let answer = ask();
+        if answer.is_some() {
+            return answer;
         }
         thread::sleep(Duration::from_millis(20));
     }
