@@ -4,9 +4,10 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use common::{Answer, Fixture};
+use pgseal_testkit::install;
 
 /// A library that does nothing: the dynamic linker must be able to load it.
 fn stand_in_library(fixture: &Fixture) -> std::path::PathBuf {
@@ -18,6 +19,13 @@ fn stand_in_library(fixture: &Fixture) -> std::path::PathBuf {
         .unwrap();
     assert!(status.success());
     path
+}
+
+/// A program that can be run at once.
+fn script_file(path: &Path, text: &str) {
+    let source = path.with_extension("text");
+    fs::write(&source, text).unwrap();
+    install(&source, path).unwrap();
 }
 
 fn run(fixture: &Fixture, args: &[&str]) -> Answer {
@@ -102,7 +110,7 @@ fn no_library_and_no_command() {
     // alone in a directory, without a library beside it
     let alone = fixture.path("alone");
     fs::create_dir(&alone).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_pgseal"), alone.join("pgseal")).unwrap();
+    install(env!("CARGO_BIN_EXE_pgseal").as_ref(), &alone.join("pgseal")).unwrap();
     let output = std::process::Command::new(alone.join("pgseal"))
         .args(["run", "--", "true"])
         .env_remove("PGSEAL_LIBRARY")
@@ -182,8 +190,7 @@ fn initdb_wants_checksums_for_the_suites_that_need_them() {
         let script = format!(
             "#!/bin/sh\n[ \"$1\" = --version ] && echo 'initdb (PostgreSQL) {version}' && exit\ntouch ran\n"
         );
-        fs::write(bin.join("initdb"), script).unwrap();
-        fs::set_permissions(bin.join("initdb"), fs::Permissions::from_mode(0o755)).unwrap();
+        script_file(&bin.join("initdb"), &script);
         let mut command = fixture.pgseal();
         // No library: what is not refused for its settings stops there.
         command
@@ -209,8 +216,7 @@ fn initdb_that_was_not_sealed_leaves_nothing() {
     fs::create_dir_all(&bin).unwrap();
     let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo 'initdb (PostgreSQL) 15.1' && exit\n\
                   mkdir -p \"$2/base\"; echo 15 > \"$2/PG_VERSION\"; exit ${FAIL:-0}\n";
-    fs::write(bin.join("initdb"), script).unwrap();
-    fs::set_permissions(bin.join("initdb"), fs::Permissions::from_mode(0o755)).unwrap();
+    script_file(&bin.join("initdb"), script);
     fs::write(fixture.path("guard.so"), b"").unwrap();
     let mut command = fixture.pgseal();
     command
@@ -234,8 +240,7 @@ fn an_interrupted_initdb_leaves_nothing() {
     let script = "#!/bin/sh\n[ \"$1\" = --version ] && echo 'initdb (PostgreSQL) 15.1' && exit\n\
                   mkdir -p \"$2/pgseal\"; echo half > \"$2/pgseal/keyring\"\n\
                   kill -INT $PPID; kill -TERM $PPID; exit 1\n";
-    fs::write(bin.join("initdb"), script).unwrap();
-    fs::set_permissions(bin.join("initdb"), fs::Permissions::from_mode(0o755)).unwrap();
+    script_file(&bin.join("initdb"), script);
     fs::write(fixture.path("guard.so"), b"").unwrap();
     let mut command = fixture.pgseal();
     command

@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
 use pgseal_testkit::{Cluster, Sealing};
 use pgseal_tls::authority::{KeyKind, self_signed};
@@ -50,8 +52,12 @@ fn succeeds(output: Output) -> String {
 /// Exit status and JSON of a check.
 fn check(port: u16, host: &str, more: &[&str]) -> (i32, Value) {
     let conninfo = format!("host={host} port={port} user=postgres dbname=postgres");
-    let output =
-        pgseal().args(["tls", "check", "--json"]).args(more).arg(&conninfo).output().unwrap();
+    let output = pgseal()
+        .args(["tls", "check", "--json", "--timeout", "60"])
+        .args(more)
+        .arg(&conninfo)
+        .output()
+        .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let json = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{output:?}"));
     (output.status.code().unwrap(), json)
@@ -134,13 +140,21 @@ fn a_set_up_server_lets_nobody_in_without_tls_and_is_verified_by_libpq() {
     assert_eq!((fs::read(&backup).unwrap(), mode(&backup)), (old_key, 0o600));
     assert_eq!(fs::read(data.join("pg_hba.conf")).unwrap(), rules);
     assert_eq!(fs::read(ca.join("ca.crt")).unwrap(), authority);
-    cluster.psql("select pg_reload_conf(), pg_sleep(0.5)").unwrap();
-    assert_eq!(succeeds(psql(&cluster, &plain_user, "select 1")).trim(), "1");
-    let (_, json) = check(port, &format!("localhost {root}"), &[]);
-    assert_eq!(
-        (&json["certificate"]["key"], &json["certificate"]["key_bits"]),
-        (&"RSA".into(), &2048.into())
+    cluster.psql("select pg_reload_conf()").unwrap();
+    let has_new_key = || {
+        let (_, json) = check(port, &format!("localhost {root}"), &[]);
+        (&json["certificate"]["key"], &json["certificate"]["key_bits"])
+            == (&"RSA".into(), &2048.into())
+    };
+    let wait = || thread::sleep(Duration::from_millis(100));
+    assert!(
+        (0..600).any(|_| has_new_key() || {
+            wait();
+            false
+        }),
+        "the old certificate stays"
     );
+    assert_eq!(succeeds(psql(&cluster, &plain_user, "select 1")).trim(), "1");
 }
 
 #[test]

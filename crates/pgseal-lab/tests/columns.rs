@@ -16,6 +16,7 @@ use pgseal_lab::runner::Run;
 use pgseal_lab::{
     Analysis, Arm, Context, Environment, Experiment, Plan, Profile, Progress, Warning,
 };
+use pgseal_testkit::install;
 use tempfile::TempDir;
 
 /// A short directory of the servers' user, and the programs of this tree.
@@ -108,7 +109,7 @@ fn bindir_without(context: &Context, root: &Path, extension: &str) -> PathBuf {
     link_all(&libdir, extension);
     fs::create_dir_all(moved(&bindir)).unwrap();
     for program in ["postgres", "initdb", "psql", "pgbench", "pg_isready"] {
-        fs::copy(bindir.join(program), moved(&bindir).join(program)).unwrap();
+        install(&bindir.join(program), &moved(&bindir).join(program)).unwrap();
     }
     moved(&bindir)
 }
@@ -137,8 +138,7 @@ fn with_own_extension(context: &mut Context, root: &Path) -> bool {
     for (from, to) in to_copy {
         // A link, if the installation has an older one.
         let _ = fs::remove_file(&to);
-        fs::copy(from, &to).unwrap();
-        fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
+        install(&from, &to).unwrap();
     }
     true
 }

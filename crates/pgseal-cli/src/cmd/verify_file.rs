@@ -15,8 +15,9 @@ use crate::scan::{self, Entry, Seen};
 use crate::storage::ReadOnly;
 
 /// Looks at a file that a running server may be changing, before it counts as damaged.
-const LOOKS: u32 = 5;
-/// Time between two of them.
+const LOOKS: u32 = 6;
+/// Time between the first two of them, doubled from one to the next: what a server writes in two
+/// steps may wait for seconds for the disk in between.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 
 /// What is wrong with a file, or remarkable.
@@ -109,15 +110,15 @@ pub fn check(
     if !is_live {
         return checked;
     }
-    for _ in 1..LOOKS {
+    for look in 1..LOOKS {
         if !checked.has_failed() {
             break;
         }
-        thread::sleep(BETWEEN_LOOKS);
+        thread::sleep(BETWEEN_LOOKS * (1 << (look - 1)));
         scan::look_again(entry);
         let before = checked.report.take().map_or(0, |report| report.damaged.count());
         let settled = checked.settled_blocks;
-        checked = look(entry, keys, is_live, scratch, &mut |_| {});
+        checked = self::look(entry, keys, is_live, scratch, &mut |_| {});
         let now = checked.report.as_ref().map_or(0, |report| report.damaged.count());
         checked.settled_blocks = settled + before.saturating_sub(now);
     }
