@@ -22,13 +22,15 @@ else
     as() { "$@"; }
 fi
 
+# Whether a process is there; one that nobody has waited for is not.
+is_there() { grep -q '^State:[[:space:]]*[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null; }
 # Stops the server of a data directory by its pid, if one runs.
 stop() {
     [ -f "$1/postmaster.pid" ] || return 0
     pid=$(head -n 1 "$1/postmaster.pid")
     kill -INT "$pid" 2>/dev/null
     tries=0
-    while kill -0 "$pid" 2>/dev/null && [ $tries -lt 100 ]; do
+    while is_there "$pid" && [ $tries -lt 900 ]; do
         sleep 0.1
         tries=$((tries + 1))
     done
@@ -63,7 +65,7 @@ start() {
     : >"$work/log"
     chmod 666 "$work/log"
     as env LD_PRELOAD="$preload" STUB_ABI="${STUB_ABI:-1}" ${STUB_XTS:+STUB_XTS=1} \
-        "$bin/pg_ctl" -s -w -t 30 -D "$data" -l "$work/log" -o "$*" start
+        "$bin/pg_ctl" -s -w -t 120 -D "$data" -l "$work/log" -o "$*" start
 }
 sql() { as "$bin/psql" -h "$work" -qAtX -d postgres -c "$1"; }
 # refuses NAME DATA PRELOAD TEXT [OPTION...]: the start fails, says TEXT, and changes nothing.
@@ -138,11 +140,11 @@ conf=$(cat "$work/sums/postgresql.conf")
 printf "full_page_writes = off\nwork_mem = '7MB'\n" | as tee -a "$work/sums/postgresql.conf" >/dev/null
 sql "SELECT pg_reload_conf()" >/dev/null
 tries=0
-until [ "$(sql 'SHOW work_mem')" = 7MB ] || [ $tries -ge 50 ]; do
+until [ "$(sql 'SHOW work_mem')" = 7MB ] || [ $tries -ge 600 ]; do
     sleep 0.1
     tries=$((tries + 1))
 done
-ok "a reload happened" test $tries -lt 50
+ok "a reload happened" test $tries -lt 600
 ok "a reload cannot switch full_page_writes off" same "$(sql 'SHOW full_page_writes')" on
 ok "a reload: says why" logged "full_page_writes cannot be switched off"
 stop "$work/sums"

@@ -70,11 +70,14 @@ wal_level = logical
 max_prepared_transactions = 2
 log_statement = all
 log_line_prefix = '%a '
+autovacuum = off
+wal_sender_timeout = 0
+wal_receiver_timeout = 0
 pgseal.provider = 'file:$work/kek'
 pgseal.helper = '$helper'
 CONF
     printf '%s\n' "$@" >>"$data/postgresql.conf"
-    "$bin/pg_ctl" -s -w -t 60 -D "$data" -l "$data/log" start
+    "$bin/pg_ctl" -s -w -t 120 -D "$data" -l "$data/log" start
 }
 
 export PGHOST=$work PGUSER=postgres PGDATABASE=postgres

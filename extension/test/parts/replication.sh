@@ -9,8 +9,17 @@ sub() { PGPORT=$sub_port sql "$@"; }
 caught_up() {
     local target
     target=$(sql "SELECT pg_current_wal_lsn()")
-    for _ in $(seq 1 300); do
+    for _ in $(seq 1 900); do
         [ "$(sql "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn >= '$target' AND application_name = '$1'")" = 1 ] && return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+# copied: the subscriber has the rows that were there before it
+copied() {
+    for _ in $(seq 1 900); do
+        [ "$(sub "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate = 'r'")" = 1 ] && return 0
         sleep 0.1
     done
     return 1
@@ -25,10 +34,7 @@ sql "$ddl; INSERT INTO r SELECT i, 't' || i, i, 'x' || i FROM generate_series(1,
 PGDATABASE=postgres sub "$ddl"
 ok "subscribe" env PGDATABASE=postgres PGPORT="$sub_port" "$bin/psql" -qX -v ON_ERROR_STOP=1 \
     -c "CREATE SUBSCRIPTION s_plain CONNECTION 'host=$work port=5432 dbname=pub user=postgres' PUBLICATION p"
-for _ in $(seq 1 100); do
-    [ "$(PGDATABASE=postgres sub "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate = 'r'")" = 1 ] && break
-    sleep 0.2
-done
+ok "the rows of before arrive" in_db postgres copied
 sql "UPDATE r SET t = 'changed', id = 1000 WHERE id = 1; DELETE FROM r WHERE id = 2; INSERT INTO r VALUES (60, 'new', 1.5, 'random')"
 ok "changes arrive" caught_up s_plain
 content="SELECT md5(string_agg(r::text, ',' ORDER BY id)) FROM r"
@@ -50,10 +56,7 @@ sub "$ddl"
 sub "ALTER DATABASE mirror SET pgseal.format = 'sealed'"
 ok "subscribe to ciphertext" env PGPORT="$sub_port" "$bin/psql" -qX -v ON_ERROR_STOP=1 \
     -c "CREATE SUBSCRIPTION s_sealed CONNECTION 'host=$work port=5432 dbname=pub user=repl' PUBLICATION p"
-for _ in $(seq 1 100); do
-    [ "$(sub "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate = 'r'")" = 1 ] && break
-    sleep 0.2
-done
+ok "the rows of before arrive" copied
 PGDATABASE=pub sql "INSERT INTO r VALUES (70, 'sealed all the way', 2.5, 'random'); UPDATE r SET n = 9 WHERE id = 3"
 ok "changes arrive" env PGDATABASE=pub bash -c "$(declare -f sql caught_up); bin='$bin'; caught_up s_sealed"
 ok "with the same values" same "$(PGOPTIONS='-c pgseal.format=plain' sub "$content")" "$(PGDATABASE=pub sql "$content")"
