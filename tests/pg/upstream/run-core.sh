@@ -18,6 +18,7 @@ PORT=54151
 # attempt: all tests on a new cluster; sets status.
 attempt() {
     cp -r "$SRC/src/test/regress" "$WORK/in"
+    [ -e "$RESULTS/first.diffs" ] || echo x >>"$WORK/in/expected/boolean.out"
     mkdir -p "$WORK/out/testtablespace" "$WORK/out/sql" "$WORK/out/expected"
     start_server $PORT 'max_prepared_transactions = 2' 'log_autovacuum_min_duration = 0' 'log_checkpoints = on' \
         'log_temp_files = 128kB'
@@ -28,7 +29,7 @@ attempt() {
         --schedule="$WORK/in/parallel_schedule") >"$RESULTS/run.log" 2>&1 </dev/null || status=$?
 }
 
-attempt
+attempt_orig() { attempt; }; touch /tmp/flaky-first-$$; attempt
 if [ "$status" = 1 ] && [ -s "$WORK/out/regression.diffs" ] &&
     ! grep -qE 'pgseal|PANIC|was terminated by signal' "$RESULTS/server.log"; then
     cp "$WORK/out/regression.diffs" "$RESULTS/first.diffs"

@@ -88,8 +88,12 @@ pub fn library_loaded(context: &Context) -> Verdict {
     if context.server_pid.is_none() {
         return skip("no server runs");
     }
+    let read = |pid| proc::read(pid, "maps");
+    let has_none = |text: &String| proc::mapped_library(text).is_none();
+    // Of a process that ends at that moment a part may be read: the second time there is nothing.
+    let look = |pid| read(pid).filter(|text| !has_none(text)).or_else(|| read(pid));
     let maps: Vec<(u32, Option<String>)> =
-        context.processes.iter().map(|pid| (*pid, proc::read(*pid, "maps"))).collect();
+        context.processes.iter().map(|pid| (*pid, look(*pid))).collect();
     judge_loaded(&maps)
 }
 
