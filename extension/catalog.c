@@ -50,8 +50,8 @@ enum
 };
 
 uint64		pgseal_generation = 0;
+bool		pgseal_catalog_stale = true;	/* the next to ask reads it again */
 
-static bool stale = true;
 static Oid	relation_ids[3];	/* domain, key, type; as of the last reading */
 static MemoryContext cache = NULL;
 static HTAB *types = NULL;
@@ -67,7 +67,7 @@ relation_changed(Datum arg, Oid relid)
 	if (relid == InvalidOid || relid == relation_ids[0] || relid == relation_ids[1] ||
 		relid == relation_ids[2])
 	{
-		stale = true;
+		pgseal_catalog_stale = true;
 
 		/*
 		 * Plans may hold constants that are sealed under a key of before. Not at the next reading of the catalog: a kept
@@ -77,7 +77,7 @@ relation_changed(Datum arg, Oid relid)
 			ResetPlanCache();
 	}
 	else if (relation_ids[0] == InvalidOid)
-		stale = true;			/* the extension may just be coming into being */
+		pgseal_catalog_stale = true;	/* the extension may just be coming into being */
 }
 
 void
@@ -105,6 +105,7 @@ end_memos(void)
 	hash_seq_init(&seq, types);
 	while ((type = hash_seq_search(&seq)) != NULL)
 	{
+		pgseal_memo_end(&type->written);
 		pgseal_memo_end(&type->sealed);
 		pgseal_memo_end(&type->opened);
 	}
@@ -237,22 +238,20 @@ read_type(HeapTuple tuple, TupleDesc desc)
 		type->mode = SEAL_RANDOM;
 }
 
-/* Reads the catalog again if it has changed. */
+/* Reads the catalog again. */
 void
-pgseal_refresh(void)
+pgseal_reread(void)
 {
 	HASHCTL		ctl = {.keysize = sizeof(Oid), .entrysize = sizeof(SealedType)};
 	MemoryContext old;
 	Oid			schema;
 
-	if (likely(!stale))
-		return;
 	forget();
 	old = MemoryContextSwitchTo(cache);
 	ctl.hcxt = cache;
 	types = hash_create("pgseal types", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	/* Before reading: what comes in while we read makes it stale again. */
-	stale = false;
+	pgseal_catalog_stale = false;
 	schema = get_namespace_oid(CATALOG_SCHEMA, true);
 	relation_ids[0] = OidIsValid(schema) ? get_relname_relid("domain", schema) : InvalidOid;
 	relation_ids[1] = OidIsValid(schema) ? get_relname_relid("key", schema) : InvalidOid;
@@ -267,7 +266,7 @@ pgseal_refresh(void)
 		}
 		PG_CATCH();
 		{
-			stale = true;
+			pgseal_catalog_stale = true;
 			PG_RE_THROW();
 		}
 		PG_END_TRY();
@@ -349,7 +348,7 @@ pgseal_catalog_changed(PG_FUNCTION_ARGS)
 	if (!CALLED_AS_TRIGGER(fcinfo))
 		elog(ERROR, "pgseal_catalog_changed is a trigger function");
 	CacheInvalidateRelcache(((TriggerData *) fcinfo->context)->tg_relation);
-	stale = true;
+	pgseal_catalog_stale = true;
 	/* A trigger returns no null, but a null pointer. */
 	PG_RETURN_POINTER(NULL);
 }

@@ -157,6 +157,14 @@ refuse_sealed_form(SealedType *type)
 			 errhint("SET pgseal.format = sealed to load it (PGOPTIONS='-c pgseal.format=sealed'). A plain text that begins like this can be stored with a cast from text.")));
 }
 
+/* The text of a plain value may not be one of a sealed form. */
+void
+pgseal_refuse_sealed_form(SealedType *type, const char *text)
+{
+	if (unlikely(text[0] == TEXT_MARK[0]) && strncmp(text, TEXT_MARK, TEXT_MARK_LEN) == 0)
+		refuse_sealed_form(type);
+}
+
 /* ---- text and binary ---- */
 
 Datum
@@ -164,14 +172,10 @@ pgseal_in(PG_FUNCTION_ARGS)
 {
 	char	   *text = PG_GETARG_CSTRING(0);
 	int32		typmod = PG_GETARG_INT32(2);
-	SealedType *type;
 
 	if (pgseal_format == FORM_SEALED)
 		PG_RETURN_DATUM(in_sealed_form(type_of_sealed_form(fcinfo), text));
-	type = pgseal_type_of_result(fcinfo);
-	if (strncmp(text, TEXT_MARK, TEXT_MARK_LEN) == 0)
-		refuse_sealed_form(type);
-	PG_RETURN_DATUM(pgseal_seal(type, InputFunctionCall(&type->base_in, text, type->base_ioparam, typmod)));
+	PG_RETURN_DATUM(pgseal_seal_text(pgseal_type_of_result(fcinfo), text, typmod, &fcinfo->flinfo->fn_extra));
 }
 
 Datum

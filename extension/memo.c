@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * memo.c
- *		What the deterministic ciphers of a type gave last.
+ *		What the deterministic ciphers of a type gave last (see text.c for values
+ *		that come as text).
  *
  * FF1 is ten AES blocks, each of which waits for the one before, and most
  * columns hold few values many times: dates, quantities, codes, keys that
@@ -27,22 +28,29 @@
 /* Uses of a memo that gets no table any more. */
 #define ENDED PG_UINT32_MAX
 
-/* Whether there is a table of zeros now: not before it is worth it, nor without memory; everything works without. */
-static bool
+/* A table of zeros if there is one now: not before it is worth it, nor without memory; everything works without. */
+static void *
 make_table(Memo *memo, Size len)
 {
 	if (memo->uses < FIRST_USES)
 	{
 		memo->uses++;
-		return false;
+		return NULL;
 	}
 	if (memo->uses == ENDED)
-		return false;
+		return NULL;
 	memo->table.any = pgseal_secret_alloc(len);
 	memo->len = len;
 	if (memo->table.any == NULL)
 		memo->uses = 0;			/* ask again, but not at each value */
-	return memo->table.any != NULL;
+	return memo->table.any;
+}
+
+/* The table, of so many bytes, all zero at first; NULL if there is none (yet). */
+void *
+pgseal_memo_table(Memo *memo, Size len)
+{
+	return likely(memo->table.any != NULL) ? memo->table.any : make_table(memo, len);
 }
 
 /* Forgets all, for good: what still holds the type, as it was, does without. */
@@ -60,7 +68,7 @@ pgseal_memo_number(Memo *memo, uint64 from)
 {
 	if (unlikely(memo->table.any == NULL))
 	{
-		if (!make_table(memo, sizeof(MemoNumber) << NUMBER_BITS))
+		if (make_table(memo, sizeof(MemoNumber) << NUMBER_BITS) == NULL)
 			return NULL;
 		/* Empty places are those of zero; that of zero is empty with a number that has another place. */
 		memo->table.numbers[0].from = 1;
@@ -79,7 +87,7 @@ pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len)
 
 	if (len > max_len)
 		return NULL;
-	if (unlikely(memo->table.any == NULL) && !make_table(memo, sizeof(MemoString) << STRING_BITS))
+	if (pgseal_memo_table(memo, sizeof(MemoString) << STRING_BITS) == NULL)
 		return NULL;
 	memset(words, 0, sizeof(words));
 	memcpy(words, from, len);

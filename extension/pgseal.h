@@ -98,6 +98,15 @@ typedef struct MemoString
 	uint8		to[MEMO_STRING_BYTES];
 } MemoString;
 
+typedef struct MemoText
+{
+	uint64		first;
+	uint64		last;
+	uint64		sealed;
+	int32		typmod;
+	uint32		len;			/* of the text; 0: empty */
+} MemoText;
+
 typedef struct Memo
 {
 	uint32		uses;
@@ -129,6 +138,7 @@ typedef struct SealedType
 	FmgrInfo	base_recv;
 	FmgrInfo	base_send;
 	FmgrInfo	base_coerce;	/* (base, typmod, explicit); fn_oid 0 if none */
+	Memo		written;		/* from text to sealed */
 	Memo		sealed;			/* from plain to sealed */
 	Memo		opened;			/* from sealed to plain */
 } SealedType;
@@ -168,7 +178,17 @@ extern SealedType *pgseal_type(Oid type);
 extern SealedType *pgseal_type_or_null(Oid type);
 extern SealedDomain *pgseal_domain(const char *name, bool missing_ok);
 extern SealedDomain *pgseal_domain_of(SealedType *type);
-extern void pgseal_refresh(void);
+extern bool pgseal_catalog_stale;
+extern void pgseal_reread(void);
+
+/* Reads the catalog again if it has changed. */
+static inline void
+pgseal_refresh(void)
+{
+	if (unlikely(pgseal_catalog_stale))
+		pgseal_reread();
+}
+
 
 /* base.c: base types */
 extern uint32 pgseal_base_code(Oid base);
@@ -219,12 +239,21 @@ extern void pgseal_run_helper(const char *task, const char *to_provider,
 
 /* value.c: one value, of any type */
 extern Datum pgseal_seal(SealedType *type, Datum plain);
+extern Datum pgseal_seal_once(SealedType *type, Datum plain);
+extern void pgseal_ready_to_seal(SealedType *type);
 extern Datum pgseal_open(SealedType *type, Datum sealed);
 extern Datum pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 to);
 extern bool pgseal_fits(SealedType *type, Datum plain);
 
+/* text.c */
+extern Datum pgseal_seal_text(SealedType *type, char *text, int32 typmod, void **fn_extra);
+
+/* io.c */
+extern void pgseal_refuse_sealed_form(SealedType *type, const char *text);
+
 /* memo.c */
 extern void pgseal_memo_end(Memo *memo);
+extern void *pgseal_memo_table(Memo *memo, Size len);
 extern MemoNumber *pgseal_memo_number(Memo *memo, uint64 from);
 extern MemoString *pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len);
 extern bool pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len);

@@ -60,12 +60,11 @@ ff1(SealedType *type, pgseal_column_key *key, bool seal, uint64 from, uint64 *to
 	}
 }
 
-/* The same, from the memo where it is there.  That is of the key that is in use. */
+/* The same, from the memo where it is there.  A memo is of the key that is in use; NULL: without. */
 static uint64
-ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, uint64 from)
+ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, uint64 from)
 {
-	MemoNumber *memo = likely(key == type->domain->lookup_key) ?
-		pgseal_memo_number(seal ? &type->sealed : &type->opened, from) : NULL;
+	MemoNumber *memo = results != NULL ? pgseal_memo_number(results, from) : NULL;
 	uint64		to;
 	int			code;
 
@@ -83,7 +82,7 @@ ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, uint64 from)
 }
 
 static Datum
-format_seal(SealedType *type, pgseal_column_key *key, Datum plain)
+format_seal(SealedType *type, pgseal_column_key *key, Memo *memo, Datum plain)
 {
 	uint64		packed;
 	uint32		scale;
@@ -91,9 +90,9 @@ format_seal(SealedType *type, pgseal_column_key *key, Datum plain)
 	switch (type->layout)
 	{
 		case LAYOUT_INT4:
-			return Int32GetDatum((int32) ff1_or_memo(type, key, true, (uint32) DatumGetInt32(plain)));
+			return Int32GetDatum((int32) ff1_or_memo(type, key, true, memo, (uint32) DatumGetInt32(plain)));
 		case LAYOUT_INT8:
-			return Int64GetDatum((int64) ff1_or_memo(type, key, true, (uint64) DatumGetInt64(plain)));
+			return Int64GetDatum((int64) ff1_or_memo(type, key, true, memo, (uint64) DatumGetInt64(plain)));
 		default:
 			if (!pgseal_numeric_pack(plain, &packed, &scale))
 				ereport(ERROR,
@@ -101,12 +100,12 @@ format_seal(SealedType *type, pgseal_column_key *key, Datum plain)
 						 errmsg("value does not fit type %s", type->name),
 						 errdetail("It holds up to 16 significant digits, and up to 15 digits after the decimal point."),
 						 errhint("Use sealed_numeric_wide, or round the value.")));
-			return Int64GetDatum((int64) (ff1_or_memo(type, key, true, packed) << 4 | scale));
+			return Int64GetDatum((int64) (ff1_or_memo(type, key, true, memo, packed) << 4 | scale));
 	}
 }
 
 static Datum
-format_open(SealedType *type, pgseal_column_key *key, Datum sealed)
+format_open(SealedType *type, pgseal_column_key *key, Memo *memo, Datum sealed)
 {
 	uint64		plain;
 	Datum		result;
@@ -115,19 +114,19 @@ format_open(SealedType *type, pgseal_column_key *key, Datum sealed)
 	switch (type->layout)
 	{
 		case LAYOUT_INT4:
-			plain = ff1_or_memo(type, key, false, (uint32) DatumGetInt32(sealed));
+			plain = ff1_or_memo(type, key, false, memo, (uint32) DatumGetInt32(sealed));
 			if (type->base == DATEOID)
 				valid = DATE_NOT_FINITE((DateADT) plain) || IS_VALID_DATE((DateADT) plain);
 			result = Int32GetDatum((int32) plain);
 			break;
 		case LAYOUT_INT8:
-			plain = ff1_or_memo(type, key, false, (uint64) DatumGetInt64(sealed));
+			plain = ff1_or_memo(type, key, false, memo, (uint64) DatumGetInt64(sealed));
 			if (type->base != INT8OID)
 				valid = TIMESTAMP_NOT_FINITE((Timestamp) plain) || IS_VALID_TIMESTAMP((Timestamp) plain);
 			result = Int64GetDatum((int64) plain);
 			break;
 		default:
-			plain = ff1_or_memo(type, key, false, (uint64) DatumGetInt64(sealed) >> 4);
+			plain = ff1_or_memo(type, key, false, memo, (uint64) DatumGetInt64(sealed) >> 4);
 			valid = pgseal_numeric_unpack(plain, (uint32) (DatumGetInt64(sealed) & 15), &result);
 			break;
 	}
@@ -340,8 +339,23 @@ pgseal_seal(SealedType *type, Datum plain)
 		return bytes_seal(type, domain->random_key, plain);
 	check_rotation(type, domain);
 	if (type->mode == SEAL_FORMAT)
-		return format_seal(type, domain->lookup_key, plain);
+		return format_seal(type, domain->lookup_key, &type->sealed, plain);
 	return bytes_seal(type, domain->lookup_key, plain);
+}
+
+/* Whatever keeps a value of a deterministic type from being sealed is an error now. */
+void
+pgseal_ready_to_seal(SealedType *type)
+{
+	check_rotation(type, pgseal_domain_of(type));
+}
+
+/* As pgseal_seal(), of a format-preserving type that is ready: the caller remembers the result. */
+Datum
+pgseal_seal_once(SealedType *type, Datum plain)
+{
+	pgseal_counts.sealed++;
+	return format_seal(type, type->domain->lookup_key, NULL, plain);
 }
 
 /* From a sealed value to one of the base type. The caller has asked for the right. */
@@ -354,7 +368,7 @@ pgseal_open(SealedType *type, Datum sealed)
 	if (type->mode != SEAL_FORMAT)
 		return bytes_open(type, domain, sealed);
 	check_rotation(type, domain);
-	return format_open(type, domain->lookup_key, sealed);
+	return format_open(type, domain->lookup_key, &type->opened, sealed);
 }
 
 /* Under another version of the key: for the rotation. */
@@ -369,7 +383,7 @@ pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 to)
 		ereport(ERROR,
 				(errmsg("key domain %s has no key of version %u or %u", NameStr(domain->name), from, to)));
 	if (type->mode == SEAL_FORMAT)
-		return format_seal(type, new, format_open(type, old, sealed));
+		return format_seal(type, new, NULL, format_open(type, old, NULL, sealed));
 	return bytes_seal(type, new, bytes_open(type, domain, sealed));
 }
 
