@@ -117,7 +117,7 @@ datum_of(SealedType *type, uint64 sealed)
 
 /*
  * What a call site found of what it asked for lately, in the place of its fn_extra: a literal of a statement is a call
- * site too, and shall cost no memory.  One that finds next to nothing, a column of keys or prices perhaps, leaves the
+ * site too, and shall cost no memory.  One that finds little, a column of keys or prices perhaps, leaves the
  * table alone for a while: each question is a wait for memory, and each answer that is kept drives another out.
  */
 typedef union Habit
@@ -134,7 +134,7 @@ typedef union Habit
 StaticAssertDecl(sizeof(Habit) == sizeof(void *), "the habit of a call site fits into a pointer");
 
 #define ASKED 4096				/* before it is judged */
-#define FOUND_MIN (ASKED / 8)
+#define FOUND_MIN (ASKED / 3)
 #define SKIPPED 65536
 
 static void

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use pgseal_scenarios::{Node, Outcome};
+use pgseal_testkit::bindir;
 
 /// The state of each check, and what was seen.
 struct Diagnosis(Outcome);
@@ -162,4 +163,22 @@ fn doctor_looks_at_a_stopped_cluster_at_its_environment_and_at_backups() {
     let dir = plain.data().display().to_string();
     let refused = node.pgseal(&["doctor", &dir]);
     assert_eq!(refused.code, 4, "{}", refused.text);
+}
+
+#[test]
+fn doctor_of_a_cluster_that_never_ran_asks_the_server_of_its_major() {
+    let node = Node::sealed(&[]);
+    let of_another_major = node.make_dir("bin");
+    let postgres = of_another_major.join("postgres");
+    fs::write(&postgres, "#!/bin/sh\necho 'postgres (PostgreSQL) 9.6.24'\n").expect("a program");
+    set_mode(&postgres, 0o755);
+    let bindir = bindir().expect("PostgreSQL is there");
+    let ask = |path: String| {
+        let mut doctor = node.pgseal_command(&["doctor", &node.data().display().to_string()]);
+        let found: Outcome = doctor.env("PATH", path).output().expect("pgseal runs").into();
+        Diagnosis(found).is("audit", "ok", "postgres").0.text
+    };
+    let well = ask(format!("{}:/usr/bin:/bin", bindir.display()));
+    let behind = format!("{}:{}:/usr/bin:/bin", of_another_major.display(), bindir.display());
+    assert_eq!(ask(behind), well);
 }

@@ -182,7 +182,11 @@ fn find_postgres(dir: &DataDir, server_pid: Option<u32>) -> Option<PathBuf> {
             let started = opts(dir).into_iter().next().map(PathBuf::from);
             started.filter(|path| path.is_file())
         })
-        .or_else(|| bindir::find(OsStr::new("postgres"), dir.major.as_deref()).ok())
+        .or_else(|| match dir.major.as_deref() {
+            // The PATH may lead to a server of another major.
+            Some(major) => bindir::of_major(None, major).ok().map(|dir| dir.join("postgres")),
+            None => bindir::find(OsStr::new("postgres"), None).ok(),
+        })
         .map(|path| path.canonicalize().unwrap_or(path))
 }
 
