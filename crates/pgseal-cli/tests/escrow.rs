@@ -138,9 +138,9 @@ fn a_mistyped_line_is_named() {
     let fixture = Fixture::sealed();
     let text = backup(&fixture, &["--lock", PASS]).out;
     let line = text.lines().find(|line| line.starts_with("  5.")).unwrap();
+    // One character less; another one would pass once in a million runs.
     let mut wrong = line.to_owned();
-    let symbol = if line.as_bytes()[7] == b'7' { "8" } else { "7" };
-    wrong.replace_range(7..8, symbol);
+    wrong.remove(7);
     fs::write(fixture.path("typed"), text.replace(line, &wrong)).unwrap();
     lose_key_and_keyring(&fixture);
     let args = ["typed", "-K", "file:next", "--unlock", PASS];
@@ -169,7 +169,7 @@ fn a_copy_is_typed_in() {
         let of = if index == 0 { String::new() } else { format!(" of {}", lines.len()) };
         let prompt = format!("Line {}{of}:", index + 1);
         if index == 2 {
-            terminal.answer(&prompt, lines[0]);
+            terminal.answer(&prompt, &lines[0][1..]);
         }
         terminal.answer(&prompt, line);
     }
