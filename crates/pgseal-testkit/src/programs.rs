@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -66,6 +67,7 @@ impl Programs {
     /// When one cannot be copied.
     pub fn copy_to(&self, dir: &Path) -> io::Result<Programs> {
         fs::create_dir_all(dir)?;
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
         let copy = |from: &Path, name: &str| -> io::Result<PathBuf> {
             let to = dir.join(name);
             install(from, &to)?;
