@@ -359,7 +359,9 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         if let Some(pid) = self.postmaster() {
             process::signal(pid, Signal::QUIT);
-            if process::wait_until_gone(&self.data, &[pid], Duration::from_secs(10)) {
+            if process::wait_until_gone(&self.data, &[], Duration::from_secs(60)) {
+                // Where nobody reaps it, it stays in the list of processes.
+                process::wait_until_gone(&self.data, &[pid], Duration::from_secs(10));
                 return;
             }
         }

@@ -41,9 +41,8 @@ fn a_sealed_standby_of_a_plain_server_takes_over() {
     ledger.join();
     plain.stop();
     let mut promote = sealed.command("pg_ctl");
-    let outcome = Outcome::from(
-        promote.arg("-D").arg(&data).args(["-w", "promote"]).output().expect("pg_ctl runs"),
-    );
+    promote.arg("-D").arg(&data).args(["-w", "-t", "120", "promote"]);
+    let outcome = Outcome::from(promote.output().expect("pg_ctl runs"));
     assert_eq!(outcome.code, 0, "{}", outcome.text);
     sealed.wait_until("select not pg_is_in_recovery()");
     ledger.check(&sealed);
