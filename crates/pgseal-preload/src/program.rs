@@ -64,6 +64,15 @@ pub enum Role {
     ReceiveWal = 11,
 }
 
+impl Role {
+    /// Whether it must not begin without the keys of each data directory that it is to work with,
+    /// since it changes one before it has read all others: `pg_resetwal` removes the WAL before it
+    /// writes a new one, `pg_rewind` writes into the target what it reads in the source, file by file.
+    pub fn needs_keys_first(self) -> bool {
+        matches!(self, Role::Resetwal | Role::Walker | Role::CombineBackup)
+    }
+}
+
 static ROLE: AtomicU8 = AtomicU8::new(0);
 
 /// The role of this process; found out on first use, which may be before our constructor.

@@ -174,7 +174,7 @@ fn barman_restores_a_backup_made_before_a_key_rotation() {
     barman.node.start();
     fill(&barman.node, 2000);
     barman.receive();
-    barman.run(&["backup", "--wait", "main"]);
+    barman.back_up_while_idle();
     add_row(&barman.node, 9001);
     let next = barman.node.new_key("next");
     rotate(&barman, barman.node.data(), &next);
@@ -182,7 +182,7 @@ fn barman_restores_a_backup_made_before_a_key_rotation() {
     barman.node.start();
     barman.receive();
     add_row(&barman.node, 9002);
-    barman.run(&["backup", "--wait", "main"]);
+    barman.back_up_while_idle();
     add_row(&barman.node, 9003);
     let truth = barman.node.sql(SUM);
     barman.archive();
@@ -238,7 +238,7 @@ fn barman_without_the_wrappers_gets_plain_content() {
     let lines: Vec<&str> = lines.collect();
     fs::write(&barman.config, lines.join("\n")).expect("it can be written");
     barman.receive();
-    barman.run(&["backup", "--wait", "main"]);
+    barman.back_up_while_idle();
     add_row(&barman.node, 9001);
     barman.archive();
     barman.stop_receiving();

@@ -295,7 +295,6 @@ fn pg_rewind_with_restore_target_wal() {
 
 /// What cannot work is refused before anything is changed.
 #[test]
-#[ignore = "long: make test-scenarios"]
 fn pg_rewind_without_library_or_without_a_key_changes_nothing() {
     let mut pair = Pair::new("aes-256-gcm", "aes-256-xts", &[]);
     let Pair { primary: old, standby: new, .. } = &mut pair;

@@ -18,7 +18,7 @@ use crate::file::{self, Errno, OpenFile, Want};
 use crate::guard;
 use crate::keys;
 use crate::log::{self, Shown};
-use crate::program::{self, Role};
+use crate::program;
 use crate::real::{self, fail};
 use crate::storage::FdStorage;
 use crate::sys;
@@ -89,10 +89,9 @@ fn verdict(path: &[u8], flags: c_int) -> Verdict {
         };
     }
     if class == Class::Control
-        && program::role() == Role::Resetwal
+        && program::role().needs_keys_first()
         && let Err(errno) = root.keys()
     {
-        // It removes the WAL before it writes a new one: without the keys it must not begin.
         return Verdict::Refuse(errno);
     }
     match class.policy() {

@@ -3,7 +3,9 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use pgseal_scenarios::Node;
 use pgseal_scenarios::backup::{program_of_debian, shell, text};
@@ -72,6 +74,24 @@ impl Barman {
         command.env("PATH", env::join_paths(path).expect("paths"));
         command.arg("-c").arg(&self.config).args(arguments);
         command
+    }
+
+    /// `barman backup --wait` of a server that nobody writes to: Barman waits for the segment that the
+    /// backup ended in, and somebody must end it.
+    #[track_caller]
+    pub fn back_up_while_idle(&self) {
+        let mut backup = self.command(&["backup", "--wait", "main"]);
+        let mut backup =
+            backup.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+        let status = loop {
+            match backup.try_wait().expect("a child of ours") {
+                Some(status) => break status,
+                None => drop(self.node.sql("select pg_switch_wal()")),
+            }
+            thread::sleep(Duration::from_millis(500));
+        };
+        let log = fs::read_to_string(self.home.join("barman.log")).unwrap_or_default();
+        assert!(status.success(), "{log}");
     }
 
     #[track_caller]
