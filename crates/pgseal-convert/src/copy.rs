@@ -11,8 +11,8 @@ use pgseal_core::{
 
 use crate::page::{PAGE_LEN, PageRule};
 
-/// Plain bytes that are read and written at once: a group of pages of the paged layout.
-const CHUNK: usize = 2 << 20;
+/// Plain bytes that are read and written at once: few enough to stay in a cache between the two.
+const CHUNK: usize = 256 << 10;
 
 /// How a file is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
