@@ -52,7 +52,7 @@ fn logical_replication_between_sealed_clusters_with_different_keys() {
     subscriber.sql(&format!(
         "{TABLES};;
          create subscription spilled connection '{info}' publication spilled \
-           with (two_phase = true);;
+           with (two_phase = true, streaming = off);;
          create subscription streamed connection '{info}' publication streamed \
            with (streaming = on)"
     ));
