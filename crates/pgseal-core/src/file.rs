@@ -18,9 +18,12 @@ use crate::storage::Storage;
 use crate::suite::{Layout, Suite};
 use crate::units::{BlockNo, PlainLen, PlainOff, SealedOff};
 
+mod buffer;
 mod inplace;
 mod paged;
 mod stream;
+
+pub use buffer::Buffer;
 
 /// [`BLOCK_LEN`] for indexing.
 const BLOCK: usize = BLOCK_LEN as usize;
@@ -32,9 +35,9 @@ const RETRIES: u32 = 6;
 /// Buffers for one operation, reused by all files of a process.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    out: Vec<u8>,
-    page: Vec<u8>,
-    old: Vec<u8>,
+    out: Buffer,
+    page: Buffer,
+    old: Buffer,
     recent: paged::RecentTags,
 }
 
@@ -281,17 +284,8 @@ impl Scratch {
     /// for tags, a process that reads single pages here and there).
     pub fn reserve(&mut self) {
         let batch = BATCH * geometry::STREAM_STRIDE as usize + geometry::TAG_BLOCK_LEN as usize;
-        grow(&mut self.out, batch);
-        grow(&mut self.page, 2 * BLOCK);
-        grow(&mut self.old, geometry::STREAM_STRIDE as usize);
+        self.out.room(batch);
+        self.page.room(2 * BLOCK);
+        self.old.room(geometry::STREAM_STRIDE as usize);
     }
-}
-
-/// The first `len` bytes of a buffer that only ever grows; their contents are unspecified.
-fn grow(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
-    if buffer.len() < len {
-        // Zeros fresh from the allocator: a large buffer costs memory as it is used, not at once.
-        *buffer = vec![0; len];
-    }
-    &mut buffer[..len]
 }

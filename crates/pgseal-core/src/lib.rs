@@ -21,7 +21,7 @@ pub mod units;
 pub mod verify;
 
 pub use error::{HeaderFault, SealError};
-pub use file::{OnDamage, Opened, ReadOutcome, Scratch, SealedFile};
+pub use file::{Buffer, OnDamage, Opened, ReadOutcome, Scratch, SealedFile};
 pub use keyset::{DataKey, Generation, KeySet, KeyringId};
 pub use suite::{FileKind, Layout, Suite};
 pub use units::{BlockNo, PlainLen, PlainOff, SealedLen, SealedOff};

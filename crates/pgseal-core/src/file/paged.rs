@@ -2,7 +2,8 @@
 //! (`spec/sealed-file.md`, section 6).
 
 use super::{
-    BATCH, BLOCK, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, all_zero, fresh_nonce, grow,
+    BATCH, BLOCK, Buffer, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, all_zero,
+    fresh_nonce,
 };
 use crate::cipher::{NonceBytes, TagBytes};
 use crate::error::SealError;
@@ -79,7 +80,7 @@ pub(super) fn read<S: Storage + ?Sized>(
                 break;
             }
         } else {
-            let page = grow(&mut scratch.page, BLOCK);
+            let page = scratch.page.room(BLOCK);
             let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
             if got <= in_block {
                 break;
@@ -255,7 +256,7 @@ fn seal_pages<S: Storage + ?Sized>(
     if appends && zeros {
         return append_zeros(file, storage, scratch, first, plain, new_group);
     }
-    let out = grow(&mut scratch.out, TAG_BLOCK + BATCH * BLOCK);
+    let out = scratch.out.room(TAG_BLOCK + BATCH * BLOCK);
     let (tags, sealed) = out.split_at_mut(TAG_BLOCK);
     let at = if new_group { 0 } else { (first.0 % GROUP_PAGES) as usize * ENTRY };
     if new_group {
@@ -298,7 +299,7 @@ fn append_zeros<S: Storage + ?Sized>(
     new_group: bool,
 ) -> Result<(), SealError> {
     let written = if new_group {
-        let out = grow(&mut scratch.out, TAG_BLOCK + zeros.len());
+        let out = scratch.out.room(TAG_BLOCK + zeros.len());
         out.fill(0);
         storage.write_at(out, tag_block_off(first.0 / GROUP_PAGES))
     } else {
@@ -328,7 +329,7 @@ fn write_part<S: Storage + ?Sized>(
 ) -> Result<(), SealError> {
     let mut page = core::mem::take(&mut scratch.page);
     let result = (|| {
-        let whole = grow(&mut page, BLOCK);
+        let whole = page.room(BLOCK);
         let had = read_page(file, storage, &mut scratch.old, &mut scratch.recent, block, whole)?;
         let entry = file.tags.entry(block);
         let end = in_block + bytes.len();
@@ -338,7 +339,7 @@ fn write_part<S: Storage + ?Sized>(
         whole[in_block..end].copy_from_slice(bytes);
         write_pages(file, storage, scratch, block, &whole[..had.max(end)], random).inspect_err(
             |_| {
-                let before = Before { block, sealed: &scratch.old[..had], entry };
+                let before = Before { block, sealed: scratch.old.bytes(had), entry };
                 before.put_back(&mut file.tags, storage);
             },
         )
@@ -351,13 +352,13 @@ fn write_part<S: Storage + ?Sized>(
 fn read_page<S: Storage + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
-    old: &mut Vec<u8>,
+    old: &mut Buffer,
     recent: &mut RecentTags,
     block: BlockNo,
     page: &mut [u8],
 ) -> Result<usize, SealError> {
     let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
-    grow(old, BLOCK)[..got].copy_from_slice(&page[..got]);
+    old.room(BLOCK)[..got].copy_from_slice(&page[..got]);
     if got > 0 {
         let mut outcome = ReadOutcome::default();
         file.tags.prepare(storage, block, !file.header.suite.authenticates(), recent)?;

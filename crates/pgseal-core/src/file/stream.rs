@@ -1,7 +1,7 @@
 //! The stream layout: blocks of up to 8192 bytes, each behind its nonce and before its tag
 //! (`spec/sealed-file.md`, section 7).
 
-use super::{BATCH, BLOCK, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, fresh_nonce, grow};
+use super::{BATCH, BLOCK, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, fresh_nonce};
 use crate::error::SealError;
 use crate::geometry::{BLOCK_LEN, STREAM_OVERHEAD, STREAM_STRIDE, block_sealed_off, sealed_len};
 use crate::keyset::Generation;
@@ -32,7 +32,7 @@ pub(super) fn read<S: Storage + ?Sized>(
         let first = BlockNo(pos / BLOCK_LEN);
         let in_block = (pos % BLOCK_LEN) as usize;
         let blocks = (in_block + buf.len() - outcome.len).div_ceil(BLOCK).min(BATCH);
-        let sealed = grow(&mut scratch.out, blocks * STRIDE);
+        let sealed = scratch.out.room(blocks * STRIDE);
         let got = storage.read_at(sealed, block_sealed_off(Layout::Stream, first))?;
         let mut skip = in_block;
         for (index, stride) in sealed[..got].chunks_mut(STRIDE).enumerate() {
@@ -223,7 +223,7 @@ fn write_blocks<S: Storage + ?Sized>(
     plain: &[u8],
     random: &dyn Random,
 ) -> Result<(), SealError> {
-    let out = grow(&mut scratch.out, plain.len() + plain.len().div_ceil(BLOCK) * OVERHEAD);
+    let out = scratch.out.room(plain.len() + plain.len().div_ceil(BLOCK) * OVERHEAD);
     for (index, (block, stride)) in plain.chunks(BLOCK).zip(out.chunks_mut(STRIDE)).enumerate() {
         seal_stride(file, BlockNo(first.0 + index as u64), block, stride, random)?;
     }
@@ -242,14 +242,14 @@ fn write_part<S: Storage + ?Sized>(
     random: &dyn Random,
 ) -> Result<(), SealError> {
     let at = block_sealed_off(Layout::Stream, block);
-    let old = grow(&mut scratch.old, STRIDE);
-    let stride = grow(&mut scratch.out, STRIDE);
+    let old = scratch.old.room(STRIDE);
+    let stride = scratch.out.room(STRIDE);
     let got = storage.read_at(stride, at)?;
     old[..got].copy_from_slice(&stride[..got]);
     let mut outcome = ReadOutcome::default();
     let had_bytes =
         open_stride(file, storage, block, &mut stride[..got], OnDamage::Fail, &mut outcome)?;
-    let page = grow(&mut scratch.page, BLOCK);
+    let page = scratch.page.room(BLOCK);
     let had = had_bytes.len();
     page[..had].copy_from_slice(had_bytes);
     let end = in_block + bytes.len();

@@ -4,6 +4,7 @@ use core::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{iovec, off_t, size_t, ssize_t};
+use pgseal_core::Buffer;
 
 use crate::calls::{MAX_RW_COUNT, count};
 use crate::fds::{self, SharedFile};
@@ -67,13 +68,10 @@ unsafe fn readv_sealed(
     {
         // Taken out, not locked: whoever comes in between, from a handler or thread, has his own.
         let mut whole = core::mem::take(&mut *gather_buffer());
-        if whole.len() < wanted {
-            whole.resize(wanted, 0);
-        }
-        let got = read_slice(file, fd, &mut whole[..wanted], off);
+        let got = read_slice(file, fd, whole.room(wanted), off);
         if let Ok(got) = got {
             // SAFETY: the caller's contract.
-            unsafe { scatter(&whole[..got], parts) };
+            unsafe { scatter(whole.bytes(got), parts) };
         }
         *gather_buffer() = whole;
         return file::returned(got.map(count));
@@ -99,8 +97,8 @@ unsafe fn readv_sealed(
 const GATHER: usize = 1 << 20;
 
 /// The buffer that reads into several parts use one after the other.
-fn gather_buffer() -> MutexGuard<'static, Vec<u8>> {
-    static BUFFER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+fn gather_buffer() -> MutexGuard<'static, Buffer> {
+    static BUFFER: Mutex<Buffer> = Mutex::new(Buffer::new());
     BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

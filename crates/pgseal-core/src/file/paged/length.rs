@@ -3,7 +3,7 @@
 use super::mend::{Before, clear_stale_tags, clear_tags, lengthen_last_page};
 use super::{read_page, write_pages};
 use crate::error::SealError;
-use crate::file::{BLOCK, Scratch, SealedFile, grow};
+use crate::file::{BLOCK, Scratch, SealedFile};
 use crate::geometry::{BLOCK_LEN, GROUP_PAGES, sealed_len};
 use crate::random::Random;
 use crate::storage::Storage;
@@ -50,7 +50,7 @@ pub(in crate::file) fn set_len<S: Storage + ?Sized>(
     } else {
         let mut page = core::mem::take(&mut scratch.page);
         let result = (|| {
-            let whole = grow(&mut page, BLOCK);
+            let whole = page.room(BLOCK);
             let had =
                 read_page(file, storage, &mut scratch.old, &mut scratch.recent, block, whole)?;
             let entry = file.tags.entry(block);
@@ -58,7 +58,7 @@ pub(in crate::file) fn set_len<S: Storage + ?Sized>(
             storage.set_len(target)?;
             let keep = &whole[..in_block.min(had)];
             write_pages(file, storage, scratch, block, keep, random).inspect_err(|_| {
-                let before = Before { block, sealed: &scratch.old[..had], entry };
+                let before = Before { block, sealed: scratch.old.bytes(had), entry };
                 before.put_back(&mut file.tags, storage);
             })
         })();
