@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use pgseal_scenarios::{Node, Outcome};
+use pgseal_scenarios::{Node, Outcome, server_major};
 use pgseal_testkit::bindir;
 
 /// The state of each check, and what was seen.
@@ -54,8 +54,10 @@ fn doctor_finds_a_running_server_well_and_names_what_is_broken() {
     node.sql("create table t as select g from generate_series(1, 100) g;; checkpoint");
     let well = Diagnosis::of(&node, &[]);
     assert_ne!(well.0.code, 2, "{}", well.0.text);
+    // A release candidate is one, and is said to be.
+    let version = if server_major() == "19" { "WARN" } else { "ok" };
+    assert!(well.line("postgresql-version").starts_with(version), "{}", well.0.text);
     for check in [
-        "postgresql-version",
         "server",
         "library",
         "library-version",
