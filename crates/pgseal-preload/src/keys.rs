@@ -123,6 +123,7 @@ pub fn server_starts(root: &'static Root) -> Result<(), c_int> {
         wipe_environment(root);
         crate::counters::share();
         crate::changes::share();
+        real::find_all();
     }
     Ok(())
 }

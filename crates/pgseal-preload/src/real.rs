@@ -29,6 +29,22 @@ fn resolve(cell: &AtomicUsize, name: &CStr) -> usize {
 
 macro_rules! real {
     ($(fn $name:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(, ...$rest:ident: $rest_ty:ty)?) -> $ret:ty;)*) => {
+        /// The place of each function's address, all in a row.
+        #[allow(non_camel_case_types)]
+        enum Place { $($name,)* Count }
+        static CELLS: [AtomicUsize; Place::Count as usize] =
+            [const { AtomicUsize::new(0) }; Place::Count as usize];
+
+        /// Finds all functions that are there: what a server finds before it forks, its children
+        /// need not look for, each through the tables of all libraries.
+        pub fn find_all() {
+            $(
+                // SAFETY: a C string; asks for the definition behind this library.
+                let found = unsafe { libc::dlsym(libc::RTLD_NEXT, $symbol.as_ptr()) } as usize;
+                CELLS[Place::$name as usize].store(found, Ordering::Relaxed);
+            )*
+        }
+
         $(
             /// The C library's function of this name.
             ///
@@ -36,9 +52,8 @@ macro_rules! real {
             /// As for the C function.
             #[inline]
             pub unsafe fn $name($($arg: $ty,)* $($rest: $rest_ty)?) -> $ret {
-                static CELL: AtomicUsize = AtomicUsize::new(0);
                 type Function = unsafe extern "C" fn($($ty,)* $($rest_ty)?) -> $ret;
-                let address = resolve(&CELL, $symbol);
+                let address = resolve(&CELLS[Place::$name as usize], $symbol);
                 // SAFETY: the address is that of the C function of this signature.
                 let function = unsafe { core::mem::transmute::<usize, Function>(address) };
                 // SAFETY: the caller upholds the C function's contract.

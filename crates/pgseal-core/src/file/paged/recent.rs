@@ -2,6 +2,7 @@
 
 use super::{ENTRY, TagCache};
 use crate::error::SealError;
+use crate::file::Buffer;
 use crate::geometry::{GROUP_PAGES, tag_entry_off};
 use crate::storage::Storage;
 use crate::units::BlockNo;
@@ -9,25 +10,51 @@ use crate::units::BlockNo;
 /// Entries that are read together: a look at one costs the kernel no less.
 const RUN: usize = 16;
 const RUN_BYTES: usize = RUN * ENTRY;
-/// Runs that are remembered, of all files of the process: 1.5 MiB for 384 MiB of pages.
-const RUNS: usize = 3072;
+/// Places that a run can have: with one, two files that are read by turns would push out each other.
+const WAYS: usize = 4;
+const SETS: usize = 1024;
+/// Bytes of all runs that are remembered, of all files of the process: 2 MiB for 512 MiB of pages.
+const ENTRIES: usize = SETS * WAYS * RUN_BYTES;
 /// Looks at single tags after which they are worth this memory.
 const LOOKS: u32 = 32;
 
-/// Runs of tag entries that were read for single pages, each in the one place that it can have.
+/// What a place has: the file and the run in one number, and the changes of its group when it was
+/// read. Zeros: nothing, as no file has the serial number 0.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Name {
+    run_of_file: u64,
+    changes: u64,
+}
+
+impl Name {
+    /// `None` for a file or a run beyond what the number can hold.
+    fn new(serial: u64, run: u64, changes: u64) -> Option<Name> {
+        let fits = serial < 1 << 32 && run < 1 << 32;
+        fits.then_some(Name { run_of_file: serial << 32 | run, changes })
+    }
+}
+
+/// The places of a set, in one line of the processor's cache.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Set([Name; WAYS]);
+
+/// Runs of tag entries that were read for single pages, each in one of the places that it can have.
 ///
 /// They are used only as long as the storage says that no process has changed a tag of their group
 /// since, so they open nothing that the tags on the disk would not open.
 #[derive(Default)]
 pub(in crate::file) struct RecentTags {
-    runs: Vec<[u64; 3]>,
-    entries: Vec<u8>,
+    sets: Vec<Set>,
+    entries: Buffer,
     looks: u32,
+    /// Whose turn it is to make room.
+    hand: usize,
 }
 
 impl core::fmt::Debug for RecentTags {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("RecentTags").field("runs", &self.runs.len()).finish_non_exhaustive()
+        f.debug_struct("RecentTags").field("sets", &self.sets.len()).finish_non_exhaustive()
     }
 }
 
@@ -43,28 +70,126 @@ impl RecentTags {
         let Some(changes) = storage.tag_changes(tags.name_of(block.0 / GROUP_PAGES)) else {
             return Ok(None);
         };
-        if self.runs.is_empty() {
+        if self.sets.is_empty() {
             self.looks += 1;
             if self.looks <= LOOKS {
                 return Ok(None);
             }
-            // Zeros from the allocator: they cost memory as they are used.
-            self.runs = vec![[0; 3]; RUNS];
-            self.entries = vec![0; RUNS * RUN_BYTES];
+            self.sets = vec![Set::default(); SETS];
         }
         let run = block.0 / RUN as u64;
-        let name = [tags.serial, run, changes];
-        let place = (tags.serial.wrapping_mul(0x9E37).wrapping_add(run) % RUNS as u64) as usize;
-        let entries = &mut self.entries[place * RUN_BYTES..(place + 1) * RUN_BYTES];
-        if self.runs[place] != name {
-            self.runs[place] = [0; 3];
+        let Some(name) = Name::new(tags.serial, run, changes) else { return Ok(None) };
+        let set = (tags.serial.wrapping_mul(0x9E37).wrapping_add(run) % SETS as u64) as usize;
+        let way = self.way_of(set, name);
+        let at = (set * WAYS + way) * RUN_BYTES;
+        // The memory comes from the kernel as it is used.
+        let entries = &mut self.entries.room(ENTRIES)[at..at + RUN_BYTES];
+        let known = &mut self.sets[set].0[way];
+        if *known != name {
+            *known = Name::default();
             let got = storage.read_at(entries, tag_entry_off(BlockNo(run * RUN as u64)))?;
             entries[got..].fill(0);
-            self.runs[place] = name;
+            *known = name;
         }
         let at = (block.0 % RUN as u64) as usize * ENTRY;
         let mut entry = [0; ENTRY];
         entry.copy_from_slice(&entries[at..at + ENTRY]);
         Ok(Some(entry))
+    }
+
+    /// Where the run of this name is in its set, or is to come: over what is known of it from before
+    /// a change, into an empty place, or over another run.
+    fn way_of(&mut self, set: usize, name: Name) -> usize {
+        let ways = &self.sets[set].0;
+        let runs = |run_of_file: u64| ways.iter().position(|way| way.run_of_file == run_of_file);
+        runs(name.run_of_file).or_else(|| runs(0)).unwrap_or_else(|| {
+            self.hand = (self.hand + 1) % WAYS;
+            self.hand
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::cell::Cell;
+    use std::io;
+
+    use super::*;
+    use crate::storage::GroupName;
+    use crate::units::{SealedLen, SealedOff};
+
+    /// Entries that say where they lie and how often anything was changed.
+    #[derive(Default)]
+    struct Entries {
+        changes: Cell<u64>,
+        reads: Cell<u64>,
+    }
+
+    impl Storage for Entries {
+        fn read_at(&self, buf: &mut [u8], off: SealedOff) -> io::Result<usize> {
+            self.reads.set(self.reads.get() + 1);
+            for (index, entry) in buf.chunks_mut(ENTRY).enumerate() {
+                let at = off.0 + (index * ENTRY) as u64;
+                entry[..8].copy_from_slice(&at.to_le_bytes());
+                entry[8..16].copy_from_slice(&self.changes.get().to_le_bytes());
+            }
+            Ok(buf.len())
+        }
+        fn write_at(&self, _: &[u8], _: SealedOff) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn tag_changes(&self, _: GroupName) -> Option<u64> {
+            Some(self.changes.get())
+        }
+        fn len(&self) -> io::Result<SealedLen> {
+            Ok(SealedLen(u64::MAX))
+        }
+        fn set_len(&self, _: SealedLen) -> io::Result<()> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn check(recent: &mut RecentTags, storage: &Entries, file: &TagCache, block: u64) {
+        let block = BlockNo(block);
+        let Some(entry) = recent.entry(storage, file, block).unwrap() else { return };
+        let (at, changes) = entry[..16].split_at(8);
+        assert_eq!(at, tag_entry_off(block).0.to_le_bytes(), "block {}", block.0);
+        assert_eq!(changes, storage.changes.get().to_le_bytes(), "block {}", block.0);
+    }
+
+    #[test]
+    fn every_entry_is_the_right_one_whatever_is_pushed_out_or_changed() {
+        let (mut recent, storage) = (RecentTags::default(), Entries::default());
+        let files: Vec<TagCache> = (0..3).map(|_| TagCache::new(&[7; 16])).collect();
+        for round in 0..60_000_u64 {
+            if round % 9000 == 0 {
+                storage.changes.set(storage.changes.get() + 1);
+            }
+            let mixed = round.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+            check(&mut recent, &storage, &files[(mixed % 3) as usize], mixed % 70_000);
+        }
+    }
+
+    #[test]
+    fn files_of_half_a_gigabyte_together_are_read_once() {
+        let (mut recent, storage) = (RecentTags::default(), Entries::default());
+        let files: Vec<TagCache> = (0..4).map(|_| TagCache::new(&[7; 16])).collect();
+        let pages = (512 << 20) / 8192 / 4;
+        let all = |recent: &mut RecentTags| {
+            for block in (0..pages).step_by(RUN) {
+                for file in &files {
+                    check(recent, &storage, file, block);
+                }
+            }
+        };
+        all(&mut recent);
+        all(&mut recent);
+        let before = storage.reads.get();
+        all(&mut recent);
+        let again = storage.reads.get() - before;
+        assert!(again < 4 * pages / RUN as u64 / 20, "{again} runs were read again");
     }
 }
