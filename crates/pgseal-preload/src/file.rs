@@ -173,8 +173,11 @@ impl OpenFile {
             return Ok(());
         }
         let storage = FdStorage::new(fd);
-        // Whatever is there is the rest of a header that a crash tore off.
-        storage.set_len(pgseal_core::SealedLen(0)).map_err(|error| errno_of(&error))?;
+        // Whatever is there is the rest of a header that a crash tore off. An empty file is not cut:
+        // ext4 would write all of it to the disk when it is closed, as one that replaces another.
+        if storage.len().map_err(|error| errno_of(&error))?.0 > 0 {
+            storage.set_len(pgseal_core::SealedLen(0)).map_err(|error| errno_of(&error))?;
+        }
         let Want { keys, suite, layout, generation } = want;
         let file = SealedFile::create(&storage, suite, layout, keys, generation, &KernelRandom);
         match file {

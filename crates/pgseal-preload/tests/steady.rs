@@ -71,3 +71,14 @@ fn no_heap_allocation_in_the_steady_state() {
         }
     }
 }
+
+/// A new file is not cut to nothing first: ext4 writes a file that was to the disk as soon as it is
+/// closed, and whoever closes it waits.
+#[test]
+fn a_new_file_is_not_cut() {
+    let arena = Arena::new();
+    arena.compile("steady", "steady", &["-fno-builtin"]);
+    let made = calls(&arena, "w", "10");
+    assert!(made.get("pwrite64").is_some_and(|count| *count >= 10), "{made:?}");
+    assert_eq!(made.get("ftruncate"), None, "{made:?}");
+}
