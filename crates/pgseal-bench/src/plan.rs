@@ -1,7 +1,9 @@
 //! `run`: the whole benchmark, on clusters of its own.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use pgseal_lab::Environment;
 use pgseal_lab::cluster::{Cluster, Outcome, SUPERUSER, Server, Tools};
@@ -73,7 +75,7 @@ struct File<'a> {
 const COMMON: [&str; 4] = [
     "data checksums on in every arm",
     "autovacuum=off max_wal_size=8GB checkpoint_timeout=1h jit=off, else initdb's",
-    "servers of all arms run, the ones not measured are idle",
+    "servers of all arms run, the ones not measured are idle; sync before each run",
     "one run of each arm before the first round, not counted; a random order in each round",
 ];
 
@@ -208,6 +210,7 @@ fn sample(
             "SELECT sum(abalance) FROM (SELECT * FROM pgbench_accounts ORDER BY aid) all_rows",
         ])?;
     }
+    settle()?;
     let before = running.server.cpu_seconds();
     let outcome = match case.work {
         Work::Sql(_, timed) => bench.sql(timed)?,
@@ -223,6 +226,17 @@ fn sample(
     // A backend's time counts as the postmaster's child's once it has been waited for.
     std::thread::sleep(std::time::Duration::from_millis(50));
     Ok((outcome, running.server.cpu_seconds() - before))
+}
+
+/// Has the kernel write what others left in its cache: it would do so while this one is measured.
+fn settle() -> Result<(), BenchError> {
+    let program = Path::new("sync");
+    let done = Command::new(program).status().map_err(BenchError::io(program))?;
+    if done.success() {
+        Ok(())
+    } else {
+        Err(BenchError::io(program)(io::Error::other(done.to_string())))
+    }
 }
 
 fn print_machine(machine: &Environment, plan: Plan, tools: &Tools) {
