@@ -1,7 +1,7 @@
 //! The C library's own functions, behind our exported ones.
 //!
 //! Resolved on first use with `dlsym(RTLD_NEXT)`: constructors of other libraries call `open`
-//! before ours has run. A function that cannot be found ends the process: going on without it
+//! before ours has run. A server resolves all of them before it forks. A function that cannot be found ends the process: going on without it
 //! could only mean writing past the seal.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -11,13 +11,18 @@ use libc::{DIR, FILE, dirent, iovec, mode_t, off_t, size_t, ssize_t, stat, statx
 
 use crate::log;
 
+/// The address of the C library's function of this name; 0 if it has none.
+fn find(name: &CStr) -> usize {
+    // SAFETY: `name` is a C string; RTLD_NEXT asks for the definition behind this library.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
+}
+
 fn resolve(cell: &AtomicUsize, name: &CStr) -> usize {
     let known = cell.load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
-    // SAFETY: `name` is a C string; RTLD_NEXT asks for the definition behind this library.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    let found = find(name);
     if found == 0 {
         log::line(format_args!("FATAL: the C library has no {name:?}; pgseal cannot work here"));
         // SAFETY: ends the process; nothing to uphold.
@@ -38,11 +43,9 @@ macro_rules! real {
         /// Finds all functions that are there: what a server finds before it forks, its children
         /// need not look for, each through the tables of all libraries.
         pub fn find_all() {
-            $(
-                // SAFETY: a C string; asks for the definition behind this library.
-                let found = unsafe { libc::dlsym(libc::RTLD_NEXT, $symbol.as_ptr()) } as usize;
-                CELLS[Place::$name as usize].store(found, Ordering::Relaxed);
-            )*
+            for (cell, name) in CELLS.iter().zip([$($symbol),*]) {
+                cell.store(find(name), Ordering::Relaxed);
+            }
         }
 
         $(
