@@ -64,6 +64,8 @@ fn rewrites_under_load(time: Duration, kills: u32) {
     // adds meanwhile, plain servers too (docs/versions.md).
     let statements = [
         "reindex index concurrently ledger_pkey",
+        "reindex index concurrently ledger_account_amount_idx",
+        "reindex index concurrently ledger_memo_idx",
         "reindex table concurrently account",
         "reindex index concurrently account_pkey",
         "vacuum full account",
