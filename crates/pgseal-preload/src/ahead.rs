@@ -4,6 +4,10 @@
 //! copies it; a cipher that reads the page where it lies hides that wait behind its own work. So
 //! from the [`RUN`]th read in a row on, pages are opened out of a map of the next two megabytes.
 //!
+//! Not where a page is soon written again, as VACUUM does: what was loaded through a map that only
+//! reads is shared in the processor's cache, and writing to it waits for each line to become its own.
+//! That costs more than the map saves.
+//!
 //! The map is a short cut that may fail at any time, and then the ordinary read decides:
 //! - It is made only if those bytes are in the page cache now (`mincore(2)`, at three places): a
 //!   disk is read ahead better by `read`.
@@ -116,6 +120,12 @@ impl ReadAhead {
             self.run = 0;
         }
         intact
+    }
+
+    /// The file is being written to: it is read the ordinary way until as many reads have followed
+    /// one another again.
+    pub fn wrote(&mut self) {
+        self.run = 0;
     }
 
     /// Gives the map back.

@@ -82,6 +82,9 @@ impl Storage for FdStorage<'_> {
     }
 
     fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()> {
+        if let Some(maps) = self.maps {
+            maps.ahead.borrow_mut().wrote();
+        }
         let mut done = 0;
         while done < buf.len() {
             let rest = &buf[done..];
