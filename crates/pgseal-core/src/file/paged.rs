@@ -61,6 +61,7 @@ pub(super) fn read<S: Storage + ?Sized>(
                 outcome.len += pages * BLOCK;
                 continue;
             }
+            scratch.recent.prefetch(&file.tags, block);
             let got = storage.read_at(target, block_sealed_off(Layout::Paged, block))?;
             let fresh = !file.header.suite.authenticates();
             if got > BLOCK {

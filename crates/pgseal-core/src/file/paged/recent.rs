@@ -2,6 +2,7 @@
 
 use super::{ENTRY, TagCache};
 use crate::error::SealError;
+use crate::evp::prefetch;
 use crate::file::Buffer;
 use crate::geometry::{GROUP_PAGES, tag_entry_off};
 use crate::storage::Storage;
@@ -17,6 +18,11 @@ const SETS: usize = 1024;
 const ENTRIES: usize = SETS * WAYS * RUN_BYTES;
 /// Looks at single tags after which they are worth this memory.
 const LOOKS: u32 = 32;
+
+/// The places of a run.
+fn set_of(serial: u64, run: u64) -> usize {
+    (serial.wrapping_mul(0x9E37).wrapping_add(run) % SETS as u64) as usize
+}
 
 /// What a place has: the file and the run in one number, and the changes of its group when it was
 /// read. Zeros: nothing, as no file has the serial number 0.
@@ -79,7 +85,7 @@ impl RecentTags {
         }
         let run = block.0 / RUN as u64;
         let Some(name) = Name::new(tags.serial, run, changes) else { return Ok(None) };
-        let set = (tags.serial.wrapping_mul(0x9E37).wrapping_add(run) % SETS as u64) as usize;
+        let set = set_of(tags.serial, run);
         let way = self.way_of(set, name);
         let at = (set * WAYS + way) * RUN_BYTES;
         // The memory comes from the kernel as it is used.
@@ -95,6 +101,17 @@ impl RecentTags {
         let mut entry = [0; ENTRY];
         entry.copy_from_slice(&entries[at..at + ENTRY]);
         Ok(Some(entry))
+    }
+
+    /// What [`RecentTags::entry`] of this page will look at is fetched into the processor's cache
+    /// meanwhile: the caller has to do first what takes longer, to read the page.
+    pub(super) fn prefetch(&self, tags: &TagCache, block: BlockNo) {
+        let set = set_of(tags.serial, block.0 / RUN as u64);
+        let Some(names) = self.sets.get(set) else { return };
+        prefetch(names);
+        let entries = self.entries.bytes(ENTRIES);
+        let at = set * WAYS * RUN_BYTES + (block.0 % RUN as u64) as usize * ENTRY;
+        entries.get(at..).unwrap_or_default().chunks(RUN_BYTES).take(WAYS).for_each(prefetch);
     }
 
     /// Where the run of this name is in its set, or is to come: over what is known of it from before
