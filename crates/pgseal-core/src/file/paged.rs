@@ -61,7 +61,9 @@ pub(super) fn read<S: Storage + ?Sized>(
                 outcome.len += pages * BLOCK;
                 continue;
             }
-            scratch.recent.prefetch(&file.tags, block);
+            if pages == 1 {
+                file.tags.expect(block, &scratch.recent);
+            }
             let got = storage.read_at(target, block_sealed_off(Layout::Paged, block))?;
             let fresh = !file.header.suite.authenticates();
             if got > BLOCK {

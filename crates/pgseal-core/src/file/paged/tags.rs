@@ -58,6 +58,14 @@ impl TagCache {
         self.group == group && self.changes == storage.tag_changes(self.name_of(group))
     }
 
+    /// A page is read next: what [`TagCache::prepare`] will look at behind the tag block that is here
+    /// is fetched meanwhile.
+    pub(super) fn expect(&self, block: BlockNo, recent: &RecentTags) {
+        if self.group != block.0 / GROUP_PAGES {
+            recent.prefetch(self, block);
+        }
+    }
+
     /// Has the entry of a page at hand, as far as this process knows it.
     pub(super) fn prepare<S: Storage + ?Sized>(
         &mut self,
