@@ -1,8 +1,8 @@
 //! The C library's own functions, behind our exported ones.
 //!
 //! Resolved on first use with `dlsym(RTLD_NEXT)`: constructors of other libraries call `open`
-//! before ours has run. A server resolves all of them before it forks. A function that cannot be found ends the process: going on without it
-//! could only mean writing past the seal.
+//! before ours has run. A server resolves all of them before it forks. A function that cannot be
+//! found ends the process: going on without it could only mean writing past the seal.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
