@@ -1,12 +1,16 @@
 //! The hooked calls, one file per family.
 
+pub mod adopt;
+pub mod children;
 pub mod code;
 pub mod copy;
 pub mod descriptor;
 pub mod directory;
 pub mod map;
 pub mod open;
+pub mod raw;
 pub mod read;
+pub mod receive;
 pub mod rename;
 pub mod size;
 pub mod stat;

@@ -35,14 +35,30 @@ enum State {
     Sealed(Box<SealedFile>),
     /// Nothing written yet, by anybody that we know of.
     Unborn(Want),
+    /// Not under pgseal: each call fails with this.
+    Refused(Errno),
+}
+
+/// What the kernel does not know of an open sealed file.
+#[derive(Clone, Copy)]
+pub struct Resumed {
+    pos: u64,
+    append: bool,
+    write_only: bool,
+}
+
+impl Resumed {
+    /// As after an `open(2)` without such flags.
+    pub const START: Resumed = Resumed { pos: 0, append: false, write_only: false };
 }
 
 /// A sealed file behind one or more descriptors.
 pub struct OpenFile {
     state: State,
     path: Box<[u8]>,
-    /// The plain position of `read`, `write` and `lseek`.
-    pos: u64,
+    /// The plain position of `read`, `write` and `lseek`; unknown of a descriptor that was moved
+    /// elsewhere.
+    pos: Option<u64>,
     append: bool,
     writable: bool,
     /// Opened with `O_WRONLY`; the kernel was asked for reading as well.
@@ -77,7 +93,7 @@ impl Buffers {
 impl OpenFile {
     fn new(state: State, path: &[u8], append: bool, writable: bool) -> OpenFile {
         let (path, class, maps) = (path.into(), ClassIndex::OUTSIDE, Maps::default());
-        OpenFile { state, path, pos: 0, append, writable, write_only: false, class, maps }
+        OpenFile { state, path, pos: Some(0), append, writable, write_only: false, class, maps }
     }
 
     /// A file that was opened and has its header.
@@ -88,6 +104,37 @@ impl OpenFile {
     /// A file that is still empty.
     pub fn unborn(want: Want, path: &[u8], append: bool, writable: bool) -> OpenFile {
         OpenFile::new(State::Unborn(want), path, append, writable)
+    }
+
+    /// A file that may not be used as it is: each call fails with `errno`. The caller has said why.
+    pub fn refused(errno: Errno, path: &[u8]) -> OpenFile {
+        OpenFile::new(State::Refused(errno), path, false, true)
+    }
+
+    /// What another open file would need to go on where this one is.
+    pub fn resumed(&self) -> Option<Resumed> {
+        let pos = self.pos?;
+        Some(Resumed { pos, append: self.append, write_only: self.write_only })
+    }
+
+    /// Goes on where the same file was before.
+    pub fn resume(&mut self, from: Resumed) {
+        (self.pos, self.append, self.write_only) = (Some(from.pos), from.append, from.write_only);
+    }
+
+    /// Nobody knows where `read` and `write` would go on.
+    pub fn forget_position(&mut self) {
+        self.pos = None;
+    }
+
+    fn position(&self) -> Result<u64, Errno> {
+        self.pos.ok_or_else(|| {
+            log::line(format_args!(
+                "ERROR: \"{}\": the position of a descriptor that came from elsewhere is not known; set it with lseek, or use pread and pwrite",
+                Shown(&self.path)
+            ));
+            libc::ESPIPE
+        })
     }
 
     /// Takes over what the program asked for and the kernel was not told.
@@ -124,7 +171,7 @@ impl OpenFile {
     pub fn layout(&self) -> Option<Layout> {
         match &self.state {
             State::Sealed(file) => Some(file.header().layout),
-            State::Unborn(_) => None,
+            State::Unborn(_) | State::Refused(_) => None,
         }
     }
 
@@ -152,6 +199,7 @@ impl OpenFile {
         match &mut self.state {
             State::Sealed(file) => Ok(Some(file)),
             State::Unborn(_) => Ok(None),
+            State::Refused(errno) => Err(*errno),
         }
     }
 
@@ -165,6 +213,7 @@ impl OpenFile {
         match &mut self.state {
             State::Sealed(file) => Ok(file),
             State::Unborn(_) => Err(libc::EIO),
+            State::Refused(errno) => Err(*errno),
         }
     }
 
@@ -250,18 +299,17 @@ impl OpenFile {
 
     /// `read`: at the position, which moves.
     pub fn read(&mut self, fd: c_int, buf: &mut [u8]) -> Result<usize, Errno> {
-        let got = self.read_at(fd, buf, self.pos)?;
-        self.pos += got as u64;
+        let pos = self.position()?;
+        let got = self.read_at(fd, buf, pos)?;
+        self.pos = Some(pos + got as u64);
         Ok(got)
     }
 
     /// `write`: at the position, or at the end of a file opened for appending.
     pub fn write(&mut self, fd: c_int, buf: &[u8]) -> Result<usize, Errno> {
-        if self.append {
-            self.pos = self.len(fd)?;
-        }
-        let put = self.write_at(fd, buf, self.pos)?;
-        self.pos += put as u64;
+        let pos = if self.append { self.len(fd)? } else { self.position()? };
+        let put = self.write_at(fd, buf, pos)?;
+        self.pos = Some(pos + put as u64);
         Ok(put)
     }
 
@@ -294,14 +342,14 @@ impl OpenFile {
     pub fn seek(&mut self, fd: c_int, off: i64, whence: c_int) -> Result<u64, Errno> {
         let base = match whence {
             libc::SEEK_SET => 0,
-            libc::SEEK_CUR => self.pos,
+            libc::SEEK_CUR => self.position()?,
             libc::SEEK_END => self.len(fd)?,
             _ => return Err(libc::EINVAL),
         };
         let target = base.checked_add_signed(off).filter(|target| *target <= i64::MAX as u64);
         let target = target.ok_or(libc::EINVAL)?;
         // A server asks for the length with SEEK_END all the time; it moves the position as well.
-        self.pos = target;
+        self.pos = Some(target);
         Ok(target)
     }
 

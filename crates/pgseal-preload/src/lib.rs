@@ -33,7 +33,9 @@ extern "C" fn start() {
         audit::check_program();
         upgrade::check_program();
         copies::check_purpose();
+        calls::adopt::keep_standard_streams();
     }
+    calls::raw::started();
 }
 
 #[used]

@@ -7,7 +7,10 @@
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use libc::{DIR, FILE, dirent, iovec, mode_t, off_t, size_t, ssize_t, stat, statx};
+use libc::{
+    DIR, FILE, dirent, iovec, mmsghdr, mode_t, msghdr, off_t, size_t, ssize_t, stat, statx,
+    timespec,
+};
 
 use crate::log;
 
@@ -17,6 +20,12 @@ fn find(name: &CStr) -> usize {
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
 }
 
+fn missing(name: &CStr) {
+    log::line(format_args!("FATAL: the C library has no {name:?}; pgseal cannot work here"));
+    // SAFETY: ends the process; nothing to uphold.
+    unsafe { libc::_exit(127) };
+}
+
 fn resolve(cell: &AtomicUsize, name: &CStr) -> usize {
     let known = cell.load(Ordering::Relaxed);
     if known != 0 {
@@ -24,9 +33,7 @@ fn resolve(cell: &AtomicUsize, name: &CStr) -> usize {
     }
     let found = find(name);
     if found == 0 {
-        log::line(format_args!("FATAL: the C library has no {name:?}; pgseal cannot work here"));
-        // SAFETY: ends the process; nothing to uphold.
-        unsafe { libc::_exit(127) };
+        missing(name);
     }
     cell.store(found, Ordering::Relaxed);
     found
@@ -113,6 +120,30 @@ real! {
     fn mkdir = c"mkdir" (path: *const c_char, mode: mode_t) -> c_int;
     fn chdir = c"chdir" (path: *const c_char) -> c_int;
     fn fchdir = c"fchdir" (fd: c_int) -> c_int;
+    fn clone_call = c"clone" (function: *mut c_void, stack: *mut c_void, flags: c_int, arg: *mut c_void, parent_tid: *mut c_void, tls: *mut c_void, child_tid: *mut c_void) -> c_int;
+    fn unshare = c"unshare" (flags: c_int) -> c_int;
+    fn recvmsg = c"recvmsg" (socket: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    fn recvmmsg = c"recvmmsg" (socket: c_int, messages: *mut mmsghdr, count: libc::c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    fn fclose = c"fclose" (stream: *mut FILE) -> c_int;
+    fn syscall_numbers = c"syscall" (number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
+}
+
+/// `syscall(2)` of the C library.
+///
+/// # Safety
+/// As for the system call.
+pub unsafe fn syscall(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
+    // SAFETY: the caller's contract.
+    unsafe { syscall_numbers(number, a, b, c, d, e, f) }
+}
+
+/// The address of a function of the C library, for one that must not call it but jump there.
+pub fn address_of(name: &CStr) -> usize {
+    let found = find(name);
+    if found == 0 {
+        missing(name);
+    }
+    found
 }
 
 /// The address of the C library's `dlopen`, for the one who must not call it but jump there.

@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 
+use crate::calls::children;
 use crate::fds;
 use crate::log;
 use crate::real::{self, fail};
@@ -30,13 +31,21 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 /// As for `close_range(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn close_range(first: u32, last: u32, flags: c_int) -> c_int {
+    const UNSHARE: c_int = 2;
     let clamp = |fd: u32| c_int::try_from(fd).unwrap_or(c_int::MAX);
+    if flags & UNSHARE != 0
+        && let Err(errno) = children::check_unshare(libc::CLONE_FILES)
+    {
+        return fail(errno);
+    }
     // CLOSE_RANGE_CLOEXEC (4) closes nothing yet.
     if flags & 4 == 0 {
         fds::remove_range(clamp(first), clamp(last));
+        fds::doubt_all();
     }
+    let numbers = [first.into(), last.into(), flags.into(), 0, 0, 0];
     // SAFETY: no pointers involved. The system call itself: glibc's wrapper may be missing.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
+    let done = unsafe { real::syscall(libc::SYS_close_range, numbers) };
     c_int::try_from(done).unwrap_or(-1)
 }
 
@@ -46,7 +55,7 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
         return new;
     }
     match fds::get(old) {
-        None => fds::remove(new),
+        None => fds::set_plain(new),
         Some(file) => {
             if fds::insert(new, file).is_err() {
                 // SAFETY: the descriptor was made for us just now.
@@ -55,6 +64,14 @@ fn duplicated(old: c_int, new: c_int) -> c_int {
             }
         }
     }
+    new
+}
+
+/// The same for a number that was chosen: also by a child that shares this memory, before it
+/// executes another program.
+fn moved(old: c_int, new: c_int) -> c_int {
+    let new = duplicated(old, new);
+    fds::doubt_all();
     new
 }
 
@@ -75,7 +92,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     // SAFETY: no pointers involved.
     let made = unsafe { real::dup2(old, new) };
-    duplicated(old, made)
+    moved(old, made)
 }
 
 /// `dup3(2)`.
@@ -85,7 +102,7 @@ pub unsafe extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: no pointers involved.
     let made = unsafe { real::dup3(old, new, flags) };
-    duplicated(old, made)
+    moved(old, made)
 }
 
 /// `F_GETFL` and `F_SETFL` of a sealed file: the flags that the program opened it with. The kernel

@@ -8,6 +8,7 @@ use libc::{DIR, dirent, mode_t};
 
 use crate::copies;
 use crate::datadir;
+use crate::fds;
 use crate::program::{self, Role};
 use crate::real::{self, fail};
 use crate::sys;
@@ -89,6 +90,10 @@ readdir_family!(readdir, readdir64);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn closedir(dir: *mut DIR) -> c_int {
     HIDING.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| *known != dir as usize);
+    if !dir.is_null() {
+        // SAFETY: the caller's directory, still open.
+        fds::remove(unsafe { libc::dirfd(dir) });
+    }
     // SAFETY: the caller's arguments.
     unsafe { real::closedir(dir) }
 }

@@ -24,7 +24,7 @@ use crate::storage::FdStorage;
 use crate::sys;
 
 /// What may happen to the file at a path.
-enum Verdict {
+pub enum Verdict {
     /// Not ours: the real call, unchanged.
     Pass,
     /// A sealed file, or one that will be.
@@ -35,16 +35,21 @@ enum Verdict {
 
 /// A file that is sealed or will be.
 #[derive(Clone, Copy)]
-struct Ours {
+pub struct Ours {
     /// How it is sealed if it is empty; without it an empty file stays plain.
     want: Option<Want>,
     reads_plain: bool,
     root: Option<&'static Root>,
     /// Under which class it counts.
-    class: ClassIndex,
+    pub class: ClassIndex,
 }
 
 impl Ours {
+    /// A sealed file outside every data directory.
+    pub fn anywhere() -> Ours {
+        Ours { want: None, reads_plain: true, root: None, class: ClassIndex::OUTSIDE }
+    }
+
     fn outside(want: Option<Want>, root: Option<&'static Root>) -> Verdict {
         Verdict::Seal(Ours { want, reads_plain: true, root, class: ClassIndex::OUTSIDE })
     }
@@ -62,7 +67,11 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
         return raw();
     }
     match verdict(path.to_bytes(), flags) {
-        Verdict::Pass => raw(),
+        Verdict::Pass => {
+            let fd = raw();
+            fds::set_plain(fd);
+            fd
+        }
         Verdict::Refuse(errno) => fail(errno),
         Verdict::Seal(ours) => match open_sealed(path, flags, mode, ours) {
             Ok(fd) => fd,
@@ -71,7 +80,8 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     }
 }
 
-fn verdict(path: &[u8], flags: c_int) -> Verdict {
+/// The verdict on a path, opened with these flags of `open(2)`.
+pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
     let place = datadir::place(path);
     let creates = flags & libc::O_CREAT != 0;
     let (Some(root), Some(class)) = (place.root, place.class) else {
@@ -207,6 +217,7 @@ fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_
     let examined = examine(number, bytes, flags, truncates, ours)
         .inspect_err(|_| counters::add(ours.class, Counter::FailedFiles, 1))?;
     let Some(mut open) = examined else {
+        fds::set_plain(number);
         core::mem::forget(fd);
         return Ok(number);
     };
@@ -226,7 +237,7 @@ fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_
 }
 
 /// Looks at a file just opened. `None`: it is to be used as it is.
-fn examine(
+pub fn examine(
     fd: c_int,
     path: &[u8],
     flags: c_int,

@@ -174,6 +174,10 @@ macro_rules! stream_family {
                     real::set_errno(libc::EACCES);
                     return core::ptr::null_mut();
                 }
+                if !stream.is_null() {
+                    // SAFETY: the caller's stream. Its number is another file's from here on.
+                    fds::remove(unsafe { real::fileno(stream) });
+                }
                 // SAFETY: the caller's arguments.
                 unsafe { real::freopen(path, mode, stream) }
             }

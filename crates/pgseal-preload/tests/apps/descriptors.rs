@@ -12,6 +12,99 @@ fn a_closed_number_is_free() {
     same_everywhere("close_reuse");
 }
 
+/// A child of `vfork` has no part in what its parent's descriptors are.
+#[test]
+fn a_child_of_vfork_leaves_the_descriptors_alone() {
+    same_everywhere("vfork_child");
+}
+
+#[test]
+fn received_descriptors_are_what_they_are() {
+    same_everywhere("received");
+}
+
+#[test]
+fn inherited_descriptors_are_what_they_are() {
+    same_everywhere("inherited");
+}
+
+#[test]
+fn calls_by_number_are_as_calls_by_name() {
+    same_everywhere("raw_calls");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn what_changed_past_every_hook_is_noticed() {
+    same_everywhere("behind");
+}
+
+/// In the programs of PostgreSQL only.
+#[test]
+fn half_shared_processes_are_refused() {
+    let transcript = [
+        "clone(child, top, CLONE_VM | SIGCHLD, (void *)(long)fd) = -1 EPERM",
+        "clone(child, top, CLONE_FILES | SIGCHLD, (void *)(long)fd) = -1 EPERM",
+        "clone(child, top, SIGCHLD, (void *)(long)fd) > 0 = 1",
+        "wait(&status) > 0 = 1",
+        "unshare(CLONE_FILES) = 0",
+        "unshare(CLONE_FILES) = -1 EPERM",
+        "close_range(500, 600, CLOSE_RANGE_UNSHARE) = -1 EPERM",
+        "syscall(SYS_unshare, CLONE_FILES) = -1 EPERM",
+        "write(fd, MARKER, 10) = 10",
+    ];
+    let arena = Arena::new();
+    let program = arena.compile("shares_refused", "shares_refused", &["-pthread"]);
+    for path in SEALED {
+        let seen = arena.run_sealed(&program, &[path]);
+        for wanted in transcript {
+            assert!(seen.stdout.lines().any(|line| line == wanted), "{wanted}: {}", seen.stdout);
+        }
+        assert!(seen.stderr.contains("is refused"), "{}", seen.stderr);
+        assert!(seen.status.success(), "{}", seen.stderr);
+        arena.assert_sealed(path);
+    }
+    let seen = arena.run_bystander(&program, &[PLAIN]);
+    assert!(!seen.stdout.contains("EPERM"), "{}", seen.stdout);
+}
+
+/// `pg_ctl -l` into the data directory: the shell makes the file, the server writes to it.
+#[test]
+fn standard_streams_go_where_the_shell_says() {
+    let arena = Arena::new();
+    let program = arena.compile("dup_shares", "dup_shares", &[]);
+    let log = arena.sealed().join("server.log");
+    let mut command = arena.preloaded(&program, &[SEALED[0]]);
+    command.stdout(std::fs::File::create(&log).unwrap());
+    assert!(command.status().unwrap().success());
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(text, arena.run_plain(&program, &[SEALED[0]]).stdout);
+}
+
+/// Another number, by which only a file could be meant: a plain one is refused where sealed ones
+/// belong, as it is by `open`.
+#[test]
+fn an_inherited_plain_file_in_a_sealed_class_is_refused() {
+    let arena = Arena::new();
+    let program = arena.compile("inherited", "inherited", &[]);
+    let path = arena.sealed().join(SEALED[0]);
+    std::fs::write(&path, "plain bytes that pgseal did not write").unwrap();
+    let mut shell = arena.preloaded(std::path::Path::new("/bin/sh"), &[]);
+    shell.env("PGSEAL_PROGRAMS", "inherited").arg("-c");
+    shell.arg(format!("exec {} $0 3 4 3<>$0 4<>base/1/9", program.display())).arg(SEALED[0]);
+    let seen = crate::support::finish(&mut shell);
+    for wanted in ["pread(fd, back, 100, 40) = -1 EIO", "pwrite(fd, all, PAGE, PAGE) = -1 EIO"] {
+        assert!(seen.stdout.contains(wanted), "{wanted}: {} {}", seen.stdout, seen.stderr);
+    }
+    assert!(
+        seen.stderr.contains("is a plain file where only sealed ones may be"),
+        "{}",
+        seen.stderr
+    );
+    assert_eq!(std::fs::read(&path).unwrap(), b"plain bytes that pgseal did not write");
+    assert!(arena.raw("base/1/9").starts_with(crate::support::MAGIC));
+}
+
 #[test]
 fn maps_are_refused() {
     let transcript = [

@@ -1,0 +1,97 @@
+//! Descriptors that no hook saw being made: what they are is decided here, before a byte goes
+//! through, as it would have been at their opening.
+
+use core::ffi::c_int;
+
+use libc::{O_ACCMODE, O_APPEND, O_PATH, O_RDONLY, O_WRONLY};
+use pgseal_core::header;
+
+use crate::calls::open::{self, Verdict};
+use crate::datadir;
+use crate::fds;
+use crate::file::{Errno, OpenFile};
+use crate::log::{self, Shown};
+use crate::program;
+use crate::real;
+use crate::sys;
+
+/// The descriptors that a shell redirects, often into a file beside the data it is about.
+const STANDARD: core::ops::RangeInclusive<c_int> = 0..=2;
+
+/// A regular file behind a descriptor that the table does not know. `None`: plain. A file that may
+/// not be used as it is fails in each call, with a line in the log that says why.
+pub fn examine(fd: c_int) -> Option<OpenFile> {
+    // SAFETY: no pointers involved.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) };
+    if flags < 0 || flags & O_PATH != 0 {
+        return None;
+    }
+    let path = path_of(fd);
+    match examine_at(fd, &path, flags) {
+        Ok(file) => file,
+        Err(errno) => Some(OpenFile::refused(errno, &path)),
+    }
+}
+
+fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, Errno> {
+    let access = flags & O_ACCMODE;
+    let sealed = starts_sealed(fd);
+    let ours = match open::verdict(path, access) {
+        Verdict::Refuse(errno) => return Err(errno),
+        Verdict::Seal(ours) => ours,
+        // The path may have become another file's since; the head is this one's.
+        Verdict::Pass if sealed && datadir::place(path).root.is_none() => open::Ours::anywhere(),
+        Verdict::Pass => return Ok(None),
+    };
+    // A hook would have opened it for reading as well, and kept O_APPEND to itself.
+    if access != O_RDONLY && (access == O_WRONLY || flags & O_APPEND != 0) {
+        log::line(format_args!(
+            "ERROR: \"{}\": descriptor {fd} was opened by another program, for writing or appending only; it cannot be used for a sealed file",
+            Shown(path)
+        ));
+        return Err(libc::EIO);
+    }
+    let mut open = open::examine(fd, path, access, false, ours)?;
+    if let Some(open) = &mut open {
+        open.set_class(ours.class);
+        // SAFETY: no pointers involved. Where the kernel is says nothing of a sealed file, unless
+        // nobody has moved it yet.
+        if unsafe { real::lseek(fd, 0, libc::SEEK_CUR) } != 0 {
+            open.forget_position();
+        }
+    }
+    Ok(open)
+}
+
+/// Whether the file starts like a sealed one, also if the descriptor is for writing only.
+fn starts_sealed(fd: c_int) -> bool {
+    let mut start = [0; header::MAGIC.len()];
+    let got = sys::pread_full(fd, &mut start, 0).or_else(|_| {
+        let path = sys::c_path(format!("/proc/self/fd/{fd}").as_bytes())?;
+        sys::pread_full(sys::open_read(&path)?.0, &mut start, 0)
+    });
+    got == Ok(start.len()) && start == header::MAGIC
+}
+
+/// The path of a descriptor's file, or the last one that it had.
+fn path_of(fd: c_int) -> Vec<u8> {
+    let link = sys::c_path(format!("/proc/self/fd/{fd}").as_bytes()).ok();
+    let path = link.and_then(|link| sys::read_link(&link)).unwrap_or_default();
+    path.strip_suffix(b" (deleted)").map_or_else(|| path.clone(), <[u8]>::to_vec)
+}
+
+/// Lets the standard streams that this program was started with pass if they are plain: whoever
+/// started it chose where they go, and `pg_ctl -l` often names a file in the data directory.
+pub fn keep_standard_streams() {
+    if !program::active() {
+        return;
+    }
+    for fd in STANDARD {
+        if let Some(st) = sys::fstat(fd)
+            && sys::is_regular(st.st_mode)
+            && !starts_sealed(fd)
+        {
+            fds::keep_plain(fd, &st);
+        }
+    }
+}

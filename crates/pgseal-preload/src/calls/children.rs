@@ -1,0 +1,184 @@
+//! Children that would share this process's memory or descriptors while they prepare themselves:
+//! what they close and move would be taken for the parent's.
+
+use core::ffi::{c_char, c_int, c_void};
+
+use libc::pid_t;
+
+use crate::fds;
+use crate::log;
+use crate::program;
+use crate::real::{self, fail};
+
+/// A function that has its arguments pass untouched: `$before` says where to jump on.
+macro_rules! jumps {
+    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $before:ident;)*) => { $(
+        $(#[$doc])*
+        /// # Safety
+        /// As for the C library's function.
+        #[cfg(target_arch = "x86_64")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            core::arch::naked_asm!(
+                "endbr64",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                // Of a variadic call; and the stack is aligned to 16 bytes at a call.
+                "push rax",
+                "call {before}",
+                "mov r11, rax",
+                "pop rax",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                "jmp r11",
+                before = sym $before,
+            )
+        }
+
+        $(#[$doc])*
+        /// # Safety
+        /// As for the C library's function.
+        #[cfg(target_arch = "aarch64")]
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
+            core::arch::naked_asm!(
+                "hint #34",
+                "stp x29, x30, [sp, #-80]!",
+                "stp x0, x1, [sp, #16]",
+                "stp x2, x3, [sp, #32]",
+                "stp x4, x5, [sp, #48]",
+                "stp x6, x7, [sp, #64]",
+                "mov x29, sp",
+                "bl {before}",
+                "mov x16, x0",
+                "ldp x0, x1, [sp, #16]",
+                "ldp x2, x3, [sp, #32]",
+                "ldp x4, x5, [sp, #48]",
+                "ldp x6, x7, [sp, #64]",
+                "ldp x29, x30, [sp], #80",
+                "br x16",
+                before = sym $before,
+            )
+        }
+    )* };
+}
+
+/// A child of `vfork` runs in the memory of its parent: in the programs of PostgreSQL it gets a copy.
+extern "C" fn before_vfork() -> usize {
+    if program::active() { real::address_of(c"fork") } else { real::address_of(c"vfork") }
+}
+
+macro_rules! before_exec {
+    ($($before:ident = $name:literal;)*) => { $(
+        /// A child that shares this memory has done what it does to descriptors.
+        extern "C" fn $before() -> usize {
+            fds::doubt_all();
+            real::address_of($name)
+        }
+    )* };
+}
+
+before_exec! {
+    before_execl = c"execl";
+    before_execle = c"execle";
+    before_execlp = c"execlp";
+    before_execv = c"execv";
+    before_execve = c"execve";
+    before_execvp = c"execvp";
+    before_execvpe = c"execvpe";
+    before_fexecve = c"fexecve";
+}
+
+jumps! {
+    /// `vfork(2)`.
+    fn vfork() -> pid_t = before_vfork;
+    /// `execl(3)`.
+    fn execl(path: *const c_char, arg: *const c_char) -> c_int = before_execl;
+    /// `execle(3)`.
+    fn execle(path: *const c_char, arg: *const c_char) -> c_int = before_execle;
+    /// `execlp(3)`.
+    fn execlp(file: *const c_char, arg: *const c_char) -> c_int = before_execlp;
+    /// `execv(3)`.
+    fn execv(path: *const c_char, argv: *const *const c_char) -> c_int = before_execv;
+    /// `execve(2)`.
+    fn execve(path: *const c_char, argv: *const *const c_char, env: *const *const c_char) -> c_int = before_execve;
+    /// `execvp(3)`.
+    fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int = before_execvp;
+    /// `execvpe(3)`.
+    fn execvpe(file: *const c_char, argv: *const *const c_char, env: *const *const c_char) -> c_int = before_execvpe;
+    /// `fexecve(3)`.
+    fn fexecve(fd: c_int, argv: *const *const c_char, env: *const *const c_char) -> c_int = before_fexecve;
+}
+
+/// Whether a new process or thread with these flags of `clone(2)` would leave the table right: it
+/// shares memory and descriptors, as a thread does, or neither, as a child of `fork`.
+pub fn check_clone(flags: u64) -> Result<(), c_int> {
+    let (memory, files) = (libc::CLONE_VM as u64, libc::CLONE_FILES as u64);
+    if !program::active() || (flags & memory != 0) == (flags & files != 0) {
+        return Ok(());
+    }
+    log::line(format_args!(
+        "ERROR: a new process that shares memory and not descriptors, or descriptors and not memory, is refused (clone flags {flags:#x}): pgseal could not tell its descriptors from this process's; use fork or posix_spawn"
+    ));
+    Err(libc::EPERM)
+}
+
+/// `clone(2)`. The arguments behind the fourth may be left out; they arrive as they came.
+/// # Safety
+/// As for `clone(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clone(
+    function: *mut c_void,
+    stack: *mut c_void,
+    flags: c_int,
+    arg: *mut c_void,
+    parent_tid: *mut c_void,
+    tls: *mut c_void,
+    child_tid: *mut c_void,
+) -> c_int {
+    if let Err(errno) = check_clone(u64::from(flags.cast_unsigned())) {
+        return fail(errno);
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::clone_call(function, stack, flags, arg, parent_tid, tls, child_tid) }
+}
+
+/// Whether a thread may go its own way with its descriptors: only if it is the only one, for the
+/// table is that of the process.
+pub fn check_unshare(flags: c_int) -> Result<(), c_int> {
+    if !program::active() || flags & libc::CLONE_FILES == 0 || threads() == 1 {
+        return Ok(());
+    }
+    log::line(format_args!(
+        "ERROR: a thread asked for descriptors of its own (CLONE_FILES), which is refused: pgseal keeps one table for all threads"
+    ));
+    Err(libc::EPERM)
+}
+
+/// The threads of this process: the links of `/proc/self/task` but those for itself and its parent.
+fn threads() -> u64 {
+    let st = crate::sys::stat(c"/proc/self/task");
+    st.map_or(u64::MAX, |st| st.st_nlink.saturating_sub(2))
+}
+
+/// `unshare(2)`.
+/// # Safety
+/// As for `unshare(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    if let Err(errno) = check_unshare(flags) {
+        return fail(errno);
+    }
+    // SAFETY: no pointers involved.
+    unsafe { real::unshare(flags) }
+}

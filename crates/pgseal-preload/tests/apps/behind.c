@@ -1,0 +1,33 @@
+/* Instructions of the processor: descriptors that were opened and closed past every function of the C library. */
+#include "app.h"
+#include <sys/syscall.h>
+static long raw(long number, long a, long b, long c, long d)
+{
+    register long r10 __asm__("r10") = d;
+    __asm__ volatile("syscall" : "+a"(number) : "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
+    return number;
+}
+int main(int argc, char **argv)
+{
+    char *all = text(3 * PAGE), back[100];
+    int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
+    SAY(pwrite(fd, all, PAGE, 0));
+    /* A number that was never seen. */
+    int second = raw(SYS_openat, AT_FDCWD, (long)argv[1], O_RDWR, 0);
+    SAY(pwrite(second, all, PAGE, PAGE));
+    SAY(pread(second, back, 100, 70));
+    SAY(sum(back, 100));
+    /* Sealed here, then a plain file; plain here, then the sealed one: seen when anything was moved. */
+    int null = open("/dev/null", O_RDWR);
+    SAY(write(null, all, 10));
+    raw(SYS_dup2, null, second, 0, 0);
+    raw(SYS_dup2, fd, null, 0, 0);
+    SAY(dup2(fd, 100));
+    SAY(write(second, all, 77));
+    SAY(pwrite(null, all, PAGE, 2 * PAGE));
+    SAY(pread(null, back, 100, 2 * PAGE));
+    SAY(sum(back, 100));
+    SAY(close(fd) + close(second) + close(null) + close(100));
+    show(argv[1]);
+    return 0;
+}
