@@ -19,7 +19,8 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 
 # PG_CONFIG=PATH (one or more) chooses the PostgreSQL; default: all that the distribution has installed.
-# MAJORS="15 18" chooses those of test-matrix; RESUME=yes what has no result yet or failed, CHECKS="upgrade,crash" some.
+# MAJORS="15 18" chooses those of test-matrix and test-upstream; RESUME=yes what has no result yet or failed,
+# CHECKS="upgrade,crash" some, SUITES="recovery,src/bin/pg_rewind" some of PostgreSQL's own.
 export PG_CONFIG DESTDIR CARGO
 
 UPSTREAM = tests/pg/upstream
@@ -127,15 +128,10 @@ test-report: ## pages of pgseal lab in a real browser (headless), with screensho
 	@scripts/test-report.sh
 
 .PHONY: test-upstream
-test-upstream: ## PostgreSQL's core, isolation and recovery suites, plain and sealed, compared
+test-upstream: ## PostgreSQL's whole tree of tests on 15, 17 and 18 (or MAJORS), plain and sealed, compared
 	@scripts/setup.sh upstream
 	@$(MAKE) build
-	@$(MAKE) test-core
-	@$(UPSTREAM)/run-isolation.sh --mode plain
-	@$(UPSTREAM)/run-isolation.sh --mode sealed
-	@$(UPSTREAM)/run-tap.sh --mode plain recovery
-	@$(UPSTREAM)/run-tap.sh --mode sealed recovery
-	@$(UPSTREAM)/compare.sh core isolation recovery
+	@$(UPSTREAM)/run-tree.sh $(if $(RESUME),--resume) $(if $(SUITES),--only "$(SUITES)") $(MAJORS)
 
 .PHONY: test-matrix
 test-matrix: ## every check against each PostgreSQL of MAJORS (default: all that can be had)

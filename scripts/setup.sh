@@ -3,11 +3,11 @@
 #
 # Installs from the distribution (Debian, Ubuntu) what is missing, and nothing that is there already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
-#   test      the same, perl; on Debian also the newest stable PostgreSQL, which is not installed but unpacked
-#             into a cache (scripts/postgres-versions.sh)
+#   test      the same, perl, the server's procedural languages; on Debian also the newest stable PostgreSQL, which is
+#             not installed but unpacked into a cache (scripts/postgres-versions.sh)
 #   scenarios the programs that long scenarios try on a sealed cluster: pg_repack, pgBackRest, Barman, btrfs, Patroni, etcd
 #   matrix    the same as test, and what postgres-versions.sh gets other majors with
-#   upstream  the same, and what PostgreSQL's own test suites need
+#   upstream  as build, the procedural languages, and what else PostgreSQL's own test suites need
 #   demo      as build
 #   lint      shellcheck
 #   deb       debhelper and fakeroot, for 'make deb'
@@ -161,6 +161,26 @@ setup_headers() {
     done
 }
 
+# The procedural languages of the distribution's servers, in exactly the server's version.
+setup_languages() {
+    local major server language want
+    for major in $(pg_configs | sed -nE 's#^/usr/lib/postgresql/([0-9]+)/.*#\1#p'); do
+        server=$(installed_version "postgresql-$major")
+        [ -n "$server" ] || continue
+        want=()
+        for language in plperl plpython3 pltcl; do
+            [ -z "$(installed_version "postgresql-$language-$major")" ] || continue
+            apt-cache madison "postgresql-$language-$major" 2>/dev/null | grep -F " $server " >/dev/null || apt_update
+            if apt-cache madison "postgresql-$language-$major" | grep -F " $server " >/dev/null; then
+                want+=("postgresql-$language-$major=$server")
+            else
+                say "setup: postgresql-$language-$major of the server's version ($server) is no longer to be had"
+            fi
+        done
+        [ ${#want[@]} = 0 ] || install "procedural languages of PostgreSQL $major" "${want[@]}"
+    done
+}
+
 setup_rust() {
     local pinned have
     pinned=$(sed -nE 's/^channel *= *"([^"]+)"/\1/p' "$PGSEAL_ROOT/rust-toolchain.toml")
@@ -253,5 +273,6 @@ case " $* " in
     setup_rust
     ;;
 esac
+case " $* " in *" test "* | *" upstream "*) setup_languages ;; esac
 [ "$newest" = no ] || setup_newest
 say "setup: everything for '$*' is there"

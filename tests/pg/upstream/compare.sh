@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# compare.sh [--major N] SUITE...   (core, isolation, recovery, ...)
+# compare.sh [--major N] SUITE...   (core, isolation, modules, recovery, src/bin/pg_rewind, ...)
 #
 # Holds the results of the sealed run of each suite against those of the plain run, test for test. They must
 # be of the same tests and the same verdicts; TAP files that skip.tsv names may differ.
@@ -13,9 +13,16 @@ if [ "${1:-}" = --major ]; then
     major=${2:-}
     shift 2
 fi
+# without FILE: its lines, sorted, but those of what is skipped.
+without() {
+    awk -v skipped="$skipped" 'BEGIN { count = split(skipped, names, "\n"); for (i = 1; i <= count; i++) known[names[i]] = 1 }
+        { name = $0; sub(/[ \t].*/, "", name) } !(name in known)' "$1" | sort
+}
+
 [ $# -gt 0 ] || die "which suites? (core, isolation, recovery, ...)"
 worst=0
-for suite in "$@"; do
+for name in "$@"; do
+    suite=${name//\//.}
     # Per test where there is such a list (TAP), else per result line.
     file=results.tsv
     [ ! -e "$results/$suite-$major-plain/tests.tsv" ] || file=tests.tsv
@@ -23,10 +30,10 @@ for suite in "$@"; do
     sealed=$results/$suite-$major-sealed/$file
     [ -s "$plain" ] || die "no results of the plain run of $suite on PostgreSQL $major"
     [ -s "$sealed" ] || die "no results of the sealed run of $suite on PostgreSQL $major"
-    skipped=$(sed -nE "s#^$suite/(.*)\.pl\$#\1#p" <<<"$known")
+    # The words of a line's name: of TAP the file without its suffix, of modules the test.
+    skipped=$(sed -nE "s#^$name/(.*)\$#\1#p" <<<"$known" | sed 's/\.pl$//')
     differences=$(
-        diff <(grep -vE "^(${skipped//$'\n'/|}) " "$plain" | sort) \
-            <(grep -vE "^(${skipped//$'\n'/|}) " "$sealed" | sort) || true
+        diff <(without "$plain") <(without "$sealed") || true
     )
     if [ -n "$differences" ]; then
         worst=1

@@ -3,7 +3,7 @@
 #
 # Gets the source package of PostgreSQL in the version of the binaries that its test suites will run against,
 # and caches what the suites need in PGSEAL_CACHE (default build/upstream):
-#   VERSION/src     src/test, contrib/spi
+#   VERSION/src     src/test, src/pl, contrib, and of src/bin and src/interfaces/libpq what has tests
 #   VERSION/pg      the binaries of that version, only where the installed ones are of another version
 #   current-MAJOR   "VERSION installed|unpacked|fetched VERSION-OF-THE-BINARIES"
 # Source and server must be of the same minor version, or tests fail that have nothing wrong with them. Where
@@ -45,7 +45,7 @@ fi
 current=$cache/current-$major
 if [ -e "$current" ]; then
     read -r version have_which have_binaries <"$current"
-    if [ "$have_binaries" = "$binaries" ] && [ -d "$cache/$version/src" ]; then
+    if [ "$have_binaries" = "$binaries" ] && [ -d "$cache/$version/src/src/bin" ]; then
         say "upstream: PostgreSQL $version, $have_which binaries, cached source"
         exit 0
     fi
@@ -100,7 +100,8 @@ if [ "$which" = installed ]; then
     headers=$("/usr/lib/postgresql/$major/bin/pg_config" --includedir-server)
     if [ "$version" != "$binaries" ]; then
         which=unpacked
-        unpack "postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major"
+        unpack "postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major" \
+            "postgresql-plperl-$major" "postgresql-plpython3-$major" "postgresql-pltcl-$major"
         # libpq comes from the newest major's source; only where that is this one has it this version.
         if apt-cache madison libpq5 | grep -F " $version " >/dev/null; then unpack libpq5; fi
     elif [ ! -e "$headers/postgres.h" ] || [ "$(installed_version "postgresql-server-dev-$major")" != "$version" ]; then
@@ -110,9 +111,12 @@ fi
 
 dpkg-source --no-check -x "$work"/dsc/*.dsc "$work/full" >/dev/null 2>"$work/err" ||
     die "dpkg-source: $(tail -n 1 "$work/err")"
-mkdir -p "$work/src/src" "$work/src/contrib"
-mv "$work/full/src/test" "$work/src/src/test"
-mv "$work/full/contrib/spi" "$work/src/contrib/spi"
+mkdir -p "$work/src/src/interfaces"
+mv "$work/full/src/test" "$work/full/src/pl" "$work/full/src/bin" "$work/src/src"
+mv "$work/full/src/interfaces/libpq" "$work/src/src/interfaces"
+mv "$work/full/contrib" "$work/src/contrib"
+# Translations, and the programs themselves: what is tested is the server that is here.
+find "$work/src" -depth -name po -type d -exec rm -rf {} +
 rm -rf "$work/full" "$work/dsc" "$work/err"
 
 rm -rf "${cache:?}/$version"

@@ -110,6 +110,29 @@ mode_env() {
     [ -z "${PGSEAL_SUITE:-}" ] || MODE_ENV+=("PGSEAL_SUITE=$PGSEAL_SUITE")
 }
 
+# private_installation: a copy of the PostgreSQL under test in $WORK/pg, into which modules of the tests can be
+# installed; BIN, PGXS and MODE_ENV name it from here on. PostgreSQL finds its files from where its program is.
+private_installation() {
+    local root=${BIN%/usr/lib/postgresql/"$MAJOR"/bin} part lib=usr/lib/postgresql/$MAJOR
+    [ "$root" != "$BIN" ] || die "$BIN: not where Debian has its programs; modules cannot be installed in a copy"
+    for part in "$lib" "usr/share/postgresql/$MAJOR"; do
+        mkdir -p "$WORK/pg/$part"
+        cp -r "$root/$part/." "$WORK/pg/$part"
+    done
+    mkdir -p "$WORK/pg/usr/include"
+    ln -s "${INCLUDE%/"$MAJOR"/server}" "$WORK/pg/usr/include/postgresql"
+    BIN=$WORK/pg/$lib/bin
+    PGXS=$WORK/pg/$lib/lib/pgxs
+    mode_env
+}
+
+# make_in DIR TARGET...: make with PGXS and the private installation.
+make_in() {
+    local dir=$1
+    shift
+    make -s -C "$dir" USE_PGXS=1 "PG_CONFIG=$BIN/pg_config" with_llvm=no "$@"
+}
+
 # build_modules: the C modules of the regression tests, into $WORK/lib.
 build_modules() {
     local module source

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # run-tap.sh [--major N] [--mode plain|sealed] [--jobs N] [--limit SECONDS] [--keep] [SUITE [FILE...]]
 #
-# A TAP suite of PostgreSQL (SUITE: a directory of src/test; default recovery; FILE: as t/001_stream_rep.pl),
-# plain or sealed. Every file must pass; in a sealed run those in skip.tsv must fail. The limit is for the
-# whole run; one file may take a third of it. Results: build/results/SUITE-MAJOR-MODE/, those of single files in
-# build/results/SUITE-MAJOR-MODE-part/.
+# A TAP suite of PostgreSQL (SUITE: a directory of src/test, or one with its path: src/bin/pg_rewind,
+# contrib/bloom; default recovery; FILE: as t/001_stream_rep.pl), plain or sealed. Every file must pass; in a sealed run those in skip.tsv must fail. The limit is for the
+# whole run; one file may take a third of it. Results: build/results/SUITE-MAJOR-MODE/ (a point for each slash),
+# those of single files in build/results/SUITE-MAJOR-MODE-part/.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -12,18 +12,35 @@ LIMIT_S=1800
 upstream_start recovery "$@"
 SUITE=${REST[0]:-recovery}
 files=("${REST[@]:1}")
-[ -d "$SRC/src/test/$SUITE/t" ] || die "PostgreSQL $VERSION has no TAP suite src/test/$SUITE"
+case "$SUITE" in
+*/*) dir=$SUITE ;;
+*) dir=src/test/$SUITE ;;
+esac
+[ -d "$SRC/$dir/t" ] || die "PostgreSQL $VERSION has no TAP suite $dir"
 perl -MIPC::Run -e 1 2>/dev/null || die "perl's IPC::Run is missing; run scripts/setup.sh upstream"
 part=
 [ ${#files[@]} = 0 ] || part=-part
-results_in "$SUITE-$MAJOR-$MODE$part"
-mkdir -p "$RESULTS/files" "$WORK/bin"
+results_in "${SUITE//\//.}-$MAJOR-$MODE$part"
+mkdir -p "$RESULTS/files" "$WORK/bin" "$WORK/tree/$dir" "$WORK/tree/src/test/regress"
 build_modules
 gcc -O2 -Wall -o "$WORK/bin/poke" "$HERE/poke.c"
 
-# Where the suites look: their own directory, and ../regress beside it.
-cp -r "$SRC/src/test/$SUITE" "$WORK/$SUITE"
-[ "$SUITE" = regress ] || cp -r "$SRC/src/test/regress" "$WORK/regress"
+# Where the suites look: their own directory, and that of the core tests.
+cp -r "$SRC/$dir/." "$WORK/tree/$dir"
+[ "$SUITE" = regress ] || cp -r "$SRC/src/test/regress/." "$WORK/tree/src/test/regress"
+# What the tests of a module load or run, and Debian does not build.
+case "$dir" in
+src/test/modules/*)
+    private_installation
+    make_in "$WORK/tree/$dir" all install >"$RESULTS/make.log" 2>&1 || die "cannot build $dir; see $RESULTS/make.log"
+    ;;
+src/interfaces/libpq)
+    for program in "$WORK/tree/$dir"/test/*.c; do
+        gcc -O2 -I"$INCLUDE" -I"${INCLUDE%/server}" -I"$(dirname "${INCLUDE%/"$MAJOR"/server}")/postgresql" \
+            -o "${program%.c}" "$program" -lpq >>"$RESULTS/make.log" 2>&1 || die "cannot build $program"
+    done
+    ;;
+esac
 # GCM asks for checksums, and the tests call initdb without -k: hence a wrapper, in both modes for the
 # comparison's sake. In a sealed run it also sees to it that each cluster really is sealed.
 cat >"$WORK/bin/initdb" <<WRAPPER
@@ -47,7 +64,7 @@ if [ "$MODE" = sealed ]; then
     MODE_ENV+=("PGSEAL_KEYRING_FROM=$WORK/template/pgseal/keyring")
 fi
 
-cd "$WORK/$SUITE"
+cd "$WORK/tree/$dir"
 [ ${#files[@]} -gt 0 ] || files=(t/*.pl)
 
 # The library goes into the tests' own processes (tap-file.sh), not into prove.
@@ -58,8 +75,9 @@ for setting in "${MODE_ENV[@]}"; do
     *) environment+=("$setting") ;;
     esac
 done
-environment+=("PATH=$WORK/bin:$BIN:$PATH" "REGRESS_SHLIB=$WORK/lib/regress.so" "TESTDIR=$WORK/$SUITE"
-    "TESTDATADIR=$WORK/$SUITE/tmp_check" "TESTLOGDIR=$WORK/$SUITE/tmp_check/log" "top_builddir=$WORK"
+environment+=("REGRESS_SHLIB=$WORK/lib/regress.so" "TESTDIR=$WORK/tree/$dir"
+    "TESTDATADIR=$WORK/tree/$dir/tmp_check" "TESTLOGDIR=$WORK/tree/$dir/tmp_check/log" "top_builddir=$WORK/tree"
+    "PATH=$WORK/tree/$dir/test:$WORK/bin:$BIN:$PATH"
     PGPORT=54160 "PG_REGRESS=$PGXS/src/test/regress/pg_regress" PG_TEST_EXTRA=
     "TAP_SUITE=$SUITE" "TAP_MODE=$MODE" "TAP_LIBRARY=$library" "TAP_OUT=$RESULTS/files"
     "TAP_HERE=$HERE" "TAP_PERL=$SRC/src/test/perl" "TAP_LIMIT_S=$((LIMIT_S / 3))")

@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# run-tree.sh [--resume] [--only SUITE[,SUITE...]] [MAJOR...]
+#
+# PostgreSQL's whole tree of tests, plain and sealed, compared: the core and isolation tests, the regression and
+# isolation tests of contrib, languages and test modules, and every TAP suite of src/test, src/bin, contrib and
+# src/interfaces/libpq. Each difference must have its reason in skip.tsv. Goes through all of it whatever fails, says
+# after each suite how many are left, and ends with what failed. --resume leaves out suites that were the same
+# before. Takes hours for one major. Default: 15, 17 and 18. Results: build/results/tree/MAJOR.tsv, and beside it the
+# output of each suite.
+set -euo pipefail
+. "$(dirname "$0")/../../../scripts/lib.sh"
+cd "$PGSEAL_ROOT"
+HERE=tests/pg/upstream
+results=build/results/tree
+
+resume='' only='' majors=()
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --resume) resume=yes ;;
+    --only)
+        only=${2:-}
+        shift
+        ;;
+    -h | --help)
+        sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+        exit 0
+        ;;
+    -*) die "unknown option $1" ;;
+    *) majors+=("$1") ;;
+    esac
+    shift
+done
+[ ${#majors[@]} -gt 0 ] || majors=(15 17 18)
+
+# suites MAJOR: one a line. Those of ssl, ldap and kerberos need servers of other kinds and skip themselves.
+suites() {
+    local src version rest
+    read -r version rest <"${PGSEAL_CACHE:-build/upstream}/current-$1"
+    src=${PGSEAL_CACHE:-build/upstream}/$version/src
+    printf '%s\n' core isolation modules
+    (cd "$src" && find src/test src/bin contrib src/interfaces -path '*/t/*.pl' -printf '%h\n' | sort -u |
+        sed -E 's#/t$##; s#^src/test/(authentication|icu|kerberos|ldap|locale|recovery|ssl|subscription|postmaster)$#\1#' |
+        grep -vE '^src/test/(perl|regress)$')
+}
+
+# run SUITE MODE
+run() {
+    case "$1" in
+    core | isolation | modules) "$HERE/run-$1.sh" --major "$major" --mode "$2" ;;
+    *) "$HERE/run-tap.sh" --major "$major" --mode "$2" --limit 5400 "$1" ;;
+    esac
+}
+
+mkdir -p "$results"
+failed=()
+for major in "${majors[@]}"; do
+    [ "$(pg_config_of "$major")" ] || scripts/postgres-versions.sh fetch "$major"
+    "$HERE/fetch.sh" "$major"
+    list=$results/$major.tsv
+    [ -n "$resume" ] || [ -n "$only" ] || : >"$list"
+    touch "$list"
+    mapfile -t all < <(suites "$major")
+    left=${#all[@]}
+    for suite in "${all[@]}"; do
+        left=$((left - 1))
+        case ",$only," in ,, | *",$suite,"*) ;; *) continue ;; esac
+        if [ -n "$resume" ] && grep -q "^$suite"$'\tsame\t' "$list"; then continue; fi
+        start=$SECONDS
+        log=$results/$major-${suite//\//.}.log
+        verdict=same
+        # A file that fails on the plain server as well is no difference; compare.sh decides.
+        run "$suite" plain >"$log" 2>&1 || say "the plain run failed" >>"$log"
+        run "$suite" sealed >>"$log" 2>&1 || say "the sealed run failed" >>"$log"
+        "$HERE/compare.sh" --major "$major" "$suite" >>"$log" 2>&1 || verdict=different
+        awk -F '\t' -v suite="$suite" '$1 != suite' "$list" >"$list.new"
+        mv "$list.new" "$list"
+        printf '%s\t%s\t%s\n' "$suite" "$verdict" "$(tail -n 1 "$log")" >>"$list"
+        say "$major: $suite: $verdict ($((SECONDS - start)) s; $left left)"
+        if [ "$verdict" != same ]; then
+            failed+=("$major:$suite")
+            tail -n 12 "$log"
+        fi
+    done
+    say "$major: $(grep -c $'\tsame\t' "$list" || true) of $(wc -l <"$list") suites the same"
+done
+[ ${#failed[@]} = 0 ] || die "different, with no reason in skip.tsv: ${failed[*]}"
