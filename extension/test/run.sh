@@ -42,10 +42,19 @@ mkdir -p "$bin" "$root$("$config" --pkglibdir)" "$root$("$config" --sharedir)"
 cp -r "$("$config" --bindir)/." "$bin/"
 cp -rs "$("$config" --pkglibdir)/." "$root$("$config" --pkglibdir)/"
 cp -rs "$("$config" --sharedir)/." "$root$("$config" --sharedir)/"
+# The copy consists of links. What an installed pgseal leaves there is put there, read-only, so that each run shows that
+# the tests neither use it nor write to it; then all of it is removed.
+printf 'an installed pgseal\n' >"$work/installed"
+chmod 444 "$work/installed"
+modules=$root$("$config" --pkglibdir)
+extensions=$root$("$config" --sharedir)/extension
+for name in "$modules"/pgseal.so "$modules"/pgseal_guard.so "$extensions"/pgseal.control "$extensions"/pgseal--{1.0,0.9--1.0}.sql; do
+    ln -sf "$work/installed" "$name"
+done
+rm -f "$modules"/pgseal* "$extensions"/pgseal*
 module=target/extension/$major/pgseal.so
-rm -f "$root$("$config" --pkglibdir)/pgseal.so" "$root$("$config" --sharedir)"/extension/pgseal*
-cp "$module" "$root$("$config" --pkglibdir)/pgseal.so"
-cp extension/pgseal.control extension/pgseal--*.sql "$root$("$config" --sharedir)/extension/"
+cp "$module" "$modules/pgseal.so"
+cp extension/pgseal.control extension/pgseal--*.sql "$extensions/"
 helper=$PGSEAL_ROOT/target/release/pgseal
 [ -x "$helper" ] || die "$helper is missing; run 'make build' first"
 

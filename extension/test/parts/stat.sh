@@ -15,7 +15,7 @@ export PGDATABASE=postgres
 # The same on a sealed cluster; where the modules of the project are built.
 guard=$PGSEAL_ROOT/target/guard/$major/pgseal_guard.so
 [ -e "$guard" ] || die "$guard is missing; run 'make build' first"
-cp "$guard" "$root$("$config" --pkglibdir)/"
+cp "$guard" "$modules/"
 pgseal() { PATH=$bin:$PATH "$helper" "$@"; }
 sealed=$work/sealed port=$next_port
 next_port=$((next_port + 1))
