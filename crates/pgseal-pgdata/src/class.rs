@@ -94,6 +94,10 @@ pub enum Class {
     Postmaster,
     /// The server's log, and the file that names it (`src/backend/postmaster/syslogger.c`).
     ServerLog,
+    /// A report of `pg_upgrade` about what stands in the way of an upgrade, which it tells people to
+    /// read: `pg_upgrade_output.d/TIME/loadable_libraries.txt` and others (`src/bin/pg_upgrade/check.c`,
+    /// `function.c`).
+    UpgradeReport,
     /// Certificates, keys and revocation lists for TLS (`src/backend/libpq/be-secure-openssl.c`).
     TlsFile,
     /// Dynamic shared memory backed by a file (`src/backend/storage/ipc/dsm_impl.c`).
@@ -138,6 +142,7 @@ impl Class {
             Class::BackupLabel => "backup-label",
             Class::Postmaster => "postmaster",
             Class::ServerLog => "server-log",
+            Class::UpgradeReport => "upgrade-report",
             Class::TlsFile => "tls-file",
             Class::DynamicSharedMemory => "dynamic-shared-memory",
             Class::Own => "own",

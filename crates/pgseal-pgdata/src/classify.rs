@@ -141,8 +141,10 @@ fn below(directory: &[u8], rest: &[&[u8]]) -> Class {
         (b"pg_dynshmem", [name]) if name.starts_with(b"mmap.") => Class::DynamicSharedMemory,
         (b"pgseal", _) => Class::Own,
         (b"log" | b"pg_log", _) => Class::ServerLog,
-        // pg_upgrade's own logs; its dumps beside them hold the schema and are Unknown, so sealed
+        // pg_upgrade's own logs and reports; its dumps beside them hold the schema and are Unknown,
+        // so sealed
         (b"pg_upgrade_output.d", [_, b"log", ..]) => Class::ServerLog,
+        (b"pg_upgrade_output.d", [_, report]) if report.ends_with(b".txt") => Class::UpgradeReport,
         _ if OWN_DIRECTORIES.contains(&directory) => Class::Unknown,
         (_, [.., name]) if is_config(name) => Class::Config,
         (_, [name]) if is_log(name) => Class::ServerLog,

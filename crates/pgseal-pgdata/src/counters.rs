@@ -142,6 +142,7 @@ impl ClassIndex {
             | Class::BackupLabel
             | Class::Postmaster
             | Class::ServerLog
+            | Class::UpgradeReport
             | Class::TlsFile
             | Class::DynamicSharedMemory
             | Class::Own

@@ -81,6 +81,7 @@ impl Class {
             | Class::BackupLabel
             | Class::Postmaster
             | Class::ServerLog
+            | Class::UpgradeReport
             | Class::TlsFile
             | Class::Own
             | Class::TablespaceLink => Policy::Plain(self.reason()),
@@ -137,6 +138,10 @@ impl Class {
             Class::ServerLog => {
                 "read by administrators and log shippers; statements show up in it when they are \
                  logged, so put log_directory on storage of its own if that matters"
+            }
+            Class::UpgradeReport => {
+                "what stands in the way of an upgrade: names of databases, objects and libraries, no \
+                 rows; pg_upgrade asks people to read it"
             }
             Class::TlsFile => "read by the TLS library and by administrators' tools",
             Class::DynamicSharedMemory => {

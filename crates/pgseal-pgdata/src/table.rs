@@ -23,7 +23,7 @@ const fn row(class: Class, example: &'static str) -> Row {
 }
 
 /// Every class once.
-pub static TABLE: [Row; 32] = [
+pub static TABLE: [Row; 33] = [
     row(Class::Relation { fork: Fork::Main, temporary: false }, "base/5/16384"),
     row(Class::Relation { fork: Fork::Main, temporary: true }, "base/5/t3_16384"),
     row(Class::IncrementalRelation, "base/5/INCREMENTAL.16384"),
@@ -51,6 +51,7 @@ pub static TABLE: [Row; 32] = [
     row(Class::BackupLabel, "backup_label"),
     row(Class::Postmaster, "postmaster.pid"),
     row(Class::ServerLog, "log/postgresql-2026-01-31_000000.log"),
+    row(Class::UpgradeReport, "pg_upgrade_output.d/20260131T000000.000/loadable_libraries.txt"),
     row(Class::TlsFile, "server.key"),
     row(Class::DynamicSharedMemory, "pg_dynshmem/mmap.1804289383"),
     row(Class::Own, "pgseal/keyring"),

@@ -120,6 +120,8 @@ fn near_misses_elsewhere() {
         "notes.txt",
         "some/server.key",
         "pg_upgrade_output.d/20260131T000000.000/dump/pg_upgrade_dump_globals.sql",
+        "pg_upgrade_output.d/20260131T000000.000/dump/loadable_libraries.txt",
+        "pg_upgrade_output.d/loadable_libraries.txt",
     ] {
         assert_eq!(classify(path.as_bytes()), Class::Unknown, "{path}");
     }

@@ -42,6 +42,7 @@ fn plain_and_refused_classes_are_these() {
             "backup-label",
             "postmaster",
             "server-log",
+            "upgrade-report",
             "tls-file",
             "own",
             "tablespace-link",

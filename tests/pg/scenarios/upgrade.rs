@@ -386,3 +386,31 @@ fn pg_upgrade_that_would_lose_the_seal_or_the_keys_does_not_begin() {
     assert_eq!(outcome.code, 1, "{}", outcome.text);
     assert_hidden(&[&plain_new, sealed_old, sealed_new], MARKER);
 }
+
+/// A check that fails names a file with the details, which is written for people.
+#[test]
+fn a_report_of_pg_upgrade_can_be_read() {
+    let test = "a_report_of_pg_upgrade_can_be_read";
+    let Some(from) = older().into_iter().next() else {
+        return not_applicable(test, "no older major is here");
+    };
+    let mut pair = pair(&from);
+    // A function of a library that the new version does not have.
+    pair.old.start();
+    pair.old.sql(
+        "create function gone() returns language_handler \
+         as '$libdir/plpgsql', 'plpgsql_call_handler' language c;;
+         update pg_proc set probin = '$libdir/gone_library' where proname = 'gone'",
+    );
+    pair.old.stop();
+    let outcome = pg_upgrade(&pair, &pair.old_data, &pair.new_data, &[]);
+    assert_eq!(outcome.code, 1, "{}", outcome.text);
+    let named = outcome.text.lines().map(str::trim).find(|line| line.ends_with(".txt"));
+    let report = PathBuf::from(named.unwrap_or_else(|| panic!("no report:\n{}", outcome.text)));
+    let text = String::from_utf8_lossy(&fs::read(&report).expect("the report")).into_owned();
+    assert!(text.contains("gone_library"), "{}: sealed", report.display());
+    // The definitions are in the dumps beside it, which stay sealed.
+    let status = pair.old.pgseal(&["status", "--json", &pair.new_data.display().to_string()]);
+    assert!(status.text.contains("\"upgrade-report\""), "{}", status.text);
+    assert_hidden(&[report.parent().expect("a directory")], MARKER);
+}
