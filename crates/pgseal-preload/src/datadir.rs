@@ -180,7 +180,30 @@ pub fn register(path: &[u8]) -> &'static Root {
     state.roots.push(root);
     // The working directory may be the new root.
     state.cwd = None;
+    drop(state);
+    name_for_children(root);
     root
+}
+
+/// `pg_verifybackup` starts `pg_waldump` with the directory of the WAL alone, which may lie outside
+/// the backup (`--wal-directory`): the keys are those of the backup, unless `PGSEAL_DATA` names
+/// others. A path with a colon cannot be in the list.
+fn name_for_children(root: &Root) {
+    if program::name() != b"pg_verifybackup" || root.path.contains(&b':') {
+        return;
+    }
+    let mut list = sys::env(c"PGSEAL_DATA").unwrap_or_default();
+    if list.split(|byte| *byte == b':').any(|dir| dir == root.path) {
+        return;
+    }
+    if !list.is_empty() {
+        list.push(b':');
+    }
+    list.extend_from_slice(&root.path);
+    if let Ok(list) = sys::c_path(&list) {
+        // pg_verifybackup has one thread.
+        sys::set_env(c"PGSEAL_DATA", &list);
+    }
 }
 
 /// The absolute form of a path, without `.`, `..` and doubled slashes. Symbolic links stay: what

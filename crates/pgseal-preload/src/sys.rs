@@ -143,6 +143,13 @@ pub fn wipe_env(name: &CStr) {
     }
 }
 
+/// Sets a variable of the environment, for programs that this one starts. Only for programs with a
+/// single thread: another one might read the environment.
+pub fn set_env(name: &CStr, value: &CStr) {
+    // SAFETY: both are C strings, which are copied; the caller says that no other thread is there.
+    unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
+}
+
 /// Zeroes the values of all entries `NAME=value` in a block of NUL-terminated strings.
 fn wipe_in(block: &mut [u8], name: &[u8]) {
     for entry in block.split_mut(|byte| *byte == 0) {

@@ -159,6 +159,36 @@ fn pg_basebackup_and_pg_verifybackup() {
     }
 }
 
+/// The WAL of a backup may lie elsewhere. `pg_verifybackup` has `pg_waldump` read it, which is not
+/// told where the backup is, whose keyring has its keys.
+#[test]
+fn pg_verifybackup_finds_the_keys_of_wal_that_lies_elsewhere() {
+    let mut node = node(&[]);
+    node.start();
+    let backup = node.home().join("own");
+    let mut command = node.command("pg_basebackup");
+    node.connected(&mut command);
+    command.env("PGSEAL_PROVIDER", format!("file:{}", text(&node.home().join("key"))));
+    node.succeed(command.args(["-X", "stream", "-c", "fast", "--no-sync", "-D"]).arg(&backup));
+    node.stop();
+    let wal = node.home().join("wal");
+    fs::rename(backup.join("pg_wal"), &wal).expect("a move");
+    let verify = |dir: &Path, more: &str| -> Outcome {
+        let mut command = node.command("pg_verifybackup");
+        command.env_remove("PGSEAL_DATA").current_dir(node.home());
+        if !more.is_empty() {
+            command.env("PGSEAL_DATA", more);
+        }
+        command.arg("-w").arg(&wal).arg(dir).output().expect("it runs").into()
+    };
+    // By its absolute name, by a relative one, and beside other directories that are named.
+    for (dir, more) in [(&*backup, ""), (Path::new("own"), ""), (&*backup, "/nowhere:/tmp")] {
+        let said = verify(dir, more);
+        assert_eq!(said.code, 0, "{}", said.text);
+        assert!(said.text.contains("backup successfully verified"), "{}", said.text);
+    }
+}
+
 #[test]
 fn a_standby_is_promoted() {
     let mut primary = node(&[("max_wal_senders", "4"), ("wal_keep_size", "32MB")]);
