@@ -90,6 +90,7 @@ pub fn before_creation(path: &[u8], made: Made) -> Result<(), c_int> {
             Err(target_unknown("the directory of the copy, once,"))
         };
     }
+    datadir::expect_not_system(&dir)?;
     // pg_basebackup is two processes, of which either may come first.
     let _lock = Lock::on(&dir)?;
     if sealed_root(&dir).is_none() {

@@ -234,9 +234,42 @@ pub fn absolute(path: &[u8]) -> Vec<u8> {
     if full.is_empty() { b"/".to_vec() } else { full }
 }
 
-/// Directories in which no data directory lies, so that nobody has to search them for one.
-const SYSTEM: [&[u8]; 8] =
-    [b"/usr/", b"/lib/", b"/lib64/", b"/etc/", b"/proc/", b"/sys/", b"/dev/", b"/bin/"];
+/// Directories in which no data directory may lie, so that nobody has to search them for one: a
+/// server opens many files there.
+const SYSTEM: [&[u8]; 12] = [
+    b"/usr/share/",
+    b"/usr/lib/",
+    b"/usr/lib64/",
+    b"/usr/bin/",
+    b"/usr/sbin/",
+    b"/lib/",
+    b"/lib64/",
+    b"/bin/",
+    b"/etc/",
+    b"/proc/",
+    b"/sys/",
+    b"/dev/",
+];
+/// Directories below those, in which one may.
+const NOT_SYSTEM: [&[u8]; 1] = [b"/dev/shm/"];
+
+/// Whether an absolute path is below a directory in which no data directory may lie.
+pub fn is_system(path: &[u8]) -> bool {
+    let below = |dirs: &[&[u8]]| dirs.iter().any(|dir| path.starts_with(dir));
+    below(&SYSTEM) && !below(&NOT_SYSTEM)
+}
+
+/// Refuses a data directory in which paths would not be looked at.
+pub fn expect_not_system(dir: &[u8]) -> Result<(), c_int> {
+    if !is_system(dir) {
+        return Ok(());
+    }
+    log::line(format_args!(
+        "ERROR: \"{}\" is below a directory of the system, where pgseal looks for no data directory; move it to another place",
+        Shown(dir)
+    ));
+    Err(libc::EACCES)
+}
 
 /// Finds out where a path is. Cheap for the relative paths that a server uses.
 pub fn place(path: &[u8]) -> Place {
@@ -247,7 +280,7 @@ pub fn place(path: &[u8]) -> Place {
         return Place { root: Some(root), class: Some(classify(path)) };
     }
     let path = absolute(path);
-    if SYSTEM.iter().any(|prefix| path.starts_with(prefix)) {
+    if is_system(&path) {
         return Place { root: None, class: None };
     }
     let mut above: &[u8] = &path;
@@ -351,6 +384,18 @@ pub fn shown(path: &[u8]) -> Shown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_directories_of_the_system_are_not_searched() {
+        for path in [&b"/usr/share/postgresql/15/timezone/UTC"[..], b"/dev/null", b"/proc/1/stat"] {
+            assert!(is_system(path));
+        }
+        // A file system in memory, and PostgreSQL's own default.
+        for path in [&b"/dev/shm/data/base/1/1"[..], b"/usr/local/pgsql/data/base/1/1", b"/devel/x"]
+        {
+            assert!(!is_system(path));
+        }
+    }
 
     #[test]
     fn paths_are_made_absolute_without_following_links() {

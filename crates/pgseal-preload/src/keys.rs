@@ -102,6 +102,7 @@ pub fn server_starts(root: &'static Root) -> Result<(), c_int> {
     if !matches!(program::role(), Role::Server | Role::Standalone) {
         return Ok(());
     }
+    datadir::expect_not_system(root.path())?;
     let keys = root.keys()?;
     let map = datadir::join(root.path(), b"global/pg_filenode.map");
     if let Ok(path) = sys::c_path(&map)

@@ -104,6 +104,47 @@ fn pg_combinebackup_with_a_key_of_its_own_moves_a_tablespace() {
     stands_alone(&node, &combined, &place("new"), &truth);
 }
 
+/// A directory that is removed at the end of the test.
+struct Removed(std::path::PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A data directory in memory is one like others: its programs use absolute paths, too.
+#[test]
+fn a_cluster_in_dev_shm_is_sealed_from_the_first_file_on() {
+    let node = Node::sealed(&[]);
+    let dir = Removed(format!("/dev/shm/pgseal-scenario-{}", std::process::id()).into());
+    let key = format!("file:{}", text(&node.home().join("key")));
+    let bindir = text(&bindir().expect("PostgreSQL is there"));
+    let made = ["initdb", "-k", "-K", &key, "--bindir", &bindir, &text(&dir.0), "--"];
+    let options = ["-U", "postgres", "--auth=trust", "--locale=C", "-E", "UTF8"];
+    let made = node.pgseal(&[&made[..], &options].concat());
+    assert_eq!(made.code, 0, "{}", made.text);
+    assert_sound(&node, &dir.0);
+
+    let mut server = Node::at(&node, &dir.0);
+    server.configure(&format!("unix_socket_directories = '{}'", text(node.home())));
+    server.configure("listen_addresses = ''");
+    server.start();
+    fill(&server, 2000);
+    let truth = server.sql(SUM);
+    server.sql("checkpoint");
+    server.kill9();
+    server.start();
+    assert_eq!(server.sql(SUM), truth);
+    server.stop();
+    assert_shows_nothing(&dir.0);
+    assert_sound(&server, &dir.0);
+    // Programs that name files by their absolute paths.
+    server.succeed(server.command("pg_checksums").arg("--check").arg("-D").arg(&dir.0));
+    let said = server.succeed(server.command("pg_controldata").arg("-D").arg(&dir.0));
+    assert!(said.contains("shut down"), "{said}");
+}
+
 /// What users have the server write elsewhere is theirs, whatever its name; what the server copies
 /// there by itself under such a name is sealed.
 #[test]

@@ -63,6 +63,26 @@ fn a_bystander_sees_sealed_bytes_and_its_copy_is_sealed() {
     assert!(contains(&fs::read(&out).unwrap(), MARKER));
 }
 
+/// A data directory on a file system in memory, reached by absolute paths alone.
+#[test]
+fn a_data_directory_in_dev_shm_is_one_like_others() {
+    let arena = Arena::new();
+    let shm = tempfile::TempDir::new_in("/dev/shm").unwrap();
+    let dir = shm.path().join("data");
+    data_directory(&dir, Some(&new_keyring()));
+    for (index, app) in ["open_trunc", "open_write", "truncate"].into_iter().enumerate() {
+        let program = arena.compile(app, app, &[]);
+        let path = dir.join(format!("base/1/{}", 20_001 + index));
+        let path = path.to_str().unwrap();
+        let expected = arena.run_plain(&program, &[&format!("base/1/{}", 20_001 + index)]).stdout;
+        let mut command = arena.preloaded(&program, &[path]);
+        let seen = finish(command.current_dir("/"));
+        assert_eq!(seen.stdout, expected, "{app}: {}", seen.stderr);
+        let raw = fs::read(path).unwrap();
+        assert!(raw.starts_with(MAGIC) && !contains(&raw, MARKER), "{app} wrote a plain file");
+    }
+}
+
 /// Only the program's own name counts, never a listing of another.
 #[test]
 fn a_copy_under_another_name_is_a_bystander() {
