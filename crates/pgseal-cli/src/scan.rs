@@ -6,8 +6,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use pgseal_convert::NEW_SUFFIX;
 use pgseal_core::geometry::{HEAD_LEN, HEADER_LEN};
 use pgseal_core::header::{self, Header, Kind};
+use pgseal_keys::KEYRING_DIR;
 use pgseal_pgdata::{Class, Policy};
 
 use crate::storage::ReadOnly;
@@ -57,6 +59,32 @@ impl Entry {
     /// Its path inside the data directory, for messages.
     pub fn name(&self) -> String {
         self.rel.display().to_string()
+    }
+
+    /// What it is if a command of pgseal left it that was cut off, and it does no harm: it is no file
+    /// of PostgreSQL's, and shows nothing.
+    pub fn leftover(&self) -> Option<&'static str> {
+        let name = self.rel.file_name()?;
+        if self.rel.parent() == Some(Path::new(KEYRING_DIR)) {
+            if pgseal_keys::is_unfinished(name) {
+                return Some(
+                    "a keyring in the making, left by a command that was interrupted: harmless; \
+                     the next command that writes the keyring removes it",
+                );
+            }
+            let record = name.as_bytes().strip_prefix(b"escrow.json.new.");
+            if record.is_some_and(|pid| pid.iter().all(u8::is_ascii_digit)) {
+                return Some(
+                    "left by a \"pgseal key backup\" that was interrupted: harmless; remove it",
+                );
+            }
+        }
+        let target = self.rel.as_os_str().as_bytes().strip_suffix(NEW_SUFFIX.as_bytes())?;
+        let shows_rows = matches!(self.seen, Seen::Plain)
+            && matches!(pgseal_pgdata::classify(target).policy(), Policy::Seal { .. });
+        (!shows_rows).then_some(
+            "a file in the making, left by a command that was interrupted: harmless; remove it",
+        )
     }
 
     /// Whether new files of its class are sealed.

@@ -224,3 +224,48 @@ fn the_result_is_the_same_with_any_number_of_threads() {
     let many = fixture.on_data(&["verify", "--json", "--jobs", "7"]);
     assert_eq!((one.code, &one.out), (1, &many.out));
 }
+
+/// What a power cut leaves of commands of pgseal is named, and is no damage.
+#[test]
+fn leftovers_of_commands_are_harmless() {
+    let fixture = Fixture::sealed();
+    let keyring = fs::read(fixture.file("pgseal/keyring")).unwrap();
+    let whole = "pgseal/keyring.new.0123456789abcdef";
+    fixture.write(whole, &keyring);
+    for (rel, bytes) in [
+        ("pgseal/keyring.new.fedcba9876543210", &b""[..]),
+        ("pgseal/escrow.json.new.4711", &[0; 100]),
+        // Not a byte of it was synced, header and blocks.
+        ("base/5/16385.pgseal-new", &[0; 5 * 8192]),
+        ("postgresql.conf.pgseal-new", b"port = "),
+        ("PG_VERSION.pgseal-new", b""),
+        ("postmaster.pid.pgseal-new", &[0; 30]),
+    ] {
+        fixture.write(rel, bytes);
+    }
+    let found = kinds(&fixture);
+    assert!(found.iter().all(|(_, what, failure)| what == "leftover" && !failure), "{found:?}");
+    assert_eq!(found.len(), 7, "{found:?}");
+    let answer = fixture.on_data(&["verify"]);
+    assert_eq!(answer.code, 0, "{answer:?}");
+    assert!(answer.out.contains(&format!("note    {whole}: ")), "{answer:?}");
+    let status = fixture.on_data(&["status", "--json"]).json();
+    assert_eq!(status["leftovers"].as_array().map(Vec::len), Some(7), "{status}");
+    assert_eq!(status["problems"].as_array().map(Vec::len), Some(0), "{status}");
+    let status = fixture.on_data(&["status"]);
+    assert!(status.out.contains("Left over:\n  PG_VERSION.pgseal-new: "), "{status:?}");
+
+    // A part of a table that shows rows is not harmless.
+    fixture.write("base/5/16386.pgseal-new", b"rows");
+    assert!(kinds(&fixture).iter().any(|(_, what, _)| what == "plain-accepted"));
+    fs::remove_file(fixture.file("base/5/16386.pgseal-new")).unwrap();
+
+    // The next command that writes the keyring removes its like.
+    let data = fixture.data();
+    fixture.ok(&["key", "new", "-o", "next"]);
+    let next = format!("file:{}", fixture.path("next").display());
+    fixture.ok(&["key", "rotate", data.to_str().unwrap(), "-K", &next]);
+    let names: Vec<String> = kinds(&fixture).into_iter().map(|(file, ..)| file).collect();
+    assert!(!names.iter().any(|name| name.contains("keyring.new")), "{names:?}");
+    assert_eq!(names.len(), 5, "{names:?}");
+}

@@ -39,6 +39,6 @@ pub use self::{
     kek::{Kek, generate_raw_key},
     keyring::Keyring,
     provider::{Provider, kek_for_keyring, kek_from_fd},
-    store::{KEYRING_DIR, KEYRING_FILE, MAX_KEYRING_LEN, keyring_path, update},
+    store::{KEYRING_DIR, KEYRING_FILE, MAX_KEYRING_LEN, is_unfinished, keyring_path, update},
     summary::{GenerationSummary, KeyringSummary, PassphraseSummary},
 };

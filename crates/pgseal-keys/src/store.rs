@@ -1,5 +1,6 @@
 //! The keyring on disk: found, read, locked, and replaced so that a crash leaves one whole version.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -65,6 +66,11 @@ impl Keyring {
     pub fn store_atomically(&self, path: &Path) -> Result<(), KeyError> {
         let dir = parent(path)?;
         make_private_dir(dir)?;
+        let _lock = alone(dir);
+        self.replace(dir, path)
+    }
+
+    fn replace(&self, dir: &Path, path: &Path) -> Result<(), KeyError> {
         let new = NewFile::write(dir, path, &self.to_bytes())?;
         fs::rename(&new.path, path)
             .map_err(|err| KeyError::io(path, "put the new keyring in place", err))?;
@@ -79,6 +85,7 @@ impl Keyring {
     pub fn store_new(&self, path: &Path) -> Result<(), KeyError> {
         let dir = parent(path)?;
         make_private_dir(dir)?;
+        let _lock = alone(dir);
         let new = NewFile::write(dir, path, &self.to_bytes())?;
         // A link, unlike a rename, fails when the name is taken. The drop removes the other name.
         fs::hard_link(&new.path, path).map_err(|err| match err.kind() {
@@ -106,10 +113,40 @@ pub fn update<T>(
         _ => KeyError::io(dir, "open the directory of the keyring", err),
     })?;
     lock.lock().map_err(|err| KeyError::io(dir, "lock the directory of the keyring", err))?;
+    remove_unfinished(dir);
     let mut keyring = Keyring::load(path)?;
     let result = change(&mut keyring)?;
-    keyring.store_atomically(path)?;
+    keyring.replace(dir, path)?;
     Ok(result)
+}
+
+/// The lock of [`update`], for one that writes a keyring without reading the old one; none where the
+/// file system knows no locks.
+fn alone(dir: &Path) -> Option<File> {
+    let lock = File::open(dir).ok()?;
+    lock.lock().ok()?;
+    remove_unfinished(dir);
+    Some(lock)
+}
+
+/// Whether a file in [`KEYRING_DIR`] has the name of a keyring in the making. Where no command runs
+/// that changes the keyring, one was cut off before the new keyring was put in place, and the old
+/// one stands. The file holds wrapped keys only; the next command that writes a keyring removes it.
+#[must_use]
+pub fn is_unfinished(name: &OsStr) -> bool {
+    let random = name.as_encoded_bytes().strip_prefix(KEYRING_FILE.as_bytes());
+    let random = random.and_then(|rest| rest.strip_prefix(b".new."));
+    random.is_some_and(|hex| hex.len() == 16 && hex.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// Removes the keyrings in the making that commands left which were cut off. The caller holds the
+/// lock, so none of them is being written.
+fn remove_unfinished(dir: &Path) {
+    let Ok(listing) = fs::read_dir(dir) else { return };
+    for item in listing.flatten().filter(|item| is_unfinished(&item.file_name())) {
+        // It does no harm, so it stops nobody.
+        let _ = fs::remove_file(item.path());
+    }
 }
 
 fn parent(path: &Path) -> Result<&Path, KeyError> {

@@ -106,6 +106,8 @@ pub(super) struct Status {
     plain_by_policy: Vec<PlainFile>,
     pub(super) plain_where_sealed_is_due: Vec<PlainFile>,
     pub(super) problems: Vec<Problem>,
+    /// Files that commands of pgseal left when they were cut off; harmless.
+    leftovers: Vec<Problem>,
     links: Vec<(String, String)>,
     not_protected: [&'static str; 4],
 }
@@ -159,6 +161,7 @@ fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) -> Sta
         plain_by_policy: Vec::new(),
         plain_where_sealed_is_due: Vec::new(),
         problems: Vec::new(),
+        leftovers: Vec::new(),
         links: Vec::new(),
         not_protected: NOT_PROTECTED,
     };
@@ -177,6 +180,9 @@ fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) -> Sta
 }
 
 fn add(status: &mut Status, entry: &scan::Entry, keyring: Option<KeyringId>) {
+    if let Some(what) = entry.leftover() {
+        return status.leftovers.push(Problem { file: entry.name(), what: what.to_owned() });
+    }
     let row = status.classes.entry(entry.class.name()).or_default();
     row.files += 1;
     row.bytes += entry.len;
@@ -268,6 +274,7 @@ fn print(out: &mut Out, status: &Status) -> io::Result<()> {
     }
     print_plain(out, status)?;
     print_list(out, "Problems:", status.problems.iter().map(|p| (&p.file, &p.what)))?;
+    print_list(out, "Left over:", status.leftovers.iter().map(|p| (&p.file, &p.what)))?;
     let links = status.links.iter().map(|(link, target)| (link, target));
     print_list(out, "Links to other directories:", links)?;
     writeln!(out, "\nNot protected:")?;

@@ -44,6 +44,8 @@ pub enum What {
     Dangling,
     /// The operating system does not let us read it.
     Unreadable,
+    /// A command of pgseal left it that was cut off, and it does no harm.
+    Leftover,
     /// A plain file, accepted where it is.
     PlainAccepted,
     /// A sealed file of a class that stays plain.
@@ -53,7 +55,7 @@ pub enum What {
 impl What {
     /// Whether the data directory is not sound because of it.
     pub fn is_failure(self) -> bool {
-        !matches!(self, What::PlainAccepted | What::SealedInPlainClass)
+        !matches!(self, What::Leftover | What::PlainAccepted | What::SealedInPlainClass)
     }
 }
 
@@ -134,6 +136,9 @@ fn look(
 ) -> Checked {
     if let Policy::Refuse(why) = entry.class.policy() {
         return Checked::with(What::Forbidden, why);
+    }
+    if let Some(what) = entry.leftover() {
+        return Checked::with(What::Leftover, what);
     }
     match &entry.seen {
         Seen::Sealed(header) => sealed(entry, header, keys, is_live, scratch, progress),
