@@ -18,6 +18,7 @@ pub mod copy;
 pub mod engine;
 pub mod error;
 pub mod journal;
+pub mod lock;
 pub mod media;
 pub mod page;
 pub mod plan;

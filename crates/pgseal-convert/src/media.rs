@@ -33,6 +33,12 @@ pub trait Media: Sync {
     /// Those of the file system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Gives a file a second name in the same file system, never one that is taken.
+    ///
+    /// # Errors
+    /// Those of the file system; [`io::ErrorKind::AlreadyExists`].
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
     /// Removes a file; none there is fine.
     ///
     /// # Errors
@@ -96,6 +102,10 @@ impl Media for Disk {
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

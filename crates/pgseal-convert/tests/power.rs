@@ -11,7 +11,7 @@ use pgseal_convert::engine::{self, Job};
 use pgseal_convert::plan::{Action, Plan};
 use pgseal_convert::{
     Control, ConvertError, Facts, Item, Journal, Media, NEW_SUFFIX, Operation, Phase, Target,
-    barrier,
+    barrier, lock,
 };
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::{Generation, Suite, testing};
@@ -91,6 +91,7 @@ fn convert(disk: &PowerDisk, operation: Operation, control: &Control) -> Result<
     let root = Path::new(ROOT);
     let facts = Facts { catalog_version: 1, checksums: false, segment_pages: 131_072 };
     let mut journal = Journal::load(disk, root)?;
+    remove_stale_lock(disk);
     if let Some(begun) = journal.take_if(|journal| journal.phase == Phase::Prepare) {
         barrier::undo(disk, root, &begun, control)?;
     }
@@ -100,7 +101,10 @@ fn convert(disk: &PowerDisk, operation: Operation, control: &Control) -> Result<
             let suite = Some(Suite::Aes256Gcm);
             let conf = PathBuf::from("/d/postgresql.conf");
             let mut journal = Journal::new(operation, VERSION.to_owned(), suite, facts, conf);
+            assert!(lock::take(disk, root, 4711, control)?, "nobody else has the lock");
             barrier::begin(disk, root, &mut journal, control, || Ok::<_, ConvertError>(()))?;
+            control.step()?;
+            lock::release(disk, root)?;
             journal
         }
     };
@@ -114,6 +118,18 @@ fn convert(disk: &PowerDisk, operation: Operation, control: &Control) -> Result<
         barrier::advance(disk, root, &mut journal, Phase::Finish, control)?;
     }
     barrier::end(disk, root, &journal, control)
+}
+
+/// As the program and servers do: a lock file must name a process, of which there is none any more.
+fn remove_stale_lock(disk: &PowerDisk) {
+    let path = lock::path(Path::new(ROOT));
+    if let Some(bytes) = disk.bytes(&path) {
+        let text = String::from_utf8(bytes).unwrap();
+        let named = text.lines().next().map(str::parse::<u32>);
+        assert!(matches!(named, Some(Ok(4711))), "a lock file that names no process: {text:?}");
+        assert_eq!(text.lines().nth(1), Some(ROOT), "{text:?}");
+        disk.remove(&path).unwrap();
+    }
 }
 
 /// Converts all files; or says whether all are of the form that `operation` gives them.
@@ -148,6 +164,8 @@ fn is_of_form(disk: &PowerDisk, operation: Operation) -> bool {
 
 /// Which servers can start, and whether they find what they need.
 fn check_servers(disk: &PowerDisk, before: Operation, now: Operation) {
+    // Looked at on a copy: this is not a server's start.
+    remove_stale_lock(&disk.cut(0));
     let journal = Journal::load(disk, Path::new(ROOT)).unwrap();
     let version = disk.bytes(Path::new("/d/PG_VERSION")).unwrap();
     let control = disk.exists(Path::new("/d/global/pg_control")).unwrap();

@@ -1,12 +1,12 @@
 //! What PostgreSQL itself says of a stopped cluster, and the lock that keeps it stopped.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pgseal_convert::Facts;
+use pgseal_convert::{Control, Disk, Facts, lock};
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
@@ -122,36 +122,26 @@ pub fn config_file(
     Ok(files.find(|path| path.is_file() && names_us(path)))
 }
 
-/// The server's own lock file, in our name: no server starts as long as this lives. It is needed until
-/// `PG_VERSION` keeps them off.
+/// The server's own lock file, in our name: no server starts as long as this lives.
 #[derive(Debug)]
 pub struct ServerLock(PathBuf);
 
 impl ServerLock {
     /// Takes it. A lock file that a process left which is gone does not count.
     pub fn take(dir: &DataDir) -> Result<ServerLock, CliError> {
-        let path = Self::remove_stale(dir)?;
-        let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)
-        {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Err(running(&dir.root, "just now"));
-            }
-            Err(error) => return Err(CliError::io(&path, "make the server's lock file")(error)),
-        };
-        let lock = ServerLock(path);
-        // The first two lines of the server's own form: process and directory.
-        writeln!(file, "{}\n{}", std::process::id(), dir.root.display())
-            .map_err(CliError::io(&lock.0, "write the server's lock file"))?;
-        Ok(lock)
+        Self::remove_stale(dir)?;
+        if !lock::take(&Disk, &dir.root, std::process::id(), &Control::default())? {
+            return Err(running(&dir.root, "just now"));
+        }
+        Ok(ServerLock(dir.root.clone()))
     }
 
-    /// Removes a lock file that a process left which is gone, and says where it is or would be.
-    pub fn remove_stale(dir: &DataDir) -> Result<PathBuf, CliError> {
-        let path = dir.root.join("postmaster.pid");
+    /// Removes a lock file that a process left which is gone.
+    pub fn remove_stale(dir: &DataDir) -> Result<(), CliError> {
+        let path = lock::path(&dir.root);
         let found = lock_file(&path)?;
         refuse_running(dir)?;
-        let Some((_, text)) = &found else { return Ok(path) };
+        let Some((_, text)) = &found else { return Ok(()) };
         if text.lines().next().is_none_or(|line| line.trim().parse::<i32>().is_err()) {
             return Err(CliError::NotNow(format!(
                 "{}: it names no process; if no server runs on the data directory, remove it",
@@ -166,7 +156,7 @@ impl ServerLock {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(CliError::io(&path, "remove the lock file of a server that is gone")(error))
             }
-            _ => Ok(path),
+            _ => Ok(()),
         }
     }
 }
@@ -188,7 +178,7 @@ fn lock_file(path: &Path) -> Result<Option<(u64, String)>, CliError> {
 impl Drop for ServerLock {
     fn drop(&mut self) {
         // One that stays names a process that is gone, which servers see.
-        let _ = fs::remove_file(&self.0);
+        let _ = lock::release(&Disk, &self.0);
     }
 }
 

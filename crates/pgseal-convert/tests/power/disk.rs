@@ -153,6 +153,16 @@ impl Media for PowerDisk {
         Ok(())
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        if state.live.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let inode = state.live.get(from).cloned().ok_or_else(missing)?;
+        state.change(NameOp::Add(to.to_owned(), inode));
+        Ok(())
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         if state.live.contains_key(path) {
