@@ -100,8 +100,7 @@ step "as in the official image"
 export LD_PRELOAD=/usr/lib/pgseal/libpgseal.so PGSEAL_HELPER=/usr/bin/pgseal
 export PGSEAL_PROVIDER="command:cat /run/secrets/pgseal.key" PGDATA=/srv/container/data
 install -d -o postgres -g postgres /srv/container /run/secrets
-cp /etc/pgseal/main.key /run/secrets/pgseal.key
-chmod 444 /run/secrets/pgseal.key
+install -m 0600 -o postgres -g postgres /etc/pgseal/main.key /run/secrets/pgseal.key
 PG_MAJOR=$major sh /docker-sample.sh
 bin=/usr/lib/postgresql/$major/bin
 printf "CREATE TABLE from_script AS SELECT 'canary-docker-Vx2m' || g AS v FROM generate_series(1, 500) AS g;\n" >/init.sql
