@@ -234,21 +234,28 @@ fn spawn(helper: &CStr, arguments: &[Vec<u8>], output: c_int) -> Result<libc::pi
     let envp = environment_without(b"LD_PRELOAD=");
     let mut actions = core::mem::MaybeUninit::<libc::posix_spawn_file_actions_t>::uninit();
     // SAFETY: room for the structure.
-    unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) };
+    let failed = unsafe { libc::posix_spawn_file_actions_init(actions.as_mut_ptr()) };
+    if failed != 0 {
+        return Err(failed);
+    }
     // SAFETY: initialised above.
-    unsafe { libc::posix_spawn_file_actions_adddup2(actions.as_mut_ptr(), output, 1) };
+    let mut failed =
+        unsafe { libc::posix_spawn_file_actions_adddup2(actions.as_mut_ptr(), output, 1) };
     let mut child = 0;
-    // SAFETY: all arrays are NULL-terminated and outlive the call; the actions are initialised.
-    let failed = unsafe {
-        libc::posix_spawn(
-            &raw mut child,
-            helper.as_ptr(),
-            actions.as_ptr(),
-            ptr::null(),
-            argv.as_ptr(),
-            envp.as_ptr(),
-        )
-    };
+    // Without memory for this, the keys would go to our own standard output.
+    if failed == 0 {
+        // SAFETY: all arrays are NULL-terminated and outlive the call; the actions are initialised.
+        failed = unsafe {
+            libc::posix_spawn(
+                &raw mut child,
+                helper.as_ptr(),
+                actions.as_ptr(),
+                ptr::null(),
+                argv.as_ptr(),
+                envp.as_ptr(),
+            )
+        };
+    }
     // SAFETY: initialised above and not used after.
     unsafe { libc::posix_spawn_file_actions_destroy(actions.as_mut_ptr()) };
     if failed == 0 { Ok(child) } else { Err(failed) }
