@@ -113,9 +113,7 @@ pub struct Buffers {
 
 impl Default for Buffers {
     fn default() -> Buffers {
-        let mut scratch = Scratch::new();
-        scratch.reserve();
-        Buffers { scratch, chunk: vec![0; CHUNK], random: LibraryRandom::new() }
+        Buffers { scratch: Scratch::new(), chunk: vec![0; CHUNK], random: LibraryRandom::new() }
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) type NonceBytes = [u8; 12];
 pub(crate) type TagBytes = [u8; 16];
 
 enum Kind {
-    Gcm(Box<LessSafeKey>),
+    Gcm(LessSafeKey),
     Ctr(Ctr),
     Xts(Xts),
 }
@@ -125,10 +125,12 @@ impl Cipher {
 fn gcm(
     algorithm: &'static aws_lc_rs::aead::Algorithm,
     key: &[u8],
-) -> Result<Box<LessSafeKey>, SealError> {
-    UnboundKey::new(algorithm, key)
-        .map(|key| Box::new(LessSafeKey::new(key)))
-        .map_err(|_| SealError::Cipher("file key rejected"))
+) -> Result<LessSafeKey, SealError> {
+    if key.len() != algorithm.key_len() {
+        return Err(SealError::Cipher("key length"));
+    }
+    // Of the right length, it needs nothing but memory.
+    UnboundKey::new(algorithm, key).map(LessSafeKey::new).map_err(|_| SealError::OutOfMemory)
 }
 
 /// File id, block number (0 here), version, suite, layout, zeros.

@@ -4,6 +4,7 @@ use core::fmt;
 use std::io;
 
 use crate::keyset::{Generation, KeyringId};
+use crate::memory::OutOfMemory;
 use crate::random::RandomFailed;
 use crate::units::BlockNo;
 
@@ -45,6 +46,8 @@ pub enum SealError {
         /// The generation that the header names.
         generation: Generation,
     },
+    /// The machine has no memory for it: the file is as it was. It may work later.
+    OutOfMemory,
     /// No random numbers; nothing was sealed.
     Random,
     /// An offset or length beyond what a file can have.
@@ -85,6 +88,12 @@ impl fmt::Display for SealError {
                 f,
                 "it is sealed with generation {generation} of keyring {keyring_id}, which is not at hand"
             ),
+            SealError::OutOfMemory => {
+                write!(
+                    f,
+                    "out of memory; free some, or raise the limit of the process, and try again"
+                )
+            }
             SealError::Random => write!(f, "no random numbers could be had"),
             SealError::TooLarge => write!(f, "offset or length out of range"),
         }
@@ -103,6 +112,12 @@ impl std::error::Error for SealError {
 impl From<io::Error> for SealError {
     fn from(error: io::Error) -> SealError {
         SealError::Io(error)
+    }
+}
+
+impl From<OutOfMemory> for SealError {
+    fn from(_: OutOfMemory) -> SealError {
+        SealError::OutOfMemory
     }
 }
 

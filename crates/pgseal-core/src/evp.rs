@@ -46,7 +46,7 @@ impl Context {
     ) -> Result<Context, SealError> {
         // SAFETY: no arguments; returns null or a fresh context that we own.
         let raw = unsafe { sys::EVP_CIPHER_CTX_new() };
-        let context = Context(NonNull::new(raw).ok_or(SealError::Cipher("out of memory"))?);
+        let context = Context(NonNull::new(raw).ok_or(SealError::OutOfMemory)?);
         // SAFETY: `cipher` is one of AWS-LC's static cipher tables.
         let wanted = unsafe { sys::EVP_CIPHER_key_length(cipher) };
         if wanted as usize != key.len() {
@@ -65,7 +65,9 @@ impl Context {
             )
         };
         if ok != 1 {
-            return Err(SealError::Cipher("key rejected"));
+            // A key of the right length is accepted by all of our ciphers, but that XTS refuses equal
+            // halves, which `Xts::new` has looked at: what can be missing is memory for the schedule.
+            return Err(SealError::OutOfMemory);
         }
         // SAFETY: the context is initialised; padding off is valid for every cipher.
         unsafe { sys::EVP_CIPHER_CTX_set_padding(context.0.as_ptr(), 0) };

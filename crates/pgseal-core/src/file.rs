@@ -13,6 +13,7 @@ use crate::error::SealError;
 use crate::geometry::{self, BLOCK_LEN, HEAD_LEN, HEADER_LEN};
 use crate::header::{self, Header, Kind};
 use crate::keyset::{Generation, KeySet};
+use crate::memory::{OutOfMemory, boxed};
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::suite::{Layout, Suite};
@@ -110,7 +111,7 @@ impl SealedFile {
                 Ok(Opened::Unborn { bytes_behind })
             }
             Kind::Sealed(header) => {
-                Ok(Opened::Sealed(Box::new(SealedFile::from_header(start, header, keys)?)))
+                Ok(Opened::Sealed(boxed(SealedFile::from_header(start, header, keys)?)?))
             }
         }
     }
@@ -136,8 +137,10 @@ impl SealedFile {
         random: &dyn Random,
     ) -> Result<SealedFile, SealError> {
         let (header, file_key, bytes) = header::create(suite, layout, keys, generation, random)?;
+        // What can fail for want of memory comes before the file is changed.
+        let file = SealedFile::with_key(header, &file_key)?;
         storage.write_at(&bytes[..], SealedOff(0))?;
-        SealedFile::with_key(header, &file_key)
+        Ok(file)
     }
 
     fn with_key(header: Header, file_key: &header::FileKey) -> Result<SealedFile, SealError> {
@@ -180,6 +183,7 @@ impl SealedFile {
         on_damage: OnDamage,
     ) -> Result<ReadOutcome, SealError> {
         check_range(plain_off, buf.len())?;
+        scratch.reserve()?;
         match self.header.layout {
             Layout::Paged => paged::read(self, storage, scratch, buf, plain_off.0, on_damage),
             Layout::Stream => stream::read(self, storage, scratch, buf, plain_off.0, on_damage),
@@ -200,6 +204,7 @@ impl SealedFile {
         if buf.is_empty() {
             return Ok(());
         }
+        scratch.reserve()?;
         match self.header.layout {
             Layout::Paged => paged::write(self, storage, scratch, buf, plain_off.0, random),
             Layout::Stream => stream::write(self, storage, scratch, buf, plain_off.0, random),
@@ -216,6 +221,7 @@ impl SealedFile {
         random: &dyn Random,
     ) -> Result<(), SealError> {
         check_range(PlainOff(plain_len.0), 0)?;
+        scratch.reserve()?;
         match self.header.layout {
             Layout::Paged => paged::set_len(self, storage, scratch, plain_len.0, random)?,
             Layout::Stream => stream::set_len(self, storage, scratch, plain_len.0, random)?,
@@ -280,12 +286,13 @@ impl Scratch {
         Scratch::default()
     }
 
-    /// Grows all buffers to what any operation can need, so that none allocates afterwards (but once,
-    /// for tags, a process that reads single pages here and there).
-    pub fn reserve(&mut self) {
+    /// Grows all buffers to what any operation can need, so that none can fail half-way for want of
+    /// memory. What is allocated afterwards is only remembered tags, and operations do without.
+    pub fn reserve(&mut self) -> Result<(), OutOfMemory> {
         let batch = BATCH * geometry::STREAM_STRIDE as usize + geometry::TAG_BLOCK_LEN as usize;
-        self.out.room(batch);
-        self.page.room(2 * BLOCK);
-        self.old.room(geometry::STREAM_STRIDE as usize);
+        self.out.room(batch)?;
+        self.page.room(2 * BLOCK)?;
+        self.old.room(geometry::STREAM_STRIDE as usize)?;
+        Ok(())
     }
 }

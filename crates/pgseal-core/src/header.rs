@@ -102,7 +102,7 @@ pub(crate) fn create(
     keys: &KeySet,
     generation: Generation,
     random: &dyn Random,
-) -> Result<(Header, FileKey, Box<[u8; HEADER_LEN as usize]>), SealError> {
+) -> Result<(Header, FileKey, [u8; HEADER_LEN as usize]), SealError> {
     let keyring_id = keys.keyring_id;
     let wrapping_key =
         keys.wrapping_key(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
@@ -114,7 +114,7 @@ pub(crate) fn create(
     let mut nonce = [0; 12];
     random.fill(&mut nonce)?;
 
-    let mut bytes = Box::new([0_u8; HEADER_LEN as usize]);
+    let mut bytes = [0_u8; HEADER_LEN as usize];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes[10..12].copy_from_slice(&suite.id().to_le_bytes());

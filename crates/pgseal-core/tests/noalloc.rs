@@ -49,7 +49,7 @@ fn pages_are_read_and_written_without_the_heap() {
     for (suite, layout) in combinations() {
         let storage = MemStorage::default().counting();
         let mut handle = Handle::create(&storage, suite, layout, &keys);
-        handle.scratch.reserve();
+        handle.scratch.reserve().unwrap();
         let bytes = pattern(300 * 8192, 1);
         handle.write(&storage, &bytes, 0).unwrap();
         let mut buf = vec![0; 20 * 8192];

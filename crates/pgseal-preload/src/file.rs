@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pgseal_core::error::SealError;
+use pgseal_core::memory;
 use pgseal_core::storage::Storage;
 use pgseal_core::{
     Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile, Suite,
@@ -82,17 +83,15 @@ impl Buffers {
     }
 
     fn scratch(&mut self) -> &mut Scratch {
-        self.0.get_or_insert_with(|| {
-            let mut scratch = Scratch::new();
-            scratch.reserve();
-            scratch
-        })
+        self.0.get_or_insert_default()
     }
 }
 
 impl OpenFile {
     fn new(state: State, path: &[u8], append: bool, writable: bool) -> OpenFile {
-        let (path, class, maps) = (path.into(), ClassIndex::OUTSIDE, Maps::default());
+        // For messages: without memory for it they have no name.
+        let path = memory::copied(path).unwrap_or_default();
+        let (class, maps) = (ClassIndex::OUTSIDE, Maps::default());
         OpenFile { state, path, pos: Some(0), append, writable, write_only: false, class, maps }
     }
 
@@ -228,10 +227,11 @@ impl OpenFile {
             storage.set_len(pgseal_core::SealedLen(0)).map_err(|error| errno_of(&error))?;
         }
         let Want { keys, suite, layout, generation } = want;
-        let file = SealedFile::create(&storage, suite, layout, keys, generation, &KernelRandom);
+        let file = SealedFile::create(&storage, suite, layout, keys, generation, &KernelRandom)
+            .and_then(|file| Ok(memory::boxed(file)?));
         match file {
             Ok(file) => {
-                self.state = State::Sealed(Box::new(file));
+                self.state = State::Sealed(file);
                 Ok(())
             }
             Err(error) => {
@@ -417,6 +417,8 @@ pub fn describe(error: &SealError, path: &[u8]) -> Errno {
         SealError::Io(error) => return errno_of(error),
         // No permission to what is there, rather than a broken disk.
         SealError::KeyUnknown { .. } => libc::EACCES,
+        // PostgreSQL says it to its client.
+        SealError::OutOfMemory => return libc::ENOMEM,
         SealError::TooLarge => return libc::EFBIG,
         _ => libc::EIO,
     };

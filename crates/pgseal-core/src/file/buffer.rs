@@ -1,5 +1,7 @@
 //! Memory that the kernel and the ciphers copy to and from.
 
+use crate::memory::{self, OutOfMemory};
+
 /// Where a buffer starts: at a page of memory. A large piece of memory from the C library's
 /// allocator starts 16 bytes behind one, and what is copied there crosses a cache line at each step:
 /// a `read` of 8192 bytes takes a quarter longer then.
@@ -19,14 +21,13 @@ impl Buffer {
         Buffer { memory: Vec::new(), start: 0 }
     }
 
-    /// The first `len` bytes, for writing.
-    pub fn room(&mut self, len: usize) -> &mut [u8] {
+    /// The first `len` bytes, for writing; an error leaves the buffer as it was.
+    pub fn room(&mut self, len: usize) -> Result<&mut [u8], OutOfMemory> {
         if self.memory.len() < self.start + len {
-            // Zeros fresh from the allocator: a large buffer costs memory as it is used, not at once.
-            self.memory = vec![0; len + ALIGN - 1];
+            self.memory = memory::zeros(len + ALIGN - 1)?;
             self.start = self.memory.as_ptr().align_offset(ALIGN).min(ALIGN - 1);
         }
-        &mut self.memory[self.start..self.start + len]
+        Ok(&mut self.memory[self.start..self.start + len])
     }
 
     /// The first `len` bytes, as they were left; fewer if it never was so large.
@@ -46,12 +47,14 @@ mod tests {
         let mut buffer = Buffer::default();
         assert_eq!(buffer.bytes(10), []);
         for len in [1, 8192, 100, 20 * 8192, 300_000] {
-            let room = buffer.room(len);
+            let room = buffer.room(len).unwrap();
             assert_eq!((room.len(), room.as_ptr() as usize % ALIGN), (len, 0));
             room.fill(len as u8);
             // A smaller use afterwards takes the same memory.
-            buffer.room(1)[0] = 7;
+            buffer.room(1).unwrap()[0] = 7;
             assert_eq!(buffer.bytes(len)[1..], vec![len as u8; len - 1]);
         }
+        assert_eq!(buffer.room(usize::MAX / 2), Err(OutOfMemory));
+        assert_eq!(buffer.bytes(300_000)[1..], vec![300_000_u32 as u8; 299_999]);
     }
 }

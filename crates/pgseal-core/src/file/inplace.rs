@@ -31,7 +31,7 @@ pub(super) fn read<S: Storage + ?Sized>(
             (asked, read_cells(file, storage, start, &mut rest[..asked], &mut outcome)?)
         } else {
             let asked = (skip + rest.len()).min(BLOCK).next_multiple_of(CELL);
-            let unit = scratch.page.room(asked);
+            let unit = scratch.page.room(asked)?;
             let got = read_cells(file, storage, start, unit, &mut outcome)?;
             let Some(bytes) = unit.get(skip..got) else { break };
             let take = bytes.len().min(rest.len());
@@ -209,7 +209,7 @@ fn write_cells<S: Storage + ?Sized>(
                 // segments and new pages made.
                 storage.write_at(plain, SealedOff(HEADER_LEN + pos))?;
             } else {
-                let out = scratch.out.room(step);
+                let out = scratch.out.room(step)?;
                 seal_units(file, unit_start, plain, out)?;
                 storage.write_at(out, SealedOff(HEADER_LEN + pos))?;
             }
@@ -243,17 +243,17 @@ fn write_part<S: Storage + ?Sized>(
     let mut page = core::mem::take(&mut scratch.old);
     let result = (|| {
         // The cells of the unit before ours do not matter to ours, but XTS starts at the first.
-        let page = page.room(BLOCK);
+        let page = page.room(BLOCK)?;
         page[..cells].fill(0);
         if first < pos || end < stop {
             read(file, storage, scratch, &mut page[from..to], first)?;
         }
         let at = (pos - unit_start) as usize;
         let changed = at..at + bytes.len();
-        let before = scratch.page.room(BLOCK);
+        let before = scratch.page.room(BLOCK)?;
         before[changed.clone()].copy_from_slice(&page[changed.clone()]);
         page[changed.clone()].copy_from_slice(bytes);
-        let out = scratch.out.room(BLOCK + CELL);
+        let out = scratch.out.room(BLOCK + CELL)?;
         seal_units(file, unit_start, &page[..cells], &mut out[..cells])?;
         let filler = if stop >= had { to % CELL } else { 0 };
         out[cells..cells + filler].fill(0);

@@ -69,13 +69,14 @@ pub(super) fn read<S: Storage + ?Sized>(
             if got > BLOCK {
                 // One call for the tags of all of them, if any.
                 if fresh || !file.tags.has(storage, block.0 / GROUP_PAGES) {
-                    file.tags.load(storage, block.0 / GROUP_PAGES)?;
+                    file.tags.load(storage, block)?;
                 }
             } else {
                 file.tags.prepare(storage, block, fresh, &mut scratch.recent)?;
             }
             for (index, page) in target[..got].chunks_mut(BLOCK).enumerate() {
                 let block = BlockNo(block.0 + index as u64);
+                file.tags.ensure(storage, block)?;
                 open_page(file, storage, block, page, on_damage, &mut outcome)?;
             }
             outcome.len += got;
@@ -83,7 +84,7 @@ pub(super) fn read<S: Storage + ?Sized>(
                 break;
             }
         } else {
-            let page = scratch.page.room(BLOCK);
+            let page = scratch.page.room(BLOCK)?;
             let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
             if got <= in_block {
                 break;
@@ -138,7 +139,6 @@ fn open_page<S: Storage + ?Sized>(
     on_damage: OnDamage,
     outcome: &mut ReadOutcome,
 ) -> Result<(), SealError> {
-    let group = block.0 / GROUP_PAGES;
     for attempt in 1..=RETRIES {
         match try_open(file, block, page) {
             Page::Data => return Ok(()),
@@ -151,7 +151,7 @@ fn open_page<S: Storage + ?Sized>(
         if attempt > 1 {
             storage.pause(attempt - 1);
         }
-        file.tags.load(storage, group)?;
+        file.tags.load(storage, block)?;
         let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
         page[got..].fill(0);
     }
@@ -259,7 +259,7 @@ fn seal_pages<S: Storage + ?Sized>(
     if appends && zeros {
         return append_zeros(file, storage, scratch, first, plain, new_group);
     }
-    let out = scratch.out.room(TAG_BLOCK + BATCH * BLOCK);
+    let out = scratch.out.room(TAG_BLOCK + BATCH * BLOCK)?;
     let (tags, sealed) = out.split_at_mut(TAG_BLOCK);
     let at = if new_group { 0 } else { (first.0 % GROUP_PAGES) as usize * ENTRY };
     if new_group {
@@ -302,7 +302,7 @@ fn append_zeros<S: Storage + ?Sized>(
     new_group: bool,
 ) -> Result<(), SealError> {
     let written = if new_group {
-        let out = scratch.out.room(TAG_BLOCK + zeros.len());
+        let out = scratch.out.room(TAG_BLOCK + zeros.len())?;
         out.fill(0);
         storage.write_at(out, tag_block_off(first.0 / GROUP_PAGES))
     } else {
@@ -332,7 +332,7 @@ fn write_part<S: Storage + ?Sized>(
 ) -> Result<(), SealError> {
     let mut page = core::mem::take(&mut scratch.page);
     let result = (|| {
-        let whole = page.room(BLOCK);
+        let whole = page.room(BLOCK)?;
         let had = read_page(file, storage, &mut scratch.old, &mut scratch.recent, block, whole)?;
         let entry = file.tags.entry(block);
         let end = in_block + bytes.len();
@@ -361,7 +361,7 @@ fn read_page<S: Storage + ?Sized>(
     page: &mut [u8],
 ) -> Result<usize, SealError> {
     let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
-    old.room(BLOCK)[..got].copy_from_slice(&page[..got]);
+    old.room(BLOCK)?[..got].copy_from_slice(&page[..got]);
     if got > 0 {
         let mut outcome = ReadOutcome::default();
         file.tags.prepare(storage, block, !file.header.suite.authenticates(), recent)?;

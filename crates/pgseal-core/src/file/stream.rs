@@ -32,7 +32,7 @@ pub(super) fn read<S: Storage + ?Sized>(
         let first = BlockNo(pos / BLOCK_LEN);
         let in_block = (pos % BLOCK_LEN) as usize;
         let blocks = (in_block + buf.len() - outcome.len).div_ceil(BLOCK).min(BATCH);
-        let sealed = scratch.out.room(blocks * STRIDE);
+        let sealed = scratch.out.room(blocks * STRIDE)?;
         let got = storage.read_at(sealed, block_sealed_off(Layout::Stream, first))?;
         let mut skip = in_block;
         for (index, stride) in sealed[..got].chunks_mut(STRIDE).enumerate() {
@@ -223,7 +223,7 @@ fn write_blocks<S: Storage + ?Sized>(
     plain: &[u8],
     random: &dyn Random,
 ) -> Result<(), SealError> {
-    let out = scratch.out.room(plain.len() + plain.len().div_ceil(BLOCK) * OVERHEAD);
+    let out = scratch.out.room(plain.len() + plain.len().div_ceil(BLOCK) * OVERHEAD)?;
     for (index, (block, stride)) in plain.chunks(BLOCK).zip(out.chunks_mut(STRIDE)).enumerate() {
         seal_stride(file, BlockNo(first.0 + index as u64), block, stride, random)?;
     }
@@ -242,14 +242,14 @@ fn write_part<S: Storage + ?Sized>(
     random: &dyn Random,
 ) -> Result<(), SealError> {
     let at = block_sealed_off(Layout::Stream, block);
-    let old = scratch.old.room(STRIDE);
-    let stride = scratch.out.room(STRIDE);
+    let old = scratch.old.room(STRIDE)?;
+    let stride = scratch.out.room(STRIDE)?;
     let got = storage.read_at(stride, at)?;
     old[..got].copy_from_slice(&stride[..got]);
     let mut outcome = ReadOutcome::default();
     let had_bytes =
         open_stride(file, storage, block, &mut stride[..got], OnDamage::Fail, &mut outcome)?;
-    let page = scratch.page.room(BLOCK);
+    let page = scratch.page.room(BLOCK)?;
     let had = had_bytes.len();
     page[..had].copy_from_slice(had_bytes);
     let end = in_block + bytes.len();
@@ -291,12 +291,13 @@ pub(super) fn set_len<S: Storage + ?Sized>(
     if in_block == 0 {
         return Ok(storage.set_len(target)?);
     }
-    let mut keep = vec![0; in_block];
-    read(file, storage, scratch, &mut keep, block.0 * BLOCK_LEN, OnDamage::Fail)?;
+    let mut keep = [0; BLOCK];
+    let keep = &mut keep[..in_block];
+    read(file, storage, scratch, keep, block.0 * BLOCK_LEN, OnDamage::Fail)?;
     // First the cut, then the block: a crash between the two leaves a shorter file, never a
     // block that does not open.
     storage.set_len(sealed_len(Layout::Stream, PlainLen(block.0 * BLOCK_LEN)))?;
-    write_part(file, storage, scratch, block, 0, &keep, random)
+    write_part(file, storage, scratch, block, 0, keep, random)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{off_t, size_t, ssize_t};
+use pgseal_core::Buffer;
 
 use crate::calls::{read, size, write};
 use crate::fds;
@@ -41,10 +42,12 @@ sendfile_family!(sendfile, sendfile64);
 
 /// The most bytes that one call of `copy_file_range` copies here; callers ask again.
 const CHUNK: usize = 1 << 20;
+/// As many it copies on the stack.
+const SPARE: usize = 8192;
 
 /// The buffer that such copies use one after the other.
-fn chunk_buffer() -> MutexGuard<'static, Vec<u8>> {
-    static BUFFER: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+fn chunk_buffer() -> MutexGuard<'static, Buffer> {
+    static BUFFER: Mutex<Buffer> = Mutex::new(Buffer::new());
     BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -99,17 +102,19 @@ unsafe fn copy_through(
     let Some(from) = (unsafe { Place::new(input, off_in) }) else { return -1 };
     // SAFETY: the caller's contract.
     let Some(to) = (unsafe { Place::new(out, off_out) }) else { return -1 };
-    let wanted = len.min(CHUNK);
     // Taken out, not locked: whoever comes in between has one of his own.
     let mut buffer = core::mem::take(&mut *chunk_buffer());
-    if buffer.len() < wanted {
-        buffer.resize(wanted, 0);
-    }
+    let mut spare = [0; SPARE];
+    let room = match buffer.room(len.min(CHUNK)) {
+        Ok(room) => room,
+        // Without memory for it, less is copied at once.
+        Err(_) => &mut spare[..len.min(SPARE)],
+    };
     // SAFETY: the buffer has that much room.
-    let got = unsafe { read::pread(from.fd, buffer.as_mut_ptr().cast(), wanted, from.at) };
+    let got = unsafe { read::pread(from.fd, room.as_mut_ptr().cast(), room.len(), from.at) };
     let done = match usize::try_from(got) {
         // SAFETY: that much was read into it.
-        Ok(1..) => unsafe { write::pwrite(to.fd, buffer.as_ptr().cast(), got as size_t, to.at) },
+        Ok(1..) => unsafe { write::pwrite(to.fd, room.as_ptr().cast(), got as size_t, to.at) },
         _ => got,
     };
     if done > 0 {

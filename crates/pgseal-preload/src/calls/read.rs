@@ -68,13 +68,16 @@ unsafe fn readv_sealed(
     {
         // Taken out, not locked: whoever comes in between, from a handler or thread, has his own.
         let mut whole = core::mem::take(&mut *gather_buffer());
-        let got = read_slice(file, fd, whole.room(wanted), off);
-        if let Ok(got) = got {
+        // Without memory for it, each part is read on its own.
+        let got = whole.room(wanted).ok().map(|room| read_slice(file, fd, room, off));
+        if let Some(Ok(got)) = got {
             // SAFETY: the caller's contract.
             unsafe { scatter(whole.bytes(got), parts) };
         }
         *gather_buffer() = whole;
-        return file::returned(got.map(count));
+        if let Some(got) = got {
+            return file::returned(got.map(count));
+        }
     }
     let mut total: ssize_t = 0;
     for part in parts {

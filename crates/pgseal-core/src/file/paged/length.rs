@@ -50,7 +50,7 @@ pub(in crate::file) fn set_len<S: Storage + ?Sized>(
     } else {
         let mut page = core::mem::take(&mut scratch.page);
         let result = (|| {
-            let whole = page.room(BLOCK);
+            let whole = page.room(BLOCK)?;
             let had =
                 read_page(file, storage, &mut scratch.old, &mut scratch.recent, block, whole)?;
             let entry = file.tags.entry(block);

@@ -78,14 +78,31 @@ pub(super) fn clear_stale_tags<S: Storage + ?Sized>(
     if index == 0 {
         return Ok(());
     }
-    file.tags.load(storage, first.0 / GROUP_PAGES)?;
-    if all_zero(&file.tags.bytes[index * ENTRY..]) {
+    file.tags.load(storage, first)?;
+    if are_blank(file, storage, first, TAG_BLOCK - index * ENTRY)? {
         return Ok(());
     }
     file.tags.clear();
     let result = clear_tags(storage, first);
     file.tags.count_change(storage, first);
     result
+}
+
+/// Whether the tag entries from this page on, `len` bytes in one tag block, are zeros: of the block
+/// that was just loaded, or, if there was no memory for it, on the disk.
+fn are_blank<S: Storage + ?Sized>(
+    file: &SealedFile,
+    storage: &S,
+    first: BlockNo,
+    len: usize,
+) -> Result<bool, SealError> {
+    if file.tags.group == first.0 / GROUP_PAGES {
+        let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
+        return Ok(all_zero(&file.tags.bytes[at..at + len]));
+    }
+    let mut entries = [0; TAG_BLOCK];
+    let got = storage.read_at(&mut entries[..len], tag_entry_off(first))?;
+    Ok(all_zero(&entries[..got]))
 }
 
 /// Clears the tags of the pages that were cut off, up to the end of the last group that is left,
@@ -130,11 +147,10 @@ pub(super) fn clear_tags_of<S: Storage + ?Sized>(
     first: BlockNo,
     blank: &[u8],
 ) -> Result<(), SealError> {
-    let (group, at) = (first.0 / GROUP_PAGES, (first.0 % GROUP_PAGES) as usize * ENTRY);
-    if file.tags.group != group {
-        file.tags.load(storage, group)?;
+    if file.tags.group != first.0 / GROUP_PAGES {
+        file.tags.load(storage, first)?;
     }
-    if !all_zero(&file.tags.bytes[at..at + blank.len()]) {
+    if !are_blank(file, storage, first, blank.len())? {
         file.tags.clear();
         storage.write_at(blank, tag_entry_off(first))?;
     }

@@ -5,6 +5,7 @@ use crate::error::SealError;
 use crate::evp::prefetch;
 use crate::file::Buffer;
 use crate::geometry::{GROUP_PAGES, tag_entry_off};
+use crate::memory::OutOfMemory;
 use crate::storage::Storage;
 use crate::units::BlockNo;
 
@@ -81,7 +82,11 @@ impl RecentTags {
             if self.looks <= LOOKS {
                 return Ok(None);
             }
-            self.sets = vec![Set::default(); SETS];
+            if self.take_memory().is_err() {
+                // Without it each tag is read on its own; asked for again after as many looks.
+                self.looks = 0;
+                return Ok(None);
+            }
         }
         let run = block.0 / RUN as u64;
         let Some(name) = Name::new(tags.serial, run, changes) else { return Ok(None) };
@@ -89,7 +94,7 @@ impl RecentTags {
         let way = self.way_of(set, name);
         let at = (set * WAYS + way) * RUN_BYTES;
         // The memory comes from the kernel as it is used.
-        let entries = &mut self.entries.room(ENTRIES)[at..at + RUN_BYTES];
+        let entries = &mut self.entries.room(ENTRIES)?[at..at + RUN_BYTES];
         let known = &mut self.sets[set].0[way];
         if *known != name {
             *known = Name::default();
@@ -101,6 +106,16 @@ impl RecentTags {
         let mut entry = [0; ENTRY];
         entry.copy_from_slice(&entries[at..at + ENTRY]);
         Ok(Some(entry))
+    }
+
+    /// Takes the memory for all of it, or for nothing.
+    fn take_memory(&mut self) -> Result<(), OutOfMemory> {
+        let mut sets = Vec::new();
+        sets.try_reserve_exact(SETS)?;
+        self.entries.room(ENTRIES)?;
+        sets.resize(SETS, Set::default());
+        self.sets = sets;
+        Ok(())
     }
 
     /// What [`RecentTags::entry`] of this page will look at is fetched into the processor's cache

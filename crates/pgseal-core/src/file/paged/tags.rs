@@ -6,6 +6,7 @@ use super::{ENTRY, RecentTags};
 use crate::error::SealError;
 use crate::geometry::{GROUP_PAGES, TAG_BLOCK_LEN, tag_block_off, tag_entry_off};
 use crate::header::FileId;
+use crate::memory;
 use crate::storage::{GroupName, Storage};
 use crate::units::BlockNo;
 
@@ -83,29 +84,58 @@ impl TagCache {
             self.group = NO_GROUP;
         }
         if self.single.0.0 / GROUP_PAGES == group && !fresh {
-            return self.load(storage, group);
+            return self.load(storage, block);
         }
         // The block of another group stays: a scan goes on behind a look at a page elsewhere.
         self.single.0 = BlockNo(u64::MAX);
         let known = if fresh { None } else { recent.entry(storage, self, block)? };
         if let Some(entry) = known {
             self.single.1 = entry;
-        } else {
-            let got = storage.read_at(&mut self.single.1, tag_entry_off(block))?;
-            self.single.1[got..].fill(0);
+            self.single.0 = block;
+            return Ok(());
         }
+        self.look_up(storage, block)
+    }
+
+    /// Reads the entry of a page on its own.
+    fn look_up<S: Storage + ?Sized>(
+        &mut self,
+        storage: &S,
+        block: BlockNo,
+    ) -> Result<(), SealError> {
+        self.single.0 = BlockNo(u64::MAX);
+        let got = storage.read_at(&mut self.single.1, tag_entry_off(block))?;
+        self.single.1[got..].fill(0);
         self.single.0 = block;
         Ok(())
     }
 
+    /// Has the entry of a page at hand for sure: where there is no memory for the tag block, the
+    /// pages of a group are looked up one by one.
+    pub(super) fn ensure<S: Storage + ?Sized>(
+        &mut self,
+        storage: &S,
+        block: BlockNo,
+    ) -> Result<(), SealError> {
+        if self.group == block.0 / GROUP_PAGES || self.single.0 == block {
+            return Ok(());
+        }
+        self.look_up(storage, block)
+    }
+
+    /// Reads the tag block of the group of this page; if there is no memory for one, its entry alone.
     pub(super) fn load<S: Storage + ?Sized>(
         &mut self,
         storage: &S,
-        group: u64,
+        block: BlockNo,
     ) -> Result<(), SealError> {
+        let group = block.0 / GROUP_PAGES;
         self.group = NO_GROUP;
         if self.bytes.is_empty() {
-            self.bytes = vec![0; TAG_BLOCK].into_boxed_slice();
+            match memory::zeros(TAG_BLOCK) {
+                Ok(bytes) => self.bytes = bytes.into_boxed_slice(),
+                Err(_) => return self.look_up(storage, block),
+            }
         }
         // Before the block is read: a change while we read makes it old at once.
         self.changes = storage.tag_changes(self.name_of(group));
