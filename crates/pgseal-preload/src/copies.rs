@@ -8,6 +8,7 @@ use pgseal_pgdata::SealKind;
 use crate::datadir::{self, absolute, base_name, parent, sealed_root};
 use crate::keys;
 use crate::log;
+use crate::memory::with_reserve;
 use crate::program::{self, Role};
 use crate::real;
 use crate::sys;
@@ -38,6 +39,10 @@ pub enum Made {
 /// Called when a program creates a file or directory outside every sealed data directory: if that
 /// is the birth of a data directory or of a backup that shall be sealed, makes its keyring first.
 pub fn before_creation(path: &[u8], made: Made) -> Result<(), c_int> {
+    with_reserve(|| prepare_creation(path, made))
+}
+
+fn prepare_creation(path: &[u8], made: Made) -> Result<(), c_int> {
     let asked_for = keys::creation_asked_for();
     let mut newest = None;
     let dir = match program::role() {
@@ -71,7 +76,7 @@ pub fn before_creation(path: &[u8], made: Made) -> Result<(), c_int> {
             match target {
                 // Of plain backups a plain one is made.
                 _ if !asked_for && newest.is_none() => return Ok(()),
-                Some(target) => absolute(&target),
+                Some(target) => absolute(&target).to_vec(),
                 None => return Err(target_unknown("-o DIR")),
             }
         }
@@ -79,7 +84,7 @@ pub fn before_creation(path: &[u8], made: Made) -> Result<(), c_int> {
         _ => return Ok(()),
     };
     // The directory itself is made first; its keyring goes into it with the first entry.
-    if absolute(path) == dir {
+    if absolute(path)[..] == dir[..] {
         return Ok(());
     }
     if !is_directory(&dir) {
@@ -122,8 +127,8 @@ impl Lock {
 /// would leave the copy plain.
 fn target(path: &[u8]) -> Result<Vec<u8>, c_int> {
     match program::copy_target() {
-        Some(target) if target == b"-" => Ok(absolute(path)),
-        Some(target) => Ok(absolute(&target)),
+        Some(target) if target == b"-" => Ok(absolute(path).to_vec()),
+        Some(target) => Ok(absolute(&target).to_vec()),
         None => Err(target_unknown("-D DIR")),
     }
 }
@@ -159,6 +164,10 @@ pub fn kind_of_new(path: &[u8], flags: c_int) -> Option<SealKind> {
 
 /// The same by the name alone, for a file that lies beside a keyring of its own.
 pub fn kind_of(path: &[u8]) -> Option<SealKind> {
+    with_reserve(|| find_kind_of(path))
+}
+
+fn find_kind_of(path: &[u8]) -> Option<SealKind> {
     let role = program::role();
     // For those that make a directory with a keyring of its own, the key is the stronger word.
     let has_key = matches!(role, Role::BaseBackup | Role::ReceiveWal) && keys::creation_asked_for();
@@ -191,7 +200,7 @@ fn is_backup_tar(name: &[u8]) -> bool {
 
 /// Whether plain copies of sealed data directories were asked for by name.
 fn unsealed_copy_allowed() -> bool {
-    sys::env(c"PGSEAL_UNSEALED_COPY").is_some_and(|value| value == b"yes")
+    sys::env_is(c"PGSEAL_UNSEALED_COPY", b"yes")
 }
 
 fn is_directory(path: &[u8]) -> bool {

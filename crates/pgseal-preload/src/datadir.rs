@@ -8,8 +8,9 @@ use pgseal_pgdata::{Class, classify, classify_in_tablespace, tablespace_relative
 
 use crate::keys;
 use crate::log::{self, Shown};
+use crate::memory::with_reserve;
 use crate::program::{self, Role};
-use crate::sys;
+use crate::sys::{self, PathText};
 
 /// The keyring's path below a data directory.
 pub const KEYRING: &[u8] = b"pgseal/keyring";
@@ -37,7 +38,7 @@ pub struct Place {
 struct State {
     roots: Vec<&'static Root>,
     /// The working directory and the root it is, once looked up.
-    cwd: Option<(Vec<u8>, Option<&'static Root>)>,
+    cwd: Option<(PathText, Option<&'static Root>)>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State { roots: Vec::new(), cwd: None });
@@ -57,7 +58,7 @@ impl Root {
         if !self.half_converted {
             return Ok(());
         }
-        let command = self.interrupted_command();
+        let command = with_reserve(|| self.interrupted_command());
         log::line(format_args!(
             "ERROR: \"{}\": pgseal {command} was interrupted here, and some files are sealed and some are not; run \"pgseal {command}\" again: it goes on where it stopped",
             Shown(&self.path)
@@ -79,7 +80,7 @@ impl Root {
     }
 
     /// The path of its keyring.
-    pub fn keyring_path(&self) -> Vec<u8> {
+    pub fn keyring_path(&self) -> PathText {
         join(&self.path, KEYRING)
     }
 
@@ -87,7 +88,15 @@ impl Root {
     pub fn keys(&self) -> Result<&'static KeySet, c_int> {
         self.expect_whole()?;
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-        *keys.get_or_insert_with(|| keys::load(self))
+        if let Some(known) = *keys {
+            return known;
+        }
+        let loaded = with_reserve(|| keys::load(self));
+        // There may be memory for them later.
+        if !matches!(loaded, Err(libc::ENOMEM)) {
+            *keys = Some(loaded);
+        }
+        loaded
     }
 
     /// The data keys if they are already loaded.
@@ -97,8 +106,11 @@ impl Root {
 }
 
 /// `dir/name`.
-pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    [dir.strip_suffix(b"/").unwrap_or(dir), b"/", name].concat()
+pub fn join(dir: &[u8], name: &[u8]) -> PathText {
+    let mut path = PathText::of(dir.strip_suffix(b"/").unwrap_or(dir));
+    path.push(b"/");
+    path.push(name);
+    path
 }
 
 /// What is before the last slash.
@@ -131,10 +143,10 @@ pub fn cwd_root() -> Option<&'static Root> {
     known.unwrap_or_else(|| look_at_cwd().1)
 }
 
-fn look_at_cwd() -> (Vec<u8>, Option<&'static Root>) {
-    let path = sys::current_dir().unwrap_or_else(|| b"/".to_vec());
+fn look_at_cwd() -> (PathText, Option<&'static Root>) {
+    let path = sys::current_dir().unwrap_or_else(|| PathText::of(b"/"));
     let root = sealed_root(&path);
-    state().cwd = Some((path.clone(), root));
+    state().cwd = Some((PathText::of(&path), root));
     (path, root)
 }
 
@@ -175,9 +187,13 @@ pub fn register(path: &[u8]) -> &'static Root {
         return root;
     }
     let half_converted = exists(path, CONVERSION);
-    let root = Root { path: path.to_vec(), half_converted, keys: Mutex::new(None) };
-    let root: &'static Root = Box::leak(Box::new(root));
-    state.roots.push(root);
+    // A data directory that is forgotten for want of memory would be taken for a plain one.
+    let root = with_reserve(|| {
+        let root = Root { path: path.to_vec(), half_converted, keys: Mutex::new(None) };
+        let root: &'static Root = Box::leak(Box::new(root));
+        state.roots.push(root);
+        root
+    });
     // The working directory may be the new root.
     state.cwd = None;
     drop(state);
@@ -208,15 +224,15 @@ fn name_for_children(root: &Root) {
 
 /// The absolute form of a path, without `.`, `..` and doubled slashes. Symbolic links stay: what
 /// a file is follows from the name that PostgreSQL uses for it.
-pub fn absolute(path: &[u8]) -> Vec<u8> {
+pub fn absolute(path: &[u8]) -> PathText {
     let mut full = if path.starts_with(b"/") {
-        Vec::new()
+        PathText::new()
     } else {
-        let known = state().cwd.as_ref().map(|(path, _)| path.clone());
+        let known = state().cwd.as_ref().map(|(path, _)| PathText::of(path));
         known.unwrap_or_else(|| look_at_cwd().0)
     };
-    if full == b"/" {
-        full.clear();
+    if full[..] == *b"/" {
+        full.truncate(0);
     }
     for part in path.split(|byte| *byte == b'/') {
         match part {
@@ -226,12 +242,12 @@ pub fn absolute(path: &[u8]) -> Vec<u8> {
                 full.truncate(keep);
             }
             part => {
-                full.push(b'/');
-                full.extend_from_slice(part);
+                full.push(b"/");
+                full.push(part);
             }
         }
     }
-    if full.is_empty() { b"/".to_vec() } else { full }
+    if full.is_empty() { PathText::of(b"/") } else { full }
 }
 
 /// Directories in which no data directory may lie, so that nobody has to search them for one: a
@@ -311,6 +327,10 @@ fn through_link(tablespace: &[u8]) -> bool {
 /// has met, else `PGDATA`. A program that makes a copy works on the copy, wherever it was started
 /// and whichever data directories it reads; there is none if the copy is plain.
 pub fn primary_root() -> Option<&'static Root> {
+    with_reserve(find_primary_root)
+}
+
+fn find_primary_root() -> Option<&'static Root> {
     let copy = match program::role() {
         Role::BaseBackup => Some(program::copy_target()),
         Role::CombineBackup => Some(program::combine_backup_target().0),
@@ -343,6 +363,13 @@ fn named_directories() -> Vec<Vec<u8>> {
 /// The keys of the keyring with this identity: of `near`, of a root met before, or of one of the
 /// named directories. Only a keyring with the right identity is unlocked.
 pub fn keys_for(
+    id: KeyringId,
+    near: Option<&'static Root>,
+) -> Result<Option<&'static KeySet>, c_int> {
+    with_reserve(|| find_keys_for(id, near))
+}
+
+fn find_keys_for(
     id: KeyringId,
     near: Option<&'static Root>,
 ) -> Result<Option<&'static KeySet>, c_int> {
@@ -399,8 +426,8 @@ mod tests {
 
     #[test]
     fn paths_are_made_absolute_without_following_links() {
-        assert_eq!(absolute(b"/a//b/./c/../d"), b"/a/b/d");
-        assert_eq!(absolute(b"/.."), b"/");
+        assert_eq!(&absolute(b"/a//b/./c/../d")[..], b"/a/b/d");
+        assert_eq!(&absolute(b"/..")[..], b"/");
         assert_eq!(parent(b"/a/b"), b"/a");
         assert_eq!(parent(b"/a"), b"/");
         assert_eq!(base_name(b"/a/b"), b"b");

@@ -87,6 +87,12 @@ impl Buffers {
     }
 }
 
+/// Takes the memory of the buffers. The postmaster does before it forks, so that no process of a
+/// server lacks it; elsewhere the first read or write of a sealed file does.
+pub fn take_buffers() -> Result<(), Errno> {
+    Buffers::get().scratch().reserve().map_err(|_| libc::ENOMEM)
+}
+
 impl OpenFile {
     fn new(state: State, path: &[u8], append: bool, writable: bool) -> OpenFile {
         // For messages: without memory for it they have no name.

@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::datadir::{self, Root};
 use crate::log::{self, Shown};
+use crate::memory::with_reserve;
 use crate::program::{self, Role};
 use crate::random::KernelRandom;
 use crate::real;
@@ -22,7 +23,7 @@ use crate::sys;
 /// The data keys of a data directory, from the helper. Says itself what went wrong.
 pub fn load(root: &Root) -> Result<&'static KeySet, c_int> {
     let keyring = root.keyring_path();
-    let arguments = [b"helper".to_vec(), b"keys".to_vec(), b"--keyring".to_vec(), keyring.clone()];
+    let arguments = [b"helper".to_vec(), b"keys".to_vec(), b"--keyring".to_vec(), keyring.to_vec()];
     let frame = run_helper(&arguments).map(Zeroizing::new)?;
     let mut keys = handover::decode(&frame).map_err(|_| {
         log::line(format_args!(
@@ -73,7 +74,7 @@ pub fn create_keyring(dir: &[u8], like: Option<&Root>) -> Result<(), c_int> {
         (c"PGSEAL_KEYRING_FROM", b"--from"),
     ];
     if let Some(like) = like {
-        arguments.extend([b"--from".to_vec(), like.keyring_path()]);
+        arguments.extend([b"--from".to_vec(), like.keyring_path().to_vec()]);
     }
     for (variable, option) in options.into_iter().filter(|_| like.is_none()) {
         if let Some(value) = sys::env(variable) {
@@ -104,6 +105,10 @@ pub fn server_starts(root: &'static Root) -> Result<(), c_int> {
     }
     datadir::expect_not_system(root.path())?;
     let keys = root.keys()?;
+    with_reserve(|| prepare_server(root, keys))
+}
+
+fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_int> {
     let map = datadir::join(root.path(), b"global/pg_filenode.map");
     if let Ok(path) = sys::c_path(&map)
         && let Ok(fd) = sys::open_read(&path)
@@ -124,6 +129,8 @@ pub fn server_starts(root: &'static Root) -> Result<(), c_int> {
         wipe_environment(root);
         crate::counters::share();
         crate::changes::share();
+        crate::file::take_buffers()?;
+        crate::memory::grow_stack();
         real::find_all();
     }
     Ok(())
@@ -179,6 +186,7 @@ fn helper_path() -> Option<Vec<u8>> {
     [datadir::join(&dir, b"pgseal"), datadir::join(&dir, b"../../bin/pgseal")]
         .into_iter()
         .find(|path| sys::c_path(path).ok().and_then(|path| sys::stat(&path)).is_some())
+        .map(|path| path.to_vec())
 }
 
 /// Runs the helper and returns what it printed. It gets our environment without `LD_PRELOAD`.
@@ -202,8 +210,8 @@ fn run_helper(arguments: &[Vec<u8>]) -> Result<Vec<u8>, c_int> {
     drop(writer);
     let child = child.inspect_err(|errno| {
         log::line(format_args!(
-            "ERROR: {:?} could not be started (errno {errno}); set PGSEAL_HELPER to the pgseal program",
-            helper
+            "ERROR: \"{}\" could not be started (errno {errno}); set PGSEAL_HELPER to the pgseal program",
+            Shown(helper.to_bytes())
         ));
     })?;
     let output = sys::read_to_end(reader.0, handover::MAX_FRAME_LEN);
@@ -227,7 +235,7 @@ fn run_helper(arguments: &[Vec<u8>]) -> Result<Vec<u8>, c_int> {
 fn spawn(helper: &CStr, arguments: &[Vec<u8>], output: c_int) -> Result<libc::pid_t, c_int> {
     let mut owned: Vec<CString> = vec![c"pgseal".to_owned()];
     for argument in arguments {
-        owned.push(sys::c_path(argument)?);
+        owned.push(CString::new(&argument[..]).map_err(|_| libc::EINVAL)?);
     }
     let mut argv: Vec<*mut c_char> = owned.iter().map(|arg| arg.as_ptr().cast_mut()).collect();
     argv.push(ptr::null_mut());

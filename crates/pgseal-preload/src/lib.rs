@@ -17,6 +17,7 @@ mod file;
 pub mod guard;
 mod keys;
 mod log;
+mod memory;
 mod module;
 mod program;
 mod random;
@@ -29,10 +30,13 @@ mod window;
 
 /// Runs when the library is loaded, before `main`.
 extern "C" fn start() {
+    pgseal_core::memory::use_for_ciphers();
     if program::active() {
-        audit::check_program();
-        upgrade::check_program();
-        copies::check_purpose();
+        memory::with_reserve(|| {
+            audit::check_program();
+            upgrade::check_program();
+            copies::check_purpose();
+        });
         calls::adopt::keep_standard_streams();
     }
     calls::raw::started();

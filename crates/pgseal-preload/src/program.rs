@@ -6,6 +6,7 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::log;
+use crate::memory::with_reserve;
 use crate::real;
 use crate::sys;
 
@@ -102,7 +103,7 @@ pub fn active() -> bool {
 
 fn find_out() -> Role {
     let errno = real::errno();
-    let role = role_of(&executable_name());
+    let role = with_reserve(|| role_of(&executable_name()));
     ROLE.store(role as u8, Ordering::Relaxed);
     real::set_errno(errno);
     role
@@ -132,7 +133,7 @@ fn role_of(name: &[u8]) -> Role {
 }
 
 fn executable_name() -> Vec<u8> {
-    let path = sys::read_link(c"/proc/self/exe").unwrap_or_default();
+    let Some(path) = sys::read_link(c"/proc/self/exe") else { return Vec::new() };
     let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);
     path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec()
 }

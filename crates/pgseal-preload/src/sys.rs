@@ -2,8 +2,10 @@
 //! our hooks.
 
 use core::ffi::{CStr, c_int};
-use std::ffi::CString;
+use core::fmt::{self, Write};
+use core::ops::Deref;
 
+use crate::memory::with_reserve;
 use crate::real;
 
 /// A descriptor of our own, closed on drop.
@@ -16,9 +18,95 @@ impl Drop for Fd {
     }
 }
 
+/// Room for a path: the longest that the kernel takes, below the longest directory.
+const PATH_ROOM: usize = 2 * libc::PATH_MAX as usize;
+
+/// A path in the making, on the stack.
+pub struct PathText {
+    bytes: [u8; PATH_ROOM],
+    len: usize,
+    /// It had no room for all of the path.
+    cut: bool,
+}
+
+impl PathText {
+    /// An empty one.
+    pub const fn new() -> PathText {
+        PathText { bytes: [0; PATH_ROOM], len: 0, cut: false }
+    }
+
+    /// With these bytes.
+    pub fn of(bytes: &[u8]) -> PathText {
+        let mut text = PathText::new();
+        text.push(bytes);
+        text
+    }
+
+    /// Puts bytes behind what there is. A NUL always fits behind them.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let room = PATH_ROOM - 1 - self.len;
+        self.cut |= bytes.len() > room;
+        let take = bytes.len().min(room);
+        self.bytes[self.len..self.len + take].copy_from_slice(&bytes[..take]);
+        self.len += take;
+        self.bytes[self.len] = 0;
+    }
+
+    /// Keeps the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        self.bytes[self.len] = 0;
+    }
+}
+
+impl Deref for PathText {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Write for PathText {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// A path as a C string, on the stack.
+pub struct CPath(PathText);
+
+impl Deref for CPath {
+    type Target = CStr;
+
+    fn deref(&self) -> &CStr {
+        // There is a NUL behind every path in the making.
+        CStr::from_bytes_until_nul(&self.0.bytes).unwrap_or_default()
+    }
+}
+
 /// A path as a C string; one with a NUL inside names no file.
-pub fn c_path(path: &[u8]) -> Result<CString, c_int> {
-    CString::new(path).map_err(|_| libc::EINVAL)
+pub fn c_path(path: &[u8]) -> Result<CPath, c_int> {
+    PathText::of(path).into_c()
+}
+
+impl PathText {
+    /// As a C string.
+    pub fn into_c(self) -> Result<CPath, c_int> {
+        if self.cut {
+            return Err(libc::ENAMETOOLONG);
+        }
+        if self.contains(&0) { Err(libc::EINVAL) } else { Ok(CPath(self)) }
+    }
+}
+
+/// The link in `/proc` to what a descriptor is.
+pub fn descriptor_link(fd: c_int) -> PathText {
+    let mut link = PathText::new();
+    // Writing to it cannot fail.
+    let _ = write!(link, "/proc/self/fd/{fd}");
+    link
 }
 
 /// Opens a file read-only.
@@ -59,6 +147,10 @@ pub fn read_whole(path: &CStr, limit: usize) -> Result<Vec<u8>, c_int> {
 
 /// Reads a pipe or file to its end; an error if there is more than `limit`.
 pub fn read_to_end(fd: c_int, limit: usize) -> Result<Vec<u8>, c_int> {
+    with_reserve(|| gather(fd, limit))
+}
+
+fn gather(fd: c_int, limit: usize) -> Result<Vec<u8>, c_int> {
     // One allocation of the full size: no key bytes are left behind by a growing vector.
     let mut bytes = Vec::with_capacity(limit.min(1 << 16));
     loop {
@@ -77,12 +169,11 @@ pub fn read_to_end(fd: c_int, limit: usize) -> Result<Vec<u8>, c_int> {
 }
 
 /// The target of a symbolic link.
-pub fn read_link(path: &CStr) -> Option<Vec<u8>> {
-    let mut buf = vec![0_u8; libc::PATH_MAX as usize];
+pub fn read_link(path: &CStr) -> Option<PathText> {
+    let mut buf = [0_u8; libc::PATH_MAX as usize];
     // SAFETY: `path` is a C string, `buf` valid for writes of its length.
     let got = unsafe { libc::readlink(path.as_ptr(), buf.as_mut_ptr().cast(), buf.len()) };
-    buf.truncate(usize::try_from(got).ok()?);
-    Some(buf)
+    Some(PathText::of(&buf[..usize::try_from(got).ok()?]))
 }
 
 /// `stat()` of a path.
@@ -118,6 +209,14 @@ pub fn env(name: &CStr) -> Option<Vec<u8>> {
     // SAFETY: `getenv` returns a C string; we copy it at once.
     let bytes = unsafe { CStr::from_ptr(value) }.to_bytes();
     (!bytes.is_empty()).then(|| bytes.to_vec())
+}
+
+/// Whether an environment variable has this value.
+pub fn env_is(name: &CStr, value: &[u8]) -> bool {
+    // SAFETY: `name` is a C string.
+    let found = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: `getenv` returns a C string; we look at it at once.
+    !found.is_null() && unsafe { CStr::from_ptr(found) }.to_bytes() == value
 }
 
 /// Removes an environment variable and overwrites its value, also where the process got it from
@@ -173,21 +272,34 @@ fn initial_environment() -> Option<(usize, usize)> {
 }
 
 /// The current working directory.
-pub fn current_dir() -> Option<Vec<u8>> {
-    let mut buf = vec![0_u8; libc::PATH_MAX as usize];
+pub fn current_dir() -> Option<PathText> {
+    let mut buf = [0_u8; libc::PATH_MAX as usize];
     // SAFETY: `buf` is valid for writes of its length.
     let got = unsafe { libc::getcwd(buf.as_mut_ptr().cast(), buf.len()) };
     if got.is_null() {
         return None;
     }
     let len = buf.iter().position(|byte| *byte == 0)?;
-    buf.truncate(len);
-    Some(buf)
+    Some(PathText::of(&buf[..len]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_has_no_room_names_no_file() {
+        let mut path = PathText::of(b"/a/");
+        path.push(&[b'x'; PATH_ROOM]);
+        assert_eq!(path.len(), PATH_ROOM - 1);
+        assert!(matches!(path.into_c(), Err(libc::ENAMETOOLONG)));
+        assert!(matches!(c_path(b"/a\0b"), Err(libc::EINVAL)));
+        let mut path = PathText::of(b"/a/bcd");
+        path.truncate(3);
+        path.push(b"e");
+        assert_eq!(path.into_c().ok().as_deref(), Some(c"/a/e"));
+        assert_eq!(&descriptor_link(7)[..], b"/proc/self/fd/7");
+    }
 
     #[test]
     fn only_the_named_value_is_wiped() {

@@ -8,6 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::audit;
 use crate::log::{self, Shown};
+use crate::memory::with_reserve;
 use crate::program;
 use crate::real;
 
@@ -21,14 +22,17 @@ unsafe extern "C" fn before_load(file: *const c_char) -> usize {
         // SAFETY: the caller's contract.
         let path = unsafe { CStr::from_ptr(file) };
         // A name without a slash is a library of the system, found along the search path.
-        let bad =
-            if path.to_bytes().contains(&b'/') { audit::bad_imports(path) } else { Vec::new() };
+        let bad = if path.to_bytes().contains(&b'/') {
+            with_reserve(|| audit::bad_imports(path))
+        } else {
+            Vec::new()
+        };
         real::set_errno(errno);
         if !bad.is_empty() {
             log::line(format_args!(
                 "ERROR: \"{}\" uses {} which pgseal does not handle; it is not loaded, because data could be written unsealed. Do without this module, or report it",
                 Shown(path.to_bytes()),
-                bad.join(", ")
+                with_reserve(|| bad.join(", "))
             ));
             return refused as unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void as usize;
         }

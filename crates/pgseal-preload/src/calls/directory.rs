@@ -21,13 +21,14 @@ static HIDING: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 /// As for `opendir(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
-    // SAFETY: the caller's arguments.
-    let dir = unsafe { real::opendir(path) };
-    if !dir.is_null() && walks() {
-        // SAFETY: the caller passes a C string.
-        hide_below(dir, unsafe { CStr::from_ptr(path) }.to_bytes());
+    if !walks() {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::opendir(path) };
     }
-    dir
+    // SAFETY: the caller passes a C string.
+    let name = unsafe { CStr::from_ptr(path) }.to_bytes();
+    // SAFETY: the caller's arguments.
+    hiding_below(name, || unsafe { real::opendir(path) })
 }
 
 /// `fdopendir(3)`.
@@ -35,12 +36,12 @@ pub unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
 /// As for `fdopendir(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdopendir(fd: c_int) -> *mut DIR {
-    // SAFETY: no pointers involved.
-    let dir = unsafe { real::fdopendir(fd) };
-    if !dir.is_null() && walks() {
-        hide_below(dir, format!("/proc/self/fd/{fd}").as_bytes());
+    if !walks() {
+        // SAFETY: no pointers involved.
+        return unsafe { real::fdopendir(fd) };
     }
-    dir
+    // SAFETY: no pointers involved.
+    hiding_below(&sys::descriptor_link(fd), || unsafe { real::fdopendir(fd) })
 }
 
 /// Whether this is one of the programs that look at every file of a data directory.
@@ -48,12 +49,23 @@ fn walks() -> bool {
     matches!(program::role(), Role::Server | Role::Standalone | Role::Walker | Role::CombineBackup)
 }
 
-/// If the directory at `path` has a keyring below it, its listing will leave `pgseal` out.
-fn hide_below(dir: *mut DIR, path: &[u8]) {
-    let keyring = sys::c_path(&datadir::join(path, datadir::KEYRING));
-    if keyring.is_ok_and(|keyring| sys::stat(&keyring).is_some()) {
-        HIDING.lock().unwrap_or_else(PoisonError::into_inner).push(dir as usize);
+/// Opens the directory at `path`. If it has a keyring below it, its listing will leave `pgseal` out.
+fn hiding_below(path: &[u8], open: impl FnOnce() -> *mut DIR) -> *mut DIR {
+    let keyring = datadir::join(path, datadir::KEYRING).into_c();
+    if !keyring.is_ok_and(|keyring| sys::stat(&keyring).is_some()) {
+        return open();
     }
+    // The place in the list first: a listing that is not in it would show `pgseal`.
+    let mut hiding = HIDING.lock().unwrap_or_else(PoisonError::into_inner);
+    if hiding.try_reserve(1).is_err() {
+        real::set_errno(libc::ENOMEM);
+        return core::ptr::null_mut();
+    }
+    let dir = open();
+    if !dir.is_null() {
+        hiding.push(dir as usize);
+    }
+    dir
 }
 
 macro_rules! readdir_family {

@@ -1,10 +1,11 @@
 //! `open` and its spellings: where the verdict on a file is made.
 
 use core::ffi::{CStr, c_char, c_int};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use libc::mode_t;
 use pgseal_core::header::{self, Kind};
+use pgseal_core::memory::boxed;
 use pgseal_core::storage::Storage;
 use pgseal_core::{FileKind, Generation, SealedFile, geometry};
 use pgseal_pgdata::counters::{ClassIndex, Counter};
@@ -18,6 +19,7 @@ use crate::file::{self, Errno, OpenFile, Want};
 use crate::guard;
 use crate::keys;
 use crate::log::{self, Shown};
+use crate::memory;
 use crate::program;
 use crate::real::{self, fail};
 use crate::storage::FdStorage;
@@ -223,10 +225,11 @@ fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_
     };
     open.set_class(ours.class);
     open.set_write_only(flags & ACCESS == libc::O_WRONLY);
+    let shared = memory::shared(Mutex::new(open)).map_err(|_| libc::ENOMEM)?;
     if truncates {
-        open.set_len(number, 0)?;
+        fds::lock(&shared).set_len(number, 0)?;
     }
-    if fds::insert(number, Arc::new(Mutex::new(open))).is_err() {
+    if memory::with_reserve(|| fds::insert(number, shared)).is_err() {
         log::line(format_args!(
             "ERROR: descriptor {number} is beyond pgseal's table; lower max_files_per_process"
         ));
@@ -271,7 +274,8 @@ pub fn examine(
             };
             let file = SealedFile::from_header(start, header, keys)
                 .map_err(|error| file::describe(&error, path))?;
-            Ok(Some(OpenFile::sealed(Box::new(file), path, append, writes)))
+            let file = boxed(file).map_err(|_| libc::ENOMEM)?;
+            Ok(Some(OpenFile::sealed(file, path, append, writes)))
         }
         Kind::Unborn => {
             let len = FdStorage::new(fd).len().map_err(|error| file::errno_of(&error))?;
@@ -319,13 +323,13 @@ fn is_regular(fd: c_int) -> bool {
 }
 
 /// The path behind a directory descriptor and a relative name.
-pub fn path_at(dir: c_int, path: &CStr) -> Option<std::ffi::CString> {
+pub fn path_at(dir: c_int, path: &CStr) -> Option<sys::CPath> {
     if path.to_bytes().starts_with(b"/") || dir == libc::AT_FDCWD {
         return None;
     }
-    let link = sys::c_path(format!("/proc/self/fd/{dir}").as_bytes()).ok()?;
+    let link = sys::descriptor_link(dir).into_c().ok()?;
     let base = sys::read_link(&link)?;
-    sys::c_path(&datadir::join(&base, path.to_bytes())).ok()
+    datadir::join(&base, path.to_bytes()).into_c().ok()
 }
 
 /// # Safety

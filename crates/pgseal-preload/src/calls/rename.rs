@@ -3,9 +3,10 @@
 //! name.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use std::ffi::CString;
+use core::fmt::Write;
 
 use pgseal_core::header::{self, Kind};
+use pgseal_core::memory;
 use pgseal_core::{KeyringId, geometry};
 use pgseal_pgdata::Class;
 
@@ -15,7 +16,7 @@ use crate::file::Errno;
 use crate::log::{self, Shown};
 use crate::program::{self, Role};
 use crate::real::{self, fail};
-use crate::sys;
+use crate::sys::{self, PathText};
 
 /// Bytes that are copied at once.
 const CHUNK: usize = 1 << 20;
@@ -59,8 +60,10 @@ fn take_over(path: &CStr) -> Result<(), Errno> {
         return Ok(());
     }
     // A name of the class WAL, which the server removes when it starts again after a crash.
-    let name = format!("xlogtemp.{}", std::process::id());
-    let copy = sys::c_path(&datadir::join(datadir::parent(path.to_bytes()), name.as_bytes()))?;
+    let mut copy = datadir::join(datadir::parent(path.to_bytes()), b"xlogtemp.");
+    // Writing to it cannot fail.
+    let _ = write!(copy, "{}", std::process::id());
+    let copy = copy.into_c()?;
     replace(path, &copy)
 }
 
@@ -73,11 +76,14 @@ fn publish(path: &CStr, to: &CStr) -> Result<(), Errno> {
         return Ok(());
     }
     // Of the same class, as pg_receivewal has it.
-    replace(path, &sys::c_path(&[to.to_bytes(), b".tmp"].concat())?)
+    let mut copy = PathText::of(to.to_bytes());
+    copy.push(b".tmp");
+    let copy = copy.into_c()?;
+    replace(path, &copy)
 }
 
 /// Puts a copy, which is sealed as its own name says, in the place of a file.
-fn replace(path: &CStr, copy: &CString) -> Result<(), Errno> {
+fn replace(path: &CStr, copy: &CStr) -> Result<(), Errno> {
     copy_anew(path, copy).inspect_err(|errno| {
         // SAFETY: a C string. There may be no such file.
         unsafe { libc::unlink(copy.as_ptr()) };
@@ -125,7 +131,7 @@ fn opened(path: &CStr, flags: c_int) -> Result<Opened, Errno> {
 
 /// Reads one file and writes the other, each as its own header says, and syncs it. Who may read the
 /// one may read the other, too: a group, in a cluster made with `initdb --allow-group-access`.
-fn copy_anew(from: &CStr, to: &CString) -> Result<(), Errno> {
+fn copy_anew(from: &CStr, to: &CStr) -> Result<(), Errno> {
     let from = opened(from, libc::O_RDONLY)?;
     let to = opened(to, libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC)?;
     let mode = sys::fstat(from.0).ok_or_else(real::errno)?.st_mode & 0o777;
@@ -133,7 +139,7 @@ fn copy_anew(from: &CStr, to: &CString) -> Result<(), Errno> {
     if unsafe { libc::fchmod(to.0, mode) } != 0 {
         return Err(real::errno());
     }
-    let mut buffer = vec![0_u8; CHUNK];
+    let mut buffer = memory::zeros(CHUNK).map_err(|_| libc::ENOMEM)?;
     loop {
         // SAFETY: the buffer has that much room.
         let got = unsafe { read::read(from.0, buffer.as_mut_ptr().cast::<c_void>(), CHUNK) };

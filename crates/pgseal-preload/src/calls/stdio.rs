@@ -126,14 +126,24 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
         seek: Some(cookie_seek),
         close: Some(cookie_close),
     };
-    // SAFETY: the functions match the cookie; `mode` is a C string.
-    let stream = unsafe { fopencookie(cookie_of(fd), mode, functions) };
+    // The place in the list first: a stream that is not in it could not be told from a plain one.
+    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    let stream = match streams.try_reserve(1) {
+        // SAFETY: the functions match the cookie; `mode` is a C string.
+        Ok(()) => unsafe { fopencookie(cookie_of(fd), mode, functions) },
+        Err(_) => {
+            real::set_errno(libc::ENOMEM);
+            core::ptr::null_mut()
+        }
+    };
     if stream.is_null() {
+        let errno = real::errno();
         // SAFETY: still ours.
         unsafe { descriptor::close(fd) };
+        real::set_errno(errno);
         return stream;
     }
-    STREAMS.lock().unwrap_or_else(PoisonError::into_inner).push((stream as usize, fd));
+    streams.push((stream as usize, fd));
     stream
 }
 

@@ -92,20 +92,31 @@ unsafe fn write_gathered(
 ) -> ssize_t {
     let mut total: ssize_t = 0;
     for (index, part) in parts.iter().enumerate() {
+        let mut bytes = &[][..];
         if part.iov_len > 0 {
             // SAFETY: the part describes a valid buffer.
-            let bytes =
+            bytes =
                 unsafe { core::slice::from_raw_parts(part.iov_base.cast::<u8>(), part.iov_len) };
+        }
+        // Without memory for it, what was gathered is written, and then the part on its own.
+        let taken = gathered.try_reserve(bytes.len()).is_ok();
+        if taken {
             gathered.extend_from_slice(bytes);
+            if gathered.len() < GATHER && index + 1 < parts.len() {
+                continue;
+            }
         }
-        if gathered.len() < GATHER && index + 1 < parts.len() {
-            continue;
-        }
-        let at = off.map(|off| off + total as off_t);
-        match write_slice(file, fd, gathered, at) {
-            Ok(put) => total += count(put),
-            Err(_) if total > 0 => break,
-            Err(errno) => return fail(errno),
+        let rest = if taken { &[] } else { bytes };
+        for (bytes, nothing_is_written_too) in [(&gathered[..], taken), (rest, !taken)] {
+            if bytes.is_empty() && !nothing_is_written_too {
+                continue;
+            }
+            let at = off.map(|off| off + total as off_t);
+            match write_slice(file, fd, bytes, at) {
+                Ok(put) => total += count(put),
+                Err(_) if total > 0 => return total,
+                Err(errno) => return fail(errno),
+            }
         }
         gathered.clear();
     }

@@ -7,6 +7,7 @@
 mod births;
 mod descriptors;
 mod files;
+mod memory;
 mod places;
 mod streams;
 mod support;
