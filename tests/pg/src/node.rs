@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::programs::{as_server_user, programs};
 
-pub use self::process::with_file_limit;
+pub use self::process::{limit_address_space, with_file_limit};
 use self::process::{patiently, send, wait};
 
 mod commands;

@@ -28,6 +28,17 @@ pub fn with_file_limit(command: &Command, kib: u64) -> Command {
     limited
 }
 
+/// Limits the address space of a process of the server, whose user may do that: a soft and hard
+/// limit.
+///
+/// # Panics
+/// When the limit cannot be set.
+pub fn limit_address_space(pid: &str, bytes: u64) {
+    let mut prlimit = as_server_user(Path::new("prlimit"));
+    let status = prlimit.args(["--pid", pid, &format!("--as={bytes}")]).status();
+    assert!(status.is_ok_and(|status| status.success()), "prlimit --pid {pid} --as={bytes}");
+}
+
 pub(super) fn send(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // It may have ended by itself, which is what was wanted.
