@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::calls::adopt;
 use crate::file::{OpenFile, Resumed};
+use crate::memory::{self, with_reserve};
 use crate::program;
 use crate::real;
 use crate::sys;
@@ -163,7 +164,8 @@ fn look_with(fd: c_int, slot: &'static Slot, kind: u64) -> Option<SharedFile> {
             if held.last == identity {
                 open.resume(held.resumed);
             }
-            let file = Arc::new(Mutex::new(open));
+            // Without memory for it nothing is known of the descriptor, and the call fails.
+            let Ok(file) = memory::shared(Mutex::new(open)) else { return Some(refused()) };
             held.file = Some(file.clone());
             enter(fd);
             slot.set(SEALED, identity);
@@ -181,9 +183,16 @@ fn beyond_the_table(fd: c_int) -> Option<SharedFile> {
     let errno = real::errno();
     let regular = sys::fstat(fd).is_some_and(|st| sys::is_regular(st.st_mode));
     let file = if regular { adopt::examine(fd) } else { None };
-    let file = file.map(|file| Arc::new(Mutex::new(OpenFile::refused(libc::EMFILE, file.path()))));
+    let file = file.map(|file| {
+        with_reserve(|| Arc::new(Mutex::new(OpenFile::refused(libc::EMFILE, file.path()))))
+    });
     real::set_errno(errno);
     file
+}
+
+/// What stands for a sealed file while there is no memory to open it: its calls say so.
+fn refused() -> SharedFile {
+    with_reserve(|| Arc::new(Mutex::new(OpenFile::refused(libc::ENOMEM, b""))))
 }
 
 fn enter(fd: c_int) {

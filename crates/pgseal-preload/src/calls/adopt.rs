@@ -13,7 +13,7 @@ use crate::file::{Errno, OpenFile};
 use crate::log::{self, Shown};
 use crate::program;
 use crate::real;
-use crate::sys;
+use crate::sys::{self, PathText};
 
 /// The descriptors that a shell redirects, often into a file beside the data it is about.
 const STANDARD: core::ops::RangeInclusive<c_int> = 0..=2;
@@ -67,17 +67,20 @@ fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, 
 fn starts_sealed(fd: c_int) -> bool {
     let mut start = [0; header::MAGIC.len()];
     let got = sys::pread_full(fd, &mut start, 0).or_else(|_| {
-        let path = sys::c_path(format!("/proc/self/fd/{fd}").as_bytes())?;
+        let path = sys::descriptor_link(fd).into_c()?;
         sys::pread_full(sys::open_read(&path)?.0, &mut start, 0)
     });
     got == Ok(start.len()) && start == header::MAGIC
 }
 
 /// The path of a descriptor's file, or the last one that it had.
-fn path_of(fd: c_int) -> Vec<u8> {
-    let link = sys::c_path(format!("/proc/self/fd/{fd}").as_bytes()).ok();
-    let path = link.and_then(|link| sys::read_link(&link)).unwrap_or_default();
-    path.strip_suffix(b" (deleted)").map_or_else(|| path.clone(), <[u8]>::to_vec)
+fn path_of(fd: c_int) -> PathText {
+    let link = sys::descriptor_link(fd).into_c().ok();
+    let mut path = link.and_then(|link| sys::read_link(&link)).unwrap_or_else(PathText::new);
+    if let Some(before) = path.strip_suffix(b" (deleted)") {
+        path.truncate(before.len());
+    }
+    path
 }
 
 /// Lets the standard streams that this program was started with pass if they are plain: whoever

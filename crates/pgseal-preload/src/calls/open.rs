@@ -229,7 +229,7 @@ fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_
     if truncates {
         fds::lock(&shared).set_len(number, 0)?;
     }
-    if memory::with_reserve(|| fds::insert(number, shared)).is_err() {
+    if fds::insert(number, shared).is_err() {
         log::line(format_args!(
             "ERROR: descriptor {number} is beyond pgseal's table; lower max_files_per_process"
         ));
