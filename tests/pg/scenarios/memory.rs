@@ -1,6 +1,8 @@
 //! Backends that run out of memory: the client is told, and nobody else notices. A plain server does
 //! the same work under the same limits.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 use std::collections::BTreeMap;
 use std::fs;
 

@@ -22,12 +22,19 @@ impl Buffer {
     }
 
     /// The first `len` bytes, for writing; an error leaves the buffer as it was.
+    #[inline]
     pub fn room(&mut self, len: usize) -> Result<&mut [u8], OutOfMemory> {
         if self.memory.len() < self.start + len {
-            self.memory = memory::zeros(len + ALIGN - 1)?;
-            self.start = self.memory.as_ptr().align_offset(ALIGN).min(ALIGN - 1);
+            self.grow(len)?;
         }
         Ok(&mut self.memory[self.start..self.start + len])
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) -> Result<(), OutOfMemory> {
+        self.memory = memory::zeros(len + ALIGN - 1)?;
+        self.start = self.memory.as_ptr().align_offset(ALIGN).min(ALIGN - 1);
+        Ok(())
     }
 
     /// The first `len` bytes, as they were left; fewer if it never was so large.
