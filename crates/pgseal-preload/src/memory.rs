@@ -24,7 +24,7 @@ use crate::log;
 
 /// Bytes of a small piece.
 const SMALL: usize = 1 << 10;
-/// Small pieces: for about 150 files that are opened while there is no memory at all.
+/// Small pieces: for about 100 files that are opened while there is no memory at all.
 const SMALL_PIECES: usize = 768;
 /// The last of them are for [`with_reserve`].
 const KEPT_PIECES: usize = 128;
