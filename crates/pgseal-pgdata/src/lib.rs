@@ -24,11 +24,13 @@ mod classify;
 pub mod counters;
 mod names;
 mod policy;
+mod renewal;
 mod table;
 mod tablespace;
 
 pub use class::{Class, Fork};
 pub use classify::classify;
 pub use policy::{KeyScope, Policy, SealKind};
+pub use renewal::Renewal;
 pub use table::{Row, TABLE};
 pub use tablespace::{classify_in_tablespace, tablespace_relative};
