@@ -50,6 +50,8 @@ pub enum OnDamage {
     /// Give a page that fails PostgreSQL's own verification, with and without data checksums, so
     /// that `zero_damaged_pages`, `pg_checksums` and the rest do what people know.
     InvalidPage,
+    /// Give a page of zeros: for maps that are hints, and of which zeros are the safe answer.
+    ZeroPage,
 }
 
 /// What a read found.
@@ -59,7 +61,7 @@ pub struct ReadOutcome {
     pub len: usize,
     /// Blocks that were never written and read as zeros.
     pub zero_blocks: u64,
-    /// Blocks that did not authenticate and were replaced by an invalid page.
+    /// Blocks that did not authenticate and were replaced by an invalid page, or one of zeros.
     pub damaged_blocks: u64,
     /// The first of them.
     pub first_damaged: Option<BlockNo>,
@@ -252,11 +254,25 @@ fn all_zero(bytes: &[u8]) -> bool {
 }
 
 /// Fills `page` so that PostgreSQL never takes it for a page: header fields out of range, and a
-/// `pd_checksum` (bytes 8 and 9) of 0, which no computed checksum is.
+/// `pd_checksum` (bytes 8 and 9) of 0, which no computed checksum is. `pd_lsn` (bytes 0 to 7) is 0 as
+/// well: a base backup does not look at the checksum of a page that is newer than its start.
 fn fill_invalid(page: &mut [u8]) {
     page.fill(0xFF);
-    if let Some(checksum) = page.get_mut(8..10) {
-        checksum.fill(0);
+    let head = page.len().min(10);
+    page[..head].fill(0);
+}
+
+/// What a reader gets of a file of pages that cannot be opened at all: each page as one that does not
+/// authenticate ([`OnDamage::InvalidPage`]).
+pub fn fill_with_invalid_pages(buf: &mut [u8], plain_off: PlainOff) {
+    let mut page = [0; BLOCK];
+    fill_invalid(&mut page);
+    let mut at = (plain_off.0 % BLOCK_LEN) as usize;
+    let mut rest = buf;
+    while !rest.is_empty() {
+        let (part, behind) = rest.split_at_mut(rest.len().min(BLOCK - at));
+        part.copy_from_slice(&page[at..at + part.len()]);
+        (rest, at) = (behind, 0);
     }
 }
 
@@ -269,8 +285,11 @@ impl ReadOutcome {
     ) -> Result<(), SealError> {
         match on_damage {
             OnDamage::Fail => Err(SealError::BlockDamaged(block)),
-            OnDamage::InvalidPage => {
-                fill_invalid(page);
+            OnDamage::InvalidPage | OnDamage::ZeroPage => {
+                match on_damage {
+                    OnDamage::ZeroPage => page.fill(0),
+                    _ => fill_invalid(page),
+                }
                 self.damaged_blocks += 1;
                 self.first_damaged.get_or_insert(block);
                 Ok(())

@@ -22,7 +22,9 @@ pub mod units;
 pub mod verify;
 
 pub use error::{HeaderFault, SealError};
-pub use file::{Buffer, OnDamage, Opened, ReadOutcome, Scratch, SealedFile};
+pub use file::{
+    Buffer, OnDamage, Opened, ReadOutcome, Scratch, SealedFile, fill_with_invalid_pages,
+};
 pub use keyset::{DataKey, Generation, KeySet, KeyringId};
 pub use memory::OutOfMemory;
 pub use suite::{FileKind, Layout, Suite};
