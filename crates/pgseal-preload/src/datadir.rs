@@ -394,13 +394,50 @@ fn keyring_has_id(root: &Root, id: KeyringId) -> bool {
     text.windows(id.len()).any(|window| window == id.as_bytes())
 }
 
-/// Whether PostgreSQL is replaying WAL on this data directory: `state` of `global/pg_control`
-/// (`DB_IN_CRASH_RECOVERY` 4, `DB_IN_ARCHIVE_RECOVERY` 5; `catalog/pg_control.h`).
+/// Whether the server of this data directory recovers, up to and with the checkpoint at the end of
+/// recovery: by `state` of `global/pg_control` (`catalog/pg_control.h`), and by what the
+/// postmaster says of itself in the last line of its lock file (`utils/pidfile.h`). The state alone
+/// is not enough: before the first record it is what the crash left, and the last checkpoint of a
+/// recovery is, like that of a stop, made under "shutting down".
 pub fn in_recovery(root: &Root) -> bool {
+    const SHUTTING_DOWN: u32 = 3;
+    const IN_CRASH_RECOVERY: u32 = 4;
+    const IN_ARCHIVE_RECOVERY: u32 = 5;
+    const IN_PRODUCTION: u32 = 6;
     let Ok(path) = sys::c_path(&join(&root.path, b"global/pg_control")) else { return false };
     let Ok(control) = sys::read_whole(&path, 1 << 16) else { return false };
     let state = control.get(16..20).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-    matches!(state.map(u32::from_le_bytes), Some(4 | 5))
+    match state.map(u32::from_le_bytes) {
+        Some(IN_CRASH_RECOVERY | IN_ARCHIVE_RECOVERY) => true,
+        Some(SHUTTING_DOWN | IN_PRODUCTION) => postmaster_starts(root),
+        _ => false,
+    }
+}
+
+/// Whether this process belongs to a server whose postmaster has not let anybody write yet.
+fn postmaster_starts(root: &Root) -> bool {
+    if !matches!(program::role(), Role::Server | Role::Standalone) {
+        // The lock file is that of a server, which may be long gone.
+        return false;
+    }
+    let text = sys::c_path(&join(&root.path, b"postmaster.pid"))
+        .and_then(|path| sys::read_whole(&path, 1 << 14))
+        .unwrap_or_default();
+    let status = text.split(|byte| *byte == b'\n').nth(7).map(<[u8]>::trim_ascii);
+    match status.filter(|status| !status.is_empty()) {
+        Some(status) => matches!(status, b"starting" | b"standby"),
+        // A single-user server is its own postmaster and writes no status.
+        None => replays_here().unwrap_or(false),
+    }
+}
+
+/// Whether this process itself replays WAL (`InRecovery`, `src/backend/access/transam/xlogutils.c`):
+/// only the startup process does, while sessions of a standby read. `None`: it is no server.
+pub fn replays_here() -> Option<bool> {
+    // SAFETY: the name is a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"InRecovery".as_ptr()) };
+    // SAFETY: a `bool` of the server's program, one byte of 0 or 1, which lives as long as it.
+    (!found.is_null()).then(|| unsafe { found.cast::<u8>().read_volatile() } != 0)
 }
 
 /// For messages: the path as the user knows it.

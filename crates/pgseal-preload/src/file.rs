@@ -10,14 +10,17 @@ use pgseal_core::{
     Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile, Suite,
     geometry,
 };
-use pgseal_pgdata::counters::ClassIndex;
+use pgseal_pgdata::Class;
+use pgseal_pgdata::counters::{ClassIndex, Counter};
 
 use crate::counters;
+use crate::damage::{self, Damage, Head};
 use crate::datadir;
 use crate::log::{self, Shown};
 use crate::random::KernelRandom;
 use crate::real;
 use crate::storage::{FdStorage, Maps};
+use crate::sys;
 
 /// How a file that is still empty will be sealed.
 #[derive(Clone, Copy)]
@@ -38,6 +41,8 @@ enum State {
     Unborn(Want),
     /// Not under pgseal: each call fails with this.
     Refused(Errno),
+    /// Its head is no header that opens.
+    Damaged(Damage),
 }
 
 /// What the kernel does not know of an open sealed file.
@@ -64,8 +69,9 @@ pub struct OpenFile {
     writable: bool,
     /// Opened with `O_WRONLY`; the kernel was asked for reading as well.
     write_only: bool,
-    /// Under which class what is done with it counts.
-    class: ClassIndex,
+    /// What it is to PostgreSQL, and under which class what is done with it counts.
+    class: Option<Class>,
+    counted: ClassIndex,
     maps: Maps,
 }
 
@@ -95,10 +101,18 @@ pub fn take_buffers() -> Result<(), Errno> {
 
 impl OpenFile {
     fn new(state: State, path: &[u8], append: bool, writable: bool) -> OpenFile {
-        // For messages: without memory for it they have no name.
-        let path = memory::copied(path).unwrap_or_default();
-        let (class, maps) = (ClassIndex::OUTSIDE, Maps::default());
-        OpenFile { state, path, pos: Some(0), append, writable, write_only: false, class, maps }
+        OpenFile {
+            state,
+            // For messages: without memory for it they have no name.
+            path: memory::copied(path).unwrap_or_default(),
+            pos: Some(0),
+            append,
+            writable,
+            write_only: false,
+            class: None,
+            counted: ClassIndex::OUTSIDE,
+            maps: Maps::default(),
+        }
     }
 
     /// A file that was opened and has its header.
@@ -109,6 +123,11 @@ impl OpenFile {
     /// A file that is still empty.
     pub fn unborn(want: Want, path: &[u8], append: bool, writable: bool) -> OpenFile {
         OpenFile::new(State::Unborn(want), path, append, writable)
+    }
+
+    /// A file that opens and cannot be read.
+    pub fn damaged(damage: Damage, path: &[u8], append: bool, writable: bool) -> OpenFile {
+        OpenFile::new(State::Damaged(damage), path, append, writable)
     }
 
     /// A file that may not be used as it is: each call fails with `errno`. The caller has said why.
@@ -147,9 +166,10 @@ impl OpenFile {
         self.write_only = write_only;
     }
 
-    /// Says under which class it counts.
-    pub fn set_class(&mut self, class: ClassIndex) {
+    /// Says what it is to PostgreSQL.
+    pub fn set_class(&mut self, class: Option<Class>) {
         self.class = class;
+        self.counted = class.map_or(ClassIndex::OUTSIDE, ClassIndex::of);
     }
 
     /// `fcntl(F_SETFL)` with or without `O_APPEND`.
@@ -176,74 +196,154 @@ impl OpenFile {
     pub fn layout(&self) -> Option<Layout> {
         match &self.state {
             State::Sealed(file) => Some(file.header().layout),
-            State::Unborn(_) | State::Refused(_) => None,
+            State::Unborn(_) | State::Damaged(_) | State::Refused(_) => None,
         }
     }
 
     /// The file, if it has its header by now.
     fn born(&mut self, fd: c_int) -> Result<Option<&mut SealedFile>, Errno> {
-        if let State::Unborn(want) = self.state {
-            let storage = FdStorage::new(fd);
-            let opened = match storage.len() {
-                Ok(len) if len.0 < geometry::HEAD_LEN => return Ok(None),
-                Ok(_) => SealedFile::open(&storage, want.keys),
-                Err(error) => Err(error.into()),
-            };
-            match opened.map_err(|error| self.failed(&error))? {
-                Opened::Sealed(file) => self.state = State::Sealed(file),
-                Opened::Unborn { .. } => return Ok(None),
-                Opened::Plain => {
-                    log::line(format_args!(
-                        "ERROR: \"{}\" was empty and now holds plain bytes that pgseal did not write; it stays untouched",
-                        Shown(&self.path)
-                    ));
-                    return Err(libc::EIO);
-                }
-            }
+        match &self.state {
+            State::Sealed(_) => {}
+            State::Unborn(want) => self.look_for_header(fd, *want)?,
+            State::Damaged(damage) => self.look_again(fd, damage.want)?,
+            State::Refused(errno) => return Err(*errno),
         }
         match &mut self.state {
             State::Sealed(file) => Ok(Some(file)),
-            State::Unborn(_) => Ok(None),
+            State::Unborn(_) | State::Damaged(_) => Ok(None),
             State::Refused(errno) => Err(*errno),
         }
+    }
+
+    /// Whether somebody has written the header of a file that had none.
+    fn look_for_header(&mut self, fd: c_int, want: Want) -> Result<(), Errno> {
+        let storage = FdStorage::new(fd);
+        let opened = match storage.len() {
+            Ok(len) if len.0 < geometry::HEAD_LEN => return Ok(()),
+            Ok(_) => SealedFile::open(&storage, want.keys),
+            Err(error) => Err(error.into()),
+        };
+        match opened.map_err(|error| self.failed(&error))? {
+            Opened::Sealed(file) => self.state = State::Sealed(file),
+            Opened::Unborn { .. } => {}
+            Opened::Plain => {
+                log::line(format_args!(
+                    "ERROR: \"{}\" was empty and now holds plain bytes that pgseal did not write; it stays untouched",
+                    Shown(&self.path)
+                ));
+                return Err(libc::EIO);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody has made a damaged file anew: redo, or who emptied it.
+    #[cold]
+    fn look_again(&mut self, fd: c_int, want: Want) -> Result<(), Errno> {
+        let mut start = [0; geometry::HEAD_LEN as usize];
+        let got = sys::pread_full(fd, &mut start, 0)?;
+        match damage::look(fd, &start[..got], Some(want), None) {
+            Ok(Head::Sealed(file)) => self.state = State::Sealed(file),
+            Ok(Head::Empty) => self.state = State::Unborn(want),
+            Ok(Head::Bad(_)) => {}
+            Err(error) => return Err(self.failed(&error)),
+        }
+        Ok(())
     }
 
     /// The file, after its header was written if it had none. Several processes may come here at
     /// once; the lock makes sure that there is one header.
-    fn bear(&mut self, fd: c_int) -> Result<&mut SealedFile, Errno> {
-        if let State::Unborn(want) = self.state {
+    fn bear(&mut self, fd: c_int, scratch: &mut Scratch) -> Result<&mut SealedFile, Errno> {
+        if !matches!(self.state, State::Sealed(_)) {
             let _lock = RangeLock::new(fd)?;
-            self.bear_locked(fd, want)?;
+            self.bear_locked(fd, scratch)?;
         }
         match &mut self.state {
             State::Sealed(file) => Ok(file),
-            State::Unborn(_) => Err(libc::EIO),
+            State::Unborn(_) | State::Damaged(_) => Err(libc::EIO),
             State::Refused(errno) => Err(*errno),
         }
     }
 
-    fn bear_locked(&mut self, fd: c_int, want: Want) -> Result<(), Errno> {
+    fn bear_locked(&mut self, fd: c_int, scratch: &mut Scratch) -> Result<(), Errno> {
         if self.born(fd)?.is_some() {
             return Ok(());
         }
         let storage = FdStorage::new(fd);
+        let want = match &self.state {
+            State::Sealed(_) => return Ok(()),
+            State::Refused(errno) => return Err(*errno),
+            State::Unborn(want) => *want,
+            State::Damaged(damage) => {
+                let damage = *damage;
+                if damage.gets_header() {
+                    return self.renew_header(fd, damage);
+                }
+                self.tell();
+                let len = damage.len_anew(&storage)?.ok_or(libc::EIO)?;
+                return self.renew(fd, damage.want, len, scratch);
+            }
+        };
         // Whatever is there is the rest of a header that a crash tore off. An empty file is not cut:
         // ext4 would write all of it to the disk when it is closed, as one that replaces another.
-        if storage.len().map_err(|error| errno_of(&error))?.0 > 0 {
+        let len = storage.len().map_err(|error| errno_of(&error))?.0;
+        if len > geometry::HEADER_LEN {
+            damage::tell_never_written(&self.path);
+        }
+        if len > 0 {
             storage.set_len(pgseal_core::SealedLen(0)).map_err(|error| errno_of(&error))?;
         }
+        self.create(fd, want).inspect_err(|_| {
+            let _ = storage.set_len(pgseal_core::SealedLen(0));
+        })
+    }
+
+    fn create(&mut self, fd: c_int, want: Want) -> Result<(), Errno> {
+        let storage = FdStorage::new(fd);
         let Want { keys, suite, layout, generation } = want;
         let file = SealedFile::create(&storage, suite, layout, keys, generation, &KernelRandom)
             .and_then(|file| Ok(memory::boxed(file)?));
-        match file {
-            Ok(file) => {
-                self.state = State::Sealed(file);
-                Ok(())
-            }
-            Err(error) => {
-                let _ = storage.set_len(pgseal_core::SealedLen(0));
-                Err(self.failed(&error))
-            }
+        self.state = State::Sealed(file.map_err(|error| self.failed(&error))?);
+        Ok(())
+    }
+
+    /// Makes a damaged file anew, of zeros. The caller has the lock.
+    #[cold]
+    fn renew(
+        &mut self,
+        fd: c_int,
+        want: Want,
+        len: PlainLen,
+        scratch: &mut Scratch,
+    ) -> Result<(), Errno> {
+        let storage = FdStorage::new(fd);
+        storage.set_len(pgseal_core::SealedLen(0)).map_err(|error| errno_of(&error))?;
+        self.create(fd, want)?;
+        let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
+        let done = file.set_len(&storage, scratch, len, &KernelRandom);
+        done.map_err(|error| self.failed(&error))
+    }
+
+    /// Gives a damaged file a new header before its blocks. The old head stays in the padding, so that what
+    /// it wrapped can be had back. The caller has the lock.
+    #[cold]
+    fn renew_header(&mut self, fd: c_int, damage: Damage) -> Result<(), Errno> {
+        let mut old = [0; geometry::HEAD_LEN as usize];
+        let got = sys::pread_full(fd, &mut old, 0)?;
+        damage.tell_header(&self.path);
+        counters::add(self.counted, Counter::FailedFiles, 1);
+        self.create(fd, damage.want)?;
+        let kept =
+            FdStorage::new(fd).write_at(&old[..got], pgseal_core::SealedOff(geometry::HEAD_LEN));
+        kept.map_err(|error| errno_of(&error))
+    }
+
+    /// Says what is wrong with a damaged file, once.
+    fn tell(&mut self) {
+        if let State::Damaged(damage) = &mut self.state
+            && damage.tell(&self.path)
+        {
+            counters::add(self.counted, Counter::FailedFiles, 1);
         }
     }
 
@@ -254,9 +354,17 @@ impl OpenFile {
         }
         let mut buffers = Buffers::get();
         self.born(fd)?;
-        let State::Sealed(file) = &mut self.state else { return Ok(0) };
+        self.tell();
+        let file = match &mut self.state {
+            State::Sealed(file) => file,
+            State::Unborn(_) => return Ok(0),
+            State::Refused(errno) => return Err(*errno),
+            State::Damaged(damage) => return damage.read_at(&FdStorage::new(fd), buf, off),
+        };
         // A page that fails is PostgreSQL's to judge; anything else is an error at once.
+        let reads_zeros = damage::reads_zeros(self.class);
         let on_damage = match file.header().layout {
+            Layout::Paged if reads_zeros => OnDamage::ZeroPage,
             Layout::Paged => OnDamage::InvalidPage,
             Layout::Stream | Layout::InPlace => OnDamage::Fail,
         };
@@ -264,13 +372,18 @@ impl OpenFile {
         let outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
         match outcome {
             Ok(outcome) => {
-                counters::opened(self.class, off, &outcome);
+                counters::opened(self.counted, off, &outcome);
                 if let Some(block) = outcome.first_damaged {
-                    let count = outcome.damaged_blocks;
-                    log::line(format_args!(
-                        "ERROR: block {block} of \"{}\" does not authenticate ({count} in this read); it is handed on as an invalid page, restore it from a backup or a standby",
-                        Shown(&self.path)
-                    ));
+                    let (count, path) = (outcome.damaged_blocks, Shown(&self.path));
+                    if reads_zeros {
+                        log::line(format_args!(
+                            "WARNING: block {block} of \"{path}\" does not authenticate ({count} in this read); it reads as zeros, and PostgreSQL makes it anew"
+                        ));
+                    } else {
+                        log::line(format_args!(
+                            "ERROR: block {block} of \"{path}\" does not authenticate ({count} in this read); it is handed on as an invalid page, restore it from a backup or a standby"
+                        ));
+                    }
                 }
                 Ok(outcome.len)
             }
@@ -286,21 +399,25 @@ impl OpenFile {
         let mut buffers = Buffers::get();
         // pg_stat_statements: several processes write texts of theirs into one block at once. None
         // may seal it with what it held before the other came.
-        let _lock = self.lock_writers(fd)?;
-        self.bear(fd)?;
+        let _lock = self.lock_writers(fd, buffers.scratch())?;
+        self.bear(fd, buffers.scratch())?;
         let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
         let storage = FdStorage::with_maps(fd, &self.maps);
         let zeros = file.zeros_appended();
         let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
         let zeros = file.zeros_appended() - zeros;
         done.map_err(|error| self.failed(&error))?;
-        counters::sealed(self.class, off, buf.len(), zeros);
+        counters::sealed(self.counted, off, buf.len(), zeros);
         Ok(buf.len())
     }
 
     /// Keeps other writers out of a file whose blocks several processes may share.
-    fn lock_writers(&mut self, fd: c_int) -> Result<Option<RangeLock>, Errno> {
-        shares_blocks(self.bear(fd)?).then(|| RangeLock::new(fd)).transpose()
+    fn lock_writers(
+        &mut self,
+        fd: c_int,
+        scratch: &mut Scratch,
+    ) -> Result<Option<RangeLock>, Errno> {
+        shares_blocks(self.bear(fd, scratch)?).then(|| RangeLock::new(fd)).transpose()
     }
 
     /// `read`: at the position, which moves.
@@ -321,9 +438,25 @@ impl OpenFile {
 
     /// The plain length.
     pub fn len(&mut self, fd: c_int) -> Result<u64, Errno> {
-        let Some(file) = self.born(fd)? else { return Ok(0) };
-        let len = file.plain_len(&FdStorage::new(fd));
-        Ok(len.map_err(|error| self.failed(&error))?.0)
+        let storage = FdStorage::new(fd);
+        if let Some(file) = self.born(fd)? {
+            let len = file.plain_len(&storage);
+            return Ok(len.map_err(|error| self.failed(&error))?.0);
+        }
+        let damage = match &self.state {
+            State::Damaged(damage) => *damage,
+            State::Refused(errno) => return Err(*errno),
+            State::Sealed(_) | State::Unborn(_) => return Ok(0),
+        };
+        // The first thing that redo wants to know of a relation whose pages it is about to write.
+        if self.writable && damage.gets_header() {
+            let _lock = RangeLock::new(fd)?;
+            if self.born(fd)?.is_none() {
+                self.renew_header(fd, damage)?;
+            }
+            return self.len(fd);
+        }
+        damage.len(&storage)
     }
 
     /// `ftruncate`.
@@ -332,16 +465,35 @@ impl OpenFile {
             return Err(libc::EINVAL);
         }
         let mut buffers = Buffers::get();
-        if len == 0 && self.born(fd)?.is_none() {
+        if self.born(fd)?.is_none() && self.empty(fd, len)? {
             return Ok(());
         }
         // Lengthening seals what lies between: nobody may write there meanwhile.
-        let _lock = self.lock_writers(fd)?;
-        self.bear(fd)?;
+        let _lock = self.lock_writers(fd, buffers.scratch())?;
+        self.bear(fd, buffers.scratch())?;
         let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
         let storage = FdStorage::with_maps(fd, &self.maps);
         let done = file.set_len(&storage, buffers.scratch(), PlainLen(len), &KernelRandom);
         done.map_err(|error| self.failed(&error))
+    }
+
+    /// Empties a file that has no header, or none that opens; `false`: that is not what is asked for.
+    fn empty(&mut self, fd: c_int, len: u64) -> Result<bool, Errno> {
+        let want = match &self.state {
+            State::Damaged(damage) if len == 0 => damage.want,
+            State::Damaged(_) => return Ok(false),
+            State::Refused(errno) => return Err(*errno),
+            State::Unborn(_) | State::Sealed(_) => return Ok(len == 0),
+        };
+        let _lock = RangeLock::new(fd)?;
+        // Whoever was faster has made it anew, and its header stays.
+        if self.born(fd)?.is_some() {
+            return Ok(false);
+        }
+        let emptied = FdStorage::new(fd).set_len(pgseal_core::SealedLen(0));
+        emptied.map_err(|error| errno_of(&error))?;
+        self.state = State::Unborn(want);
+        Ok(true)
     }
 
     /// `lseek`.
@@ -361,7 +513,7 @@ impl OpenFile {
 
     /// Logs a failure of the sealed file and gives its `errno`.
     fn failed(&self, error: &SealError) -> Errno {
-        counters::failed(self.class, error);
+        counters::failed(self.counted, error);
         describe(error, &self.path)
     }
 

@@ -11,6 +11,7 @@ pub mod calls;
 mod changes;
 mod copies;
 mod counters;
+mod damage;
 mod datadir;
 mod fds;
 mod file;

@@ -37,7 +37,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "open",
         treatment: Hooked,
-        why: "The verdict on a file. Seal: classes that hold user data, and every sealed file met elsewhere; O_WRONLY becomes O_RDWR, O_APPEND and O_TRUNC are done here, O_DIRECT is dropped. Pass: plain classes, other programs. Refuse: a plain file in a sealed class (EIO), a missing key (EACCES), a mapped-memory segment, a server without the guard module.",
+        why: "The verdict on a file. Seal: classes that hold user data, and every sealed file met elsewhere; O_WRONLY becomes O_RDWR, O_APPEND and O_TRUNC are done here, O_DIRECT is dropped. A damaged file opens, and reading and writing it fail; of WAL and of files that are not PostgreSQL's the open fails. Pass: plain classes, other programs. Refuse: a missing key (EACCES), a mapped-memory segment, a server without the guard module.",
         tests: &[
             "open_write.c",
             "open_append.c",
@@ -48,6 +48,7 @@ pub const FAMILIES: &[Family] = &[
             "fortified.c",
             "unborn.c",
             "birth_race.c",
+            "damaged.c",
         ],
         symbols: &[
             "open",

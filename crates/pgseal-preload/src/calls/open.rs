@@ -4,15 +4,14 @@ use core::ffi::{CStr, c_char, c_int};
 use std::sync::Mutex;
 
 use libc::mode_t;
-use pgseal_core::header::{self, Kind};
-use pgseal_core::memory::boxed;
-use pgseal_core::storage::Storage;
-use pgseal_core::{FileKind, Generation, SealedFile, geometry};
+use pgseal_core::header;
+use pgseal_core::{FileKind, Generation, geometry};
 use pgseal_pgdata::counters::{ClassIndex, Counter};
 use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
 
 use crate::copies;
 use crate::counters;
+use crate::damage::{self, Head, Reason};
 use crate::datadir::{self, Place, Root};
 use crate::fds;
 use crate::file::{self, Errno, OpenFile, Want};
@@ -22,7 +21,6 @@ use crate::log::{self, Shown};
 use crate::memory;
 use crate::program;
 use crate::real::{self, fail};
-use crate::storage::FdStorage;
 use crate::sys;
 
 /// What may happen to the file at a path.
@@ -42,18 +40,23 @@ pub struct Ours {
     want: Option<Want>,
     reads_plain: bool,
     root: Option<&'static Root>,
-    /// Under which class it counts.
-    pub class: ClassIndex,
+    /// What it is to PostgreSQL; without a class it lies outside every data directory.
+    pub class: Option<Class>,
 }
 
 impl Ours {
     /// A sealed file outside every data directory.
     pub fn anywhere() -> Ours {
-        Ours { want: None, reads_plain: true, root: None, class: ClassIndex::OUTSIDE }
+        Ours { want: None, reads_plain: true, root: None, class: None }
     }
 
     fn outside(want: Option<Want>, root: Option<&'static Root>) -> Verdict {
-        Verdict::Seal(Ours { want, reads_plain: true, root, class: ClassIndex::OUTSIDE })
+        Verdict::Seal(Ours { want, reads_plain: true, root, class: None })
+    }
+
+    /// Under which class it counts.
+    fn counted(&self) -> ClassIndex {
+        self.class.map_or(ClassIndex::OUTSIDE, ClassIndex::of)
     }
 }
 
@@ -113,7 +116,7 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
                 want: None,
                 reads_plain: true,
                 root: Some(root),
-                class: ClassIndex::of(class),
+                class: Some(class),
             })
         }
         Policy::Plain(_) => Verdict::Pass,
@@ -135,7 +138,7 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
             };
             match wanted(root, kind, scope) {
                 Ok(want) => {
-                    let (want, root, class) = (Some(want), Some(root), ClassIndex::of(class));
+                    let (want, root, class) = (Some(want), Some(root), Some(class));
                     Verdict::Seal(Ours { want, reads_plain, root, class })
                 }
                 Err(errno) => Verdict::Refuse(errno),
@@ -144,15 +147,19 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
     }
 }
 
-/// How a new file of this kind is sealed.
-fn wanted(root: &'static Root, kind: SealKind, scope: KeyScope) -> Result<Want, Errno> {
-    let keys = root.keys()?;
-    let kind = match kind {
+/// The name that `pgseal-core` has for a kind.
+pub fn file_kind(kind: SealKind) -> FileKind {
+    match kind {
         SealKind::Relation => FileKind::Relation,
         SealKind::Stream => FileKind::Stream,
         SealKind::InPlace => FileKind::InPlace,
-    };
-    let (suite, layout) = keys.suite.for_kind(kind);
+    }
+}
+
+/// How a new file of this kind is sealed.
+fn wanted(root: &'static Root, kind: SealKind, scope: KeyScope) -> Result<Want, Errno> {
+    let keys = root.keys()?;
+    let (suite, layout) = keys.suite.for_kind(file_kind(kind));
     let ephemeral = scope == KeyScope::Ephemeral && keys.get(Generation::EPHEMERAL).is_some();
     let generation = if ephemeral { Generation::EPHEMERAL } else { keys.active };
     Ok(Want { keys, suite, layout, generation })
@@ -217,7 +224,7 @@ fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_
     let truncates = flags & libc::O_TRUNC != 0 && writes;
     let bytes = path.to_bytes();
     let examined = examine(number, bytes, flags, truncates, ours)
-        .inspect_err(|_| counters::add(ours.class, Counter::FailedFiles, 1))?;
+        .inspect_err(|_| counters::add(ours.counted(), Counter::FailedFiles, 1))?;
     let Some(mut open) = examined else {
         fds::set_plain(number);
         core::mem::forget(fd);
@@ -262,58 +269,24 @@ pub fn examine(
     if start.is_empty() {
         return unborn(want.filter(|_| is_regular(fd)));
     }
-    match header::classify(start).map_err(|error| file::describe(&error, path))? {
-        Kind::Sealed(header) => {
-            let keys = match want.map(|want| want.keys) {
-                Some(keys) if keys.keyring_id == header.keyring_id => keys,
-                _ => datadir::keys_for(header.keyring_id, root)?.ok_or_else(|| {
-                    let (keyring_id, generation) = (header.keyring_id, header.generation);
-                    let unknown = pgseal_core::SealError::KeyUnknown { keyring_id, generation };
-                    file::describe(&unknown, path)
-                })?,
-            };
-            let file = SealedFile::from_header(start, header, keys)
-                .map_err(|error| file::describe(&error, path))?;
-            let file = boxed(file).map_err(|_| libc::ENOMEM)?;
-            Ok(Some(OpenFile::sealed(file, path, append, writes)))
+    let head = damage::look(fd, start, want, root);
+    let reason = match head.map_err(|error| file::describe(&error, path))? {
+        Head::Sealed(file) => return Ok(Some(OpenFile::sealed(file, path, append, writes))),
+        Head::Empty => return unborn(want),
+        Head::Bad(Reason::Plain) if !truncates && reads_plain && (!writes || want.is_none()) => {
+            return Ok(None);
         }
-        Kind::Unborn => {
-            let len = FdStorage::new(fd).len().map_err(|error| file::errno_of(&error))?;
-            let behind = len.0 > geometry::HEADER_LEN;
-            if behind && !root.is_some_and(datadir::in_recovery) {
-                log::line(format_args!(
-                    "ERROR: \"{}\" has blocks but its header is all zeros: the file is damaged; restore it from a backup",
-                    Shown(path)
-                ));
-                return Err(libc::EIO);
-            }
-            if behind && writes {
-                // Nothing of it was ever synced, or the header would be there: recovery rebuilds
-                // the file from WAL.
-                let cut = FdStorage::new(fd).set_len(pgseal_core::SealedLen(0));
-                cut.map_err(|error| file::errno_of(&error))?;
-            }
-            unborn(want)
+        Head::Bad(reason) => reason,
+    };
+    let verdict = want.map(|want| damage::judge(reason, ours.class, path, want, root, truncates));
+    match verdict {
+        Some(damage::Verdict::Unborn) => unborn(want),
+        Some(damage::Verdict::Opens(damage)) => {
+            Ok(Some(OpenFile::damaged(damage, path, append, writes)))
         }
-        Kind::Plain if truncates => {
-            let cut = FdStorage::new(fd).set_len(pgseal_core::SealedLen(0));
-            cut.map_err(|error| file::errno_of(&error))?;
-            unborn(want)
-        }
-        Kind::Plain if reads_plain && (!writes || want.is_none()) => Ok(None),
-        Kind::Plain if datadir::base_name(path) == b"RECOVERYXLOG" => {
-            log::line(format_args!(
-                "ERROR: \"{}\": restore_command brought plain WAL; if it is to be taken from the archive of a plain server, name the program that writes it here, and it is sealed on the way: restore_command = 'PGSEAL_PROGRAMS=cp cp ...'",
-                Shown(path)
-            ));
-            Err(libc::EIO)
-        }
-        Kind::Plain => {
-            log::line(format_args!(
-                "ERROR: \"{}\" is a plain file where only sealed ones may be; it was not written by this cluster, remove it or restore the sealed one",
-                Shown(path)
-            ));
-            Err(libc::EIO)
+        Some(damage::Verdict::Fails) | None => {
+            damage::fails(reason, path);
+            Err(reason.errno())
         }
     }
 }

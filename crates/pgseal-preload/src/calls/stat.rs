@@ -6,6 +6,7 @@ use pgseal_core::header::{self, Kind};
 use pgseal_core::{SealedLen, geometry};
 
 use crate::calls::open;
+use crate::damage;
 use crate::fds;
 use crate::program;
 use crate::real;
@@ -28,17 +29,20 @@ fn size_of_path(path: &CStr, sealed_size: i64, follow: bool) -> Option<i64> {
     let mut magic = [0; header::MAGIC.len()];
     let got = sys::pread_full(fd.0, &mut magic, 0).ok()?;
     if got < magic.len() || (magic != header::MAGIC && magic != [0; 8]) {
-        return None;
+        return damage::size_at(path.to_bytes(), sealed_len, false);
     }
     let mut start = [0; geometry::HEAD_LEN as usize];
     let got = sys::pread_full(fd.0, &mut start, 0).ok()?;
-    match header::classify(&start[..got]).ok()? {
-        Kind::Sealed(header) => {
+    match header::classify(&start[..got]) {
+        Ok(Kind::Sealed(header)) => {
             i64::try_from(geometry::plain_len(header.layout, sealed_len).0).ok()
         }
         // A header that a crash tore off; but zeros without magic may be anybody's.
-        Kind::Unborn if magic == header::MAGIC => Some(0),
-        Kind::Unborn | Kind::Plain => None,
+        Ok(Kind::Unborn) if magic == header::MAGIC => Some(0),
+        head => {
+            let is_lost = matches!(head, Ok(Kind::Unborn));
+            damage::size_at(path.to_bytes(), sealed_len, is_lost)
+        }
     }
 }
 
