@@ -72,6 +72,8 @@ pub struct OpenFile {
     /// What it is to PostgreSQL, and under which class what is done with it counts.
     class: Option<Class>,
     counted: ClassIndex,
+    /// Whether this process has seen its header on the way to the disk.
+    header_flushed: bool,
     maps: Maps,
 }
 
@@ -111,6 +113,7 @@ impl OpenFile {
             write_only: false,
             class: None,
             counted: ClassIndex::OUTSIDE,
+            header_flushed: false,
             maps: Maps::default(),
         }
     }
@@ -198,6 +201,12 @@ impl OpenFile {
             State::Sealed(file) => Some(file.header().layout),
             State::Unborn(_) | State::Damaged(_) | State::Refused(_) => None,
         }
+    }
+
+    /// Whether its header may still have to be written to the disk, before the pages behind it.
+    /// Says so once.
+    pub fn header_is_to_be_flushed(&mut self) -> bool {
+        !core::mem::replace(&mut self.header_flushed, true)
     }
 
     /// The file, if it has its header by now.
@@ -304,6 +313,7 @@ impl OpenFile {
         let file = SealedFile::create(&storage, suite, layout, keys, generation, &KernelRandom)
             .and_then(|file| Ok(memory::boxed(file)?));
         self.state = State::Sealed(file.map_err(|error| self.failed(&error))?);
+        self.header_flushed = false;
         Ok(())
     }
 

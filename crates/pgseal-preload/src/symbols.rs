@@ -232,8 +232,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "advice",
         treatment: Hooked,
-        why: "Plain ranges become sealed ones.",
-        tests: &["advice.c"],
+        why: "Plain ranges become sealed ones; the header goes to the disk before pages do.",
+        tests: &["advice.c", "flush_order.c"],
         symbols: &["posix_fadvise", "posix_fadvise64", "sync_file_range", "readahead"],
     },
     Family {

@@ -1,4 +1,8 @@
 //! Advice about ranges. `fsync` and `fdatasync` are not hooked: the descriptor is the file's own.
+//!
+//! A range that is on its way to the disk may get there before the header of its file, and after a power cut
+//! the file has its length and its blocks, and no header. So the header goes first, and is waited
+//! for, once for each open file: where it is on the disk already, that costs the system call.
 
 use core::ffi::c_int;
 
@@ -20,6 +24,24 @@ fn sealed_range(fd: c_int, off: off_t, len: u64) -> Option<Option<(off_t, off_t)
     Some(range)
 }
 
+/// Brings the header of a sealed file on its way to the disk, before what lies behind it.
+fn flush_header(fd: c_int) {
+    let first = fds::get(fd).is_some_and(|file| {
+        let mut open = fds::lock(&file);
+        open.layout().is_some() && open.header_is_to_be_flushed()
+    });
+    if !first {
+        return;
+    }
+    let wait = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let errno = real::errno();
+    // SAFETY: no pointers involved. A failure is one of the disk, which the next fsync reports.
+    unsafe { real::sync_file_range(fd, 0, geometry::HEADER_LEN as off_t, wait) };
+    real::set_errno(errno);
+}
+
 macro_rules! advise_family {
     ($($advise:ident),*; $($sync:ident),*; $($ahead:ident),*) => {
         $(
@@ -33,6 +55,10 @@ macro_rules! advise_family {
                     Some(Some(range)) => range,
                     Some(None) => return 0,
                 };
+                // The kernel begins to write the pages that it is to forget.
+                if advice == libc::POSIX_FADV_DONTNEED {
+                    flush_header(fd);
+                }
                 // SAFETY: no pointers involved.
                 unsafe { real::posix_fadvise(fd, off, len, advice) }
             }
@@ -48,6 +74,9 @@ macro_rules! advise_family {
                     Some(Some(range)) => range,
                     Some(None) => return 0,
                 };
+                if flags & libc::SYNC_FILE_RANGE_WRITE != 0 {
+                    flush_header(fd);
+                }
                 // SAFETY: no pointers involved.
                 unsafe { real::sync_file_range(fd, off, len, flags) }
             }

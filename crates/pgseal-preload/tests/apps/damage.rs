@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use crate::support::{Arena, Run};
+use crate::support::{Arena, Run, SEALED, finish, library};
 
 /// What is done to the head of a file.
 #[derive(Clone, Copy)]
@@ -139,4 +139,29 @@ fn damaged_wal_does_not_open() {
             says(&after("pg_wal/000000010000000000000001", head, redo), "-1 0");
         }
     }
+}
+
+/// A power cut must not leave pages without the header that was written before them: it goes to the
+/// disk first, once for each open file.
+#[test]
+fn the_header_goes_to_the_disk_before_pages() {
+    let arena = Arena::new();
+    let program = arena.compile("flush_order", "flush_order", &[]);
+    let spy = arena.compile("spy", "spy.so", &["-shared", "-fPIC"]);
+    let mut command = arena.preloaded(&program, &[SEALED[0]]);
+    command.env("LD_PRELOAD", format!("{}:{}", library().display(), spy.display()));
+    let seen = finish(&mut command);
+    assert!(seen.status.success(), "{}", seen.stderr);
+    let ranges: Vec<&str> =
+        seen.stderr.lines().filter_map(|line| line.strip_prefix("range ")).collect();
+    // Behind header and tag block: spec/sealed-file.md.
+    let page = |number: u64| format!("{} {} 2", 16384 + number * 8192, 8 * 8192);
+    let header = "0 8192 7";
+    assert_eq!(
+        ranges,
+        [header, &page(8), &page(16), &page(24), header, &page(8)],
+        "{}",
+        seen.stderr
+    );
+    arena.assert_sealed(SEALED[0]);
 }
