@@ -127,6 +127,38 @@ fn a_lost_header() {
     assert_eq!(kinds(&fixture), [], "a header that never reached the disk is an empty file");
 }
 
+/// Maps that are hints, and files in the making: named, and no failure.
+#[test]
+fn what_postgresql_rebuilds_does_not_matter() {
+    let (vm, temporary) = ("base/5/16384_vm", "base/5/pg_internal.init.4711");
+    for (what, change) in [
+        ("header-lost", (|bytes| bytes[..8192].fill(0)) as fn(&mut Vec<u8>)),
+        ("bad-header", |bytes| bytes[100] ^= 1),
+        ("damaged-blocks", |bytes| bytes[8192 + 2] ^= 1),
+    ] {
+        let fixture = Fixture::sealed();
+        fixture.seal(vm, FileKind::Relation, &[1; 8192]);
+        fixture.seal(temporary, FileKind::Stream, &[1; 9000]);
+        fixture.damage(vm, change);
+        fixture.damage(temporary, change);
+        let found = [vm, temporary].map(|file| (file.to_owned(), what.to_owned(), false));
+        assert_eq!(kinds(&fixture), found);
+        let json = fixture.on_data(&["verify", "--json"]).json();
+        assert_eq!((&json["sound"], &json["files"]["rebuilt"]), (&true.into(), &2.into()));
+        assert_eq!(json["findings"][0]["rebuilt"], true);
+        let answer = fixture.on_data(&["verify"]);
+        assert_eq!(answer.code, 0, "{answer:?}");
+        assert!(answer.out.contains(&format!("note    {vm}: ")), "{answer:?}");
+        assert!(answer.out.contains("somebody changed them\nSound.\n"), "{answer:?}");
+
+        // Beside damage that matters it is not counted.
+        fixture.damage(RELATION, |bytes| bytes[100] ^= 1);
+        let answer = fixture.on_data(&["verify"]);
+        assert_eq!(answer.code, 1, "{answer:?}");
+        assert!(answer.out.contains("NOT SOUND: 1 failure"), "{answer:?}");
+    }
+}
+
 #[test]
 fn a_plain_file_where_a_sealed_one_must_be() {
     let fixture = Fixture::sealed();

@@ -26,6 +26,8 @@ Examples:
   pgseal verify --json DIR | jq '.findings[] | select(.failure)'
 
 Exit status: 0 all is sound, 1 damage found, 40 something could not be read; others: pgseal --help.
+Damage in files that PostgreSQL rebuilds by itself (visibility and free space maps, files in the making)
+is named and does not count as damage: a power cut leaves such. docs/damage.md says what to do.
 
 Only gcm suites authenticate blocks. Of files in xts and ctr (WAL, transaction status and the
 relation map always are xts) the header is authenticated and every block read, no more. An older

@@ -1,6 +1,7 @@
 //! The check of one file: header, every block, length, and whether it may be as it is.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::{self, BlockList, BlockState, FileReport};
 use pgseal_core::{HeaderFault, KeySet, Scratch, SealError, SealedFile};
-use pgseal_pgdata::{Class, Policy};
+use pgseal_pgdata::{Class, Fork, Policy, Renewal};
 
 use crate::scan::{self, Entry, Seen};
 use crate::storage::ReadOnly;
@@ -66,6 +67,15 @@ pub struct Finding {
     pub what: What,
     /// In words.
     pub text: String,
+    /// Whether PostgreSQL makes the file anew, so that nothing is lost with it.
+    pub is_rebuilt: bool,
+}
+
+impl Finding {
+    /// Whether the data directory is not sound because of it.
+    pub fn is_failure(&self) -> bool {
+        self.what.is_failure() && !self.is_rebuilt
+    }
 }
 
 /// All about one file.
@@ -91,12 +101,50 @@ impl Checked {
     }
 
     fn add(&mut self, what: What, text: impl Into<String>) {
-        self.findings.push(Finding { what, text: text.into() });
+        self.findings.push(Finding { what, text: text.into(), is_rebuilt: false });
     }
 
-    /// Whether something is wrong.
+    /// Whether something is wrong, and somebody misses it.
     pub fn has_failed(&self) -> bool {
-        self.findings.iter().any(|finding| finding.what.is_failure())
+        self.findings.iter().any(Finding::is_failure)
+    }
+
+    fn is_as_it_should_be(&self) -> bool {
+        !self.findings.iter().any(|finding| finding.what.is_failure())
+    }
+
+    /// Says of damage whether it matters.
+    fn weigh(&mut self, entry: &Entry) {
+        for finding in &mut self.findings {
+            let Some(text) = rebuilt(finding.what, entry) else { continue };
+            finding.is_rebuilt = true;
+            finding.text = format!("{}; does not matter: {text}", finding.text);
+        }
+    }
+}
+
+/// Why damage does not matter; `None`: it does, or nobody can tell.
+fn rebuilt(what: What, entry: &Entry) -> Option<&'static str> {
+    let path = entry.rel.as_os_str().as_bytes();
+    let is_damage =
+        matches!(what, What::DamagedBlocks | What::BadHeader | What::HeaderLost | What::OddLength);
+    match entry.class {
+        _ if !is_damage => None,
+        Class::Relation { fork: Fork::Vm, .. } => {
+            Some("PostgreSQL takes zeros for it and rebuilds the visibility map with VACUUM")
+        }
+        Class::Relation { fork: Fork::Fsm, .. } => {
+            Some("PostgreSQL takes zeros for it and rebuilds the free space map")
+        }
+        class if class.is_rebuilt(path) => {
+            Some("PostgreSQL removes or rewrites it before it reads it")
+        }
+        Class::LogicalMapping | Class::LogicalSpill | Class::ExportedSnapshot
+            if what == What::HeaderLost =>
+        {
+            Some("nothing that was committed needs it")
+        }
+        _ => None,
     }
 }
 
@@ -109,11 +157,8 @@ pub fn check(
     progress: &mut dyn FnMut(u64),
 ) -> Checked {
     let mut checked = look(entry, keys, is_live, scratch, progress);
-    if !is_live {
-        return checked;
-    }
     for look in 1..LOOKS {
-        if !checked.has_failed() {
+        if !is_live || checked.is_as_it_should_be() {
             break;
         }
         thread::sleep(BETWEEN_LOOKS * (1 << (look - 1)));
@@ -124,6 +169,7 @@ pub fn check(
         let now = checked.report.as_ref().map_or(0, |report| report.damaged.count());
         checked.settled_blocks = settled + before.saturating_sub(now);
     }
+    checked.weigh(entry);
     checked
 }
 
@@ -153,7 +199,15 @@ fn look(
         ),
         Seen::HeaderLost { bytes_behind } => Checked::with(
             What::HeaderLost,
-            format!("zeros in the place of the header, and {bytes_behind} bytes behind"),
+            format!(
+                "zeros in the place of the header, and {bytes_behind} bytes behind{}",
+                if entry.class.renewal(entry.rel.as_os_str().as_bytes()) == Renewal::ByRedo {
+                    "; after a power cut start the server and verify again: recovery makes anew \
+                     what it needs"
+                } else {
+                    ""
+                }
+            ),
         ),
         Seen::BadHeader(text) => Checked::with(What::BadHeader, text.clone()),
         Seen::Dangling(target) => Checked::with(

@@ -20,6 +20,7 @@ struct Files {
     plain_by_policy: u64,
     plain_accepted: u64,
     ephemeral: u64,
+    rebuilt: u64,
     gone: u64,
 }
 
@@ -38,6 +39,8 @@ struct FoundJson {
     class: &'static str,
     what: What,
     failure: bool,
+    /// Damaged, and PostgreSQL makes it anew.
+    rebuilt: bool,
     text: String,
     /// First block and number of blocks, of damaged ones.
     blocks: Vec<(u64, u64)>,
@@ -120,13 +123,15 @@ impl Report {
             damaged = pairs(report.damaged.ranges());
         }
         self.blocks.settled += checked.settled_blocks;
+        self.files.rebuilt += u64::from(checked.findings.iter().any(|found| found.is_rebuilt));
         for finding in &checked.findings {
-            self.sound &= !finding.what.is_failure();
+            self.sound &= !finding.is_failure();
             self.findings.push(FoundJson {
                 file: entry.name(),
                 class: entry.class.name(),
                 what: finding.what,
-                failure: finding.what.is_failure(),
+                failure: finding.is_failure(),
+                rebuilt: finding.is_rebuilt,
                 text: finding.text.clone(),
                 blocks: if finding.what == What::DamagedBlocks {
                     damaged.clone()
@@ -145,6 +150,7 @@ impl Report {
             class: "directory",
             what: What::Unreadable,
             failure: true,
+            rebuilt: false,
             text: format!("cannot be read: {why}"),
             blocks: Vec::new(),
         });
@@ -246,6 +252,19 @@ impl Report {
             if number > 0 {
                 writeln!(out, "{} {text}", count(number, noun))?;
             }
+        }
+        if files.rebuilt > 0 {
+            writeln!(
+                out,
+                "{} damaged that PostgreSQL rebuilds by itself: a power cut leaves such; if there \
+                 was none, somebody changed {}",
+                if files.rebuilt == 1 {
+                    "1 file is".to_owned()
+                } else {
+                    format!("{} files are", files.rebuilt)
+                },
+                if files.rebuilt == 1 { "it" } else { "them" },
+            )?;
         }
         if self.server_running {
             writeln!(
