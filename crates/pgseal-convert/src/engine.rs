@@ -1,5 +1,6 @@
 //! The work itself: heads are read, then files are checked or replaced, several at a time.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -47,7 +48,7 @@ pub struct Outcome {
     pub files: u64,
     /// Their plain bytes.
     pub bytes: u64,
-    /// Files removed: temporary ones.
+    /// Files removed: temporary ones, and damaged ones that PostgreSQL makes anew.
     pub removed: u64,
     /// What is damaged.
     pub found: Vec<Found>,
@@ -85,6 +86,9 @@ fn look<M: Media>(job: &Job<'_, M>, item: Item) -> Result<Task, ConvertError> {
     let got = file.read_at(&mut start, SealedOff(0)).map_err(failed)?;
     let head = match header::classify(&start[..got]) {
         Ok(head) => head,
+        Err(_) if is_rebuilt(&item) => {
+            return Ok(Task { item, action: Action::Remove, plain_len: 0 });
+        }
         Err(error) => {
             let action = Action::Impossible(format!("{error}; restore it from a backup"));
             return Ok(Task { item, action, plain_len: 0 });
@@ -119,8 +123,16 @@ pub fn check<M: Media>(job: &Job<'_, M>, tasks: &[Task]) -> Result<Outcome, Conv
         let Action::Convert(_) = task.action else { return Ok(Outcome::default()) };
         let path = &task.item.path;
         let from = job.media.open(path).map_err(ConvertError::io(path, "open the file"))?;
-        transfer(job, task, &from, &Sink::Nowhere, buffers)
+        let outcome = transfer(job, task, &from, &Sink::Nowhere, buffers)?;
+        // The conversion removes it.
+        let is_removed = !outcome.found.is_empty() && is_rebuilt(&task.item);
+        Ok(if is_removed { Outcome::default() } else { outcome })
     })
+}
+
+/// Whether nobody misses a damaged file: PostgreSQL makes it anew.
+fn is_rebuilt(item: &Item) -> bool {
+    item.class.is_rebuilt(item.rel.as_os_str().as_bytes())
 }
 
 /// Converts every file. The names are durable when this returns.
@@ -165,6 +177,12 @@ fn replace<M: Media>(
     job.media.remove(&new).map_err(ConvertError::io(&new, "remove what a stopped run left"))?;
     let to = job.media.create(&new, path).map_err(ConvertError::io(&new, "make the file"))?;
     let written = transfer(job, task, &from, &Sink::File(&to, form), buffers).and_then(|outcome| {
+        if !outcome.found.is_empty() && is_rebuilt(&task.item) {
+            job.media.remove(&new).map_err(ConvertError::io(&new, "remove the file"))?;
+            job.control.step()?;
+            job.media.remove(path).map_err(ConvertError::io(path, "remove the file"))?;
+            return Ok(Outcome { removed: 1, ..Outcome::default() });
+        }
         if outcome.found.iter().all(|found| found.text.is_none()) {
             job.control.step()?;
             to.sync().map_err(ConvertError::io(&new, "sync the file"))?;

@@ -38,7 +38,7 @@ pub enum Target {
 pub enum Action {
     /// Write it in this form.
     Convert(Form),
-    /// Remove it: PostgreSQL would at its next start.
+    /// Remove it: PostgreSQL would at its next start, or it makes anew what a power cut left damaged.
     Remove,
     /// Make it empty, before anything else: a part of a header, which means the same.
     Empty,
@@ -178,6 +178,9 @@ fn unborn(item: &Item) -> Action {
     if item.len <= HEADER_LEN {
         return Action::Empty;
     }
+    if item.class.renewal(item.rel.as_os_str().as_bytes()).is_harmless() {
+        return Action::Remove;
+    }
     Action::Impossible(format!(
         "its header is zeros, with {} bytes behind: damaged; restore it from a backup",
         item.len - HEADER_LEN
@@ -255,6 +258,25 @@ mod tests {
             for rel in ["base/5/16384", "pg_wal/000000010000000000000001", "notes"] {
                 assert!(matches!(action(rel), Action::Impossible(_)), "{rel}");
             }
+        }
+    }
+
+    #[test]
+    fn of_files_without_their_header_those_are_removed_that_nobody_misses() {
+        let keyring_id = testing::keys().keyring_id;
+        let target = Target::Plain { from_sealed: true };
+        let plan = Plan { target, keyring_id, checksums: false, segment_pages: 131_072 };
+        let action = |rel: &str| {
+            let class = pgseal_pgdata::classify(rel.as_bytes());
+            let (path, rel) = (rel.into(), rel.into());
+            let item = Item { path, rel, class, len: 16_384, dev: 1, links: 1 };
+            plan.action(&item, &Kind::Unborn)
+        };
+        for rel in ["base/5/16384_vm", "base/5/pg_internal.init.4711", "pg_stat/pgstat.tmp"] {
+            assert_eq!(action(rel), Action::Remove, "{rel}");
+        }
+        for rel in ["base/5/16384", "pg_xact/0000"] {
+            assert!(matches!(action(rel), Action::Impossible(_)), "{rel}");
         }
     }
 }

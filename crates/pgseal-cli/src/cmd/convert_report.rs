@@ -63,7 +63,7 @@ pub struct Report {
     pub files: u64,
     /// Their plain bytes.
     pub plain_bytes: u64,
-    /// Temporary files removed.
+    /// Files removed: temporary ones, and damaged ones that PostgreSQL makes anew.
     pub removed: u64,
     /// Time for that, in seconds.
     pub seconds: f64,
