@@ -118,9 +118,17 @@ fn relation(lab: &mut Lab) {
     lab.try_change("relation", "a plain file", |lab| {
         fs::write(lab.file(&lab.victim), vec![0x41; 8192 * 4]).expect("it can be written");
     });
-    lab.try_change("free space map", "one bit of a page", |lab| {
-        flip_bit(&lab.file(&format!("{}_fsm", lab.victim)), page_off(0) + 100);
-    });
+    for (class, fork) in [("free space map", "_fsm"), ("visibility map", "_vm")] {
+        lab.try_change(class, "one bit of a page", |lab| {
+            flip_bit(&lab.file(&format!("{}{fork}", lab.victim)), page_off(0) + 100);
+        });
+        lab.try_change(class, "one bit of the header", |lab| {
+            flip_bit(&lab.file(&format!("{}{fork}", lab.victim)), 100);
+        });
+        lab.try_change(class, "header zeroed", |lab| {
+            zero(&lab.file(&format!("{}{fork}", lab.victim)), 0, HEADER);
+        });
+    }
 }
 
 /// Files in XTS: WAL, transaction status, the relation map.

@@ -99,6 +99,7 @@ impl Lab {
         };
         let zeros = verify.text.contains(" never written") && !self.has_zeros;
         let by_verify = match verify.code {
+            0 if verify.text.contains("does not matter") => ByVerify::Rebuilt,
             0 if zeros => ByVerify::Zeros,
             0 => ByVerify::Nothing,
             _ => ByVerify::Finds,

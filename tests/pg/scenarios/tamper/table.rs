@@ -40,6 +40,8 @@ pub struct Row {
 pub enum ByVerify {
     /// Its exit status is 1.
     Finds,
+    /// It names the file as one that PostgreSQL rebuilds, which is no failure.
+    Rebuilt,
     /// It counts zero blocks where there were none, which is no failure.
     Zeros,
     /// Nothing.
@@ -109,6 +111,7 @@ fn rendered(rows: &[Row]) -> String {
         };
         let verify = match row.found {
             ByVerify::Finds => "finds it",
+            ByVerify::Rebuilt => "names it: PostgreSQL rebuilds it",
             ByVerify::Zeros => "lists the zero block",
             ByVerify::Nothing => "finds nothing",
             ByVerify::NotAsked => "-",
