@@ -16,6 +16,8 @@ pub mod size;
 pub mod stat;
 pub mod stdio;
 pub mod sync;
+pub mod temporary;
+pub mod walk;
 pub mod write;
 
 use libc::ssize_t;

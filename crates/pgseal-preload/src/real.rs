@@ -116,6 +116,10 @@ real! {
     fn readdir = c"readdir" (dir: *mut DIR) -> *mut dirent;
     fn closedir = c"closedir" (dir: *mut DIR) -> c_int;
     fn dlopen = c"dlopen" (file: *const c_char, flags: c_int) -> *mut c_void;
+    fn readdir_r = c"readdir_r" (dir: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int;
+    fn ftw = c"ftw" (path: *const c_char, visit: *const c_void, depth: c_int) -> c_int;
+    fn nftw = c"nftw" (path: *const c_char, visit: *const c_void, depth: c_int, flags: c_int) -> c_int;
+    fn fts_read = c"fts_read" (fts: *mut c_void) -> *mut c_void;
     fn rename = c"rename" (from: *const c_char, to: *const c_char) -> c_int;
     fn mkdir = c"mkdir" (path: *const c_char, mode: mode_t) -> c_int;
     fn chdir = c"chdir" (path: *const c_char) -> c_int;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libc::{off_t, size_t, ssize_t};
 use pgseal_core::Buffer;
 
-use crate::calls::{read, size, write};
+use crate::calls::{MAX_RW_COUNT, count, read, size, write};
 use crate::fds;
 use crate::log;
 use crate::real::{self, fail};
@@ -22,6 +22,50 @@ fn refused(first: c_int, second: c_int, what: &str) -> bool {
     sealed
 }
 
+/// `sendfile` of or into a sealed file: by reading and writing, with the position and the offset as
+/// sendfile(2) says.
+///
+/// # Safety
+/// As for `sendfile(2)`.
+unsafe fn send_through(out: c_int, input: c_int, off: *mut off_t, len: size_t) -> ssize_t {
+    // SAFETY: the caller's contract.
+    let Some(mut from) = (unsafe { Place::new(input, off) }) else {
+        // A pipe or a socket: not a file that can be sent.
+        return if real::errno() == libc::ESPIPE { fail(libc::EINVAL) } else { -1 };
+    };
+    let len = len.min(MAX_RW_COUNT);
+    // Taken out, not locked: whoever comes in between has one of his own.
+    let mut buffer = core::mem::take(&mut *chunk_buffer());
+    let mut spare = [0; SPARE];
+    let room = chunk(&mut buffer, &mut spare, len);
+    let mut done: size_t = 0;
+    let mut last: ssize_t = 0;
+    while done < len {
+        let wanted = (len - done).min(room.len());
+        // SAFETY: the buffer has that much room.
+        let got = unsafe { read::pread(input, room.as_mut_ptr().cast(), wanted, from.at) };
+        if got <= 0 {
+            last = got;
+            break;
+        }
+        // SAFETY: that much was read into it.
+        last = unsafe { write::write(out, room.as_ptr().cast(), got.cast_unsigned()) };
+        if last > 0 {
+            done += last.cast_unsigned();
+            // SAFETY: the caller's contract.
+            unsafe { from.advance(last) };
+            from.at += last as off_t;
+        }
+        if last < got {
+            break;
+        }
+    }
+    let errno = real::errno();
+    *chunk_buffer() = buffer;
+    real::set_errno(errno);
+    if done > 0 { count(done) } else { last }
+}
+
 macro_rules! sendfile_family {
     ($($name:ident),*) => { $(
         /// `sendfile(2)`.
@@ -29,8 +73,9 @@ macro_rules! sendfile_family {
         /// As for `sendfile(2)`.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(out: c_int, input: c_int, off: *mut off_t, len: size_t) -> ssize_t {
-            if refused(out, input, "sendfile") {
-                return fail(libc::EINVAL);
+            if fds::is_sealed(input) || fds::is_sealed(out) {
+                // SAFETY: the caller's arguments.
+                return unsafe { send_through(out, input, off, len) };
             }
             // SAFETY: the caller's arguments.
             unsafe { real::sendfile(out, input, off, len) }
@@ -49,6 +94,11 @@ const SPARE: usize = 8192;
 fn chunk_buffer() -> MutexGuard<'static, Buffer> {
     static BUFFER: Mutex<Buffer> = Mutex::new(Buffer::new());
     BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Room for what is copied at once; without memory for it, less.
+fn chunk<'a>(buffer: &'a mut Buffer, spare: &'a mut [u8; SPARE], len: usize) -> &'a mut [u8] {
+    buffer.room(len.min(CHUNK)).unwrap_or(&mut spare[..len.min(SPARE)])
 }
 
 /// One side of a copy: where it is now, and how it gets to know where it has come to.
@@ -105,11 +155,7 @@ unsafe fn copy_through(
     // Taken out, not locked: whoever comes in between has one of his own.
     let mut buffer = core::mem::take(&mut *chunk_buffer());
     let mut spare = [0; SPARE];
-    let room = match buffer.room(len.min(CHUNK)) {
-        Ok(room) => room,
-        // Without memory for it, less is copied at once.
-        Err(_) => &mut spare[..len.min(SPARE)],
-    };
+    let room = chunk(&mut buffer, &mut spare, len);
     // SAFETY: the buffer has that much room.
     let got = unsafe { read::pread(from.fd, room.as_mut_ptr().cast(), room.len(), from.at) };
     let done = match usize::try_from(got) {

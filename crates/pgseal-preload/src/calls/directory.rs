@@ -45,14 +45,13 @@ pub unsafe extern "C" fn fdopendir(fd: c_int) -> *mut DIR {
 }
 
 /// Whether this is one of the programs that look at every file of a data directory.
-fn walks() -> bool {
+pub fn walks() -> bool {
     matches!(program::role(), Role::Server | Role::Standalone | Role::Walker | Role::CombineBackup)
 }
 
 /// Opens the directory at `path`. If it has a keyring below it, its listing will leave `pgseal` out.
 fn hiding_below(path: &[u8], open: impl FnOnce() -> *mut DIR) -> *mut DIR {
-    let keyring = datadir::join(path, datadir::KEYRING).into_c();
-    if !keyring.is_ok_and(|keyring| sys::stat(&keyring).is_some()) {
+    if !has_keyring(path) {
         return open();
     }
     // The place in the list first: a listing that is not in it would show `pgseal`.
@@ -68,6 +67,42 @@ fn hiding_below(path: &[u8], open: impl FnOnce() -> *mut DIR) -> *mut DIR {
     dir
 }
 
+/// Whether the directory at `path` has a keyring below it.
+pub fn has_keyring(path: &[u8]) -> bool {
+    let keyring = datadir::join(path, datadir::KEYRING).into_c();
+    keyring.is_ok_and(|keyring| sys::stat(&keyring).is_some())
+}
+
+/// Whether the listing is to leave out this entry.
+fn is_left_out(dir: *mut DIR, entry: &dirent) -> bool {
+    // SAFETY: the name is a C string within the entry.
+    let name = unsafe { CStr::from_ptr(entry.d_name.as_ptr()) };
+    let hiding = || HIDING.lock().unwrap_or_else(PoisonError::into_inner);
+    name == c"pgseal" && hiding().contains(&(dir as usize))
+}
+
+macro_rules! readdir_r_family {
+    ($($name:ident),*) => { $(
+        /// `readdir_r(3)`.
+        /// # Safety
+        /// As for `readdir_r(3)`.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(dir: *mut DIR, entry: *mut dirent, result: *mut *mut dirent) -> c_int {
+            loop {
+                // SAFETY: the caller's arguments.
+                let failed = unsafe { real::readdir_r(dir, entry, result) };
+                // SAFETY: the call has set it.
+                let found = if failed == 0 { unsafe { (*result).as_ref() } } else { None };
+                if !found.is_some_and(|found| is_left_out(dir, found)) {
+                    return failed;
+                }
+            }
+        }
+    )* };
+}
+
+readdir_r_family!(readdir_r, readdir64_r);
+
 macro_rules! readdir_family {
     ($($name:ident),*) => { $(
         /// `readdir(3)`: a base backup, a rewind or a verification never meets `pgseal/`.
@@ -80,13 +115,7 @@ macro_rules! readdir_family {
                 let entry = unsafe { real::readdir(dir) };
                 // SAFETY: an entry lives until the next call; null ends the listing.
                 let Some(found) = (unsafe { entry.as_ref() }) else { return entry };
-                // SAFETY: the name is a C string within the entry.
-                let name = unsafe { CStr::from_ptr(found.d_name.as_ptr()) };
-                let hiding = || {
-                    let hiding = HIDING.lock().unwrap_or_else(PoisonError::into_inner);
-                    hiding.contains(&(dir as usize))
-                };
-                if name != c"pgseal" || !hiding() {
+                if !is_left_out(dir, found) {
                     return entry;
                 }
             }

@@ -46,9 +46,11 @@ fn size_of_path(path: &CStr, sealed_size: i64, follow: bool) -> Option<i64> {
     }
 }
 
+/// Puts the plain size of a sealed file in the place of the one that the kernel says.
+///
 /// # Safety
 /// `st` was filled by a successful `stat`.
-unsafe fn correct_path(path: &CStr, st: *mut libc::stat, follow: bool) {
+pub unsafe fn correct_path(path: &CStr, st: *mut libc::stat, follow: bool) {
     // SAFETY: the caller's contract.
     let Some(st) = (unsafe { st.as_mut() }) else { return };
     if !program::active() || !sys::is_regular(st.st_mode) {

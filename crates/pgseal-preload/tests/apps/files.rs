@@ -23,6 +23,11 @@ fn open_around_the_cache() {
 }
 
 #[test]
+fn files_with_a_name_of_their_own() {
+    same_everywhere("temporary");
+}
+
+#[test]
 fn open_relative_to_a_directory() {
     same_everywhere("open_at");
 }

@@ -111,6 +111,20 @@ fn walks_do_not_meet_pgseal() {
     assert!(!seen.stdout.contains("pgseal"), "{}", seen.stdout);
     arena.assert_sealed("base/7/77");
 
+    // The walks that the C library makes: names and sizes.
+    for options in [&[][..], &["-D_FILE_OFFSET_BITS=64"]] {
+        for path in SEALED {
+            let arena = Arena::new();
+            let program = arena.compile("walks", "pg_verifybackup", options);
+            let expected = arena.run_plain(&program, &[path]);
+            assert!(expected.stdout.contains("8197"), "{}", expected.stdout);
+            let seen = finish(arena.preloaded(&program, &[path]).env_remove("PGSEAL_PROGRAMS"));
+            assert_eq!(seen.stdout, expected.stdout, "{}", seen.stderr);
+            assert!(!seen.stdout.contains("pgseal"), "{}", seen.stdout);
+            arena.assert_sealed(path);
+        }
+    }
+
     fs::remove_dir_all(arena.sealed().join("base/7")).unwrap();
     let program = arena.compile("listing", "listing", &[]);
     assert!(arena.run_bystander(&program, &[]).stdout.contains("\npgseal\n"));

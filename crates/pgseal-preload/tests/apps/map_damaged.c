@@ -1,0 +1,8 @@
+/* mmap of a file that does not authenticate. */
+#include "app.h"
+int main(int argc, char **argv)
+{
+    int fd = open(argv[1], O_RDONLY);
+    SAY(mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE, fd, 0));
+    return 0;
+}
