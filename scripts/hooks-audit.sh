@@ -1,56 +1,74 @@
 #!/usr/bin/env bash
 # hooks-audit.sh [PATH...]: holds the library's symbol table against every function that the programs and modules
-# of each PostgreSQL here import, and those of each PATH (a program, a module, or a directory of them). Fails with
-# the list of those that the table refuses, or does not know although their names say that they touch files. This
-# looks at whole installations from the outside; the library does the same at start-up with the running program.
+# of each PostgreSQL here import, and those of each PATH (a program, a module, or a directory of them), with the
+# library's own reader. Fails with the list of those that the table refuses, or does not know although their names
+# say that they touch files. What other packages put beside PostgreSQL (pg_repack, PostGIS, ...) is reported and is no
+# failure: the library does not load such a module, and leaves other programs alone.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
 
-command -v nm >/dev/null || die "nm (binutils) is missing; run scripts/setup.sh build"
 cargo build --quiet --locked -p pgseal-preload --example symbol_check
 check=$(cargo metadata --format-version 1 --no-deps | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')/debug/examples/symbol_check
+# The programs of PostgreSQL in which the library does anything.
+active=$(sed -n '/^const ACTIVE/,/^];/p' crates/pgseal-preload/src/program.rs | grep -oE '"[a-z_]+"' | tr -d '"')
+[ -n "$active" ] || die "crates/pgseal-preload/src/program.rs lists no programs"
 
-# The functions of the C library and of liburing that the files named on standard input import.
-imports() {
-    while IFS= read -r file; do
-        nm -D --undefined-only "$file" 2>/dev/null || true
-    done | awk '{ print $NF }' | grep -E '@GLIBC_|^(io_|__io_)|@LIBURING' | cut -d @ -f 1 | sort -u || true
+# is_own KIND MAJOR FILE: whether the file is a part of PostgreSQL.
+is_own() {
+    local owner
+    case "$1" in
+    program) grep -xF "${3##*/}" <<<"$active" >/dev/null ;;
+    module)
+        # Where no package brought it, PostgreSQL was built or unpacked here.
+        command -v dpkg-query >/dev/null || return 0
+        owner=$(dpkg-query -S "$3" 2>/dev/null | sed -nE 's/^([^: ]+).*/\1/p' | head -n 1) || true
+        case "$owner" in
+        '' | "postgresql-$2" | "postgresql-contrib-$2" | "postgresql-plperl-$2" | "postgresql-plpython3-$2" | "postgresql-pltcl-$2") ;;
+        *) return 1 ;;
+        esac
+        ;;
+    esac
 }
 
-# Files of $2... under the name $1.
-audit() {
-    local name=$1 files names found
-    shift
-    files=$(find -L "$@" -type f \( -perm /111 -o -name '*.so' \) 2>/dev/null | sort)
-    [ -n "$files" ] || die "$name: no program and no module in $*"
-    names=$(imports <<<"$files")
-    if found=$("$check" 2>"$counts" <<<"$names"); then
-        say "$name: $(wc -l <<<"$files") files, $(cat "$counts")"
-    else
+# judge NAME KIND FAILS FILE...: one line for all, and one for each function that goes past the seal.
+judge() {
+    local name=$1 kind=$2 fails=$3 found
+    shift 3
+    [ $# -gt 0 ] || return 0
+    if found=$("$check" "$kind" "$@" 2>"$counts"); then
         say "$name: $(cat "$counts")"
-        while IFS= read -r line; do
-            say "  $line"
-            # Who imports it.
-            while IFS= read -r file; do
-                if nm -D --undefined-only "$file" 2>/dev/null | grep -E " ${line%%:*}(@|$)" >/dev/null; then
-                    say "    $file"
-                fi
-            done <<<"$files"
-        done <<<"$found"
-        failed=1
+        return
     fi
+    say "$name: $(cat "$counts")"
+    say "${found//$'\n'/$'\n'  }" | sed '1s/^/  /'
+    if [ "$fails" = yes ]; then failed=1; else say "  (not PostgreSQL's own: the library does not load these modules)"; fi
+}
+
+# audit NAME KIND MAJOR DIR: a directory of PostgreSQL's.
+audit() {
+    local name=$1 kind=$2 major=$3 dir=$4 file own=() foreign=()
+    while IFS= read -r file; do
+        if is_own "$kind" "$major" "$file"; then own+=("$file"); else foreign+=("$file"); fi
+    done < <(find -L "$dir" -type f \( -perm /111 -o -name '*.so' \) 2>/dev/null | sort)
+    [ ${#own[@]} -gt 0 ] || die "$name: none of PostgreSQL's own in $dir"
+    judge "$name" "$kind" yes "${own[@]}"
+    # Programs that are not PostgreSQL's are left alone whatever they do.
+    [ "$kind" = program ] || judge "$name of other packages" "$kind" no ${foreign[@]+"${foreign[@]}"}
 }
 
 counts=$(mktemp)
 trap 'rm -f "$counts"' EXIT
 failed=0
 for config in $(pg_configs); do
-    audit "PostgreSQL $(pg_major "$config"), programs" "$("$config" --bindir)"
-    audit "PostgreSQL $(pg_major "$config"), modules" "$("$config" --pkglibdir)"
+    major=$(pg_major "$config")
+    audit "PostgreSQL $major, programs" program "$major" "$("$config" --bindir)"
+    audit "PostgreSQL $major, modules" module "$major" "$("$config" --pkglibdir)"
 done
 for path in "$@"; do
-    audit "$path" "$path"
+    mapfile -t files < <(find -L "$path" -type f \( -perm /111 -o -name '*.so' -o -name '*.so.*' \) | sort)
+    [ ${#files[@]} -gt 0 ] || die "$path: no program and no module"
+    judge "$path" module yes "${files[@]}"
 done
 if [ "$failed" != 0 ]; then
     die "add the functions to a family of crates/pgseal-preload/src/symbols.rs, with the reason, or hook them"

@@ -1,31 +1,55 @@
-//! Reads names of imported functions, one a line, and prints those that the symbol table refuses or
-//! does not know although their names say that they touch files. Exit status 1 if there are any.
-//! `scripts/hooks-audit.sh` feeds it.
+//! `symbol_check program|module FILE...`: looks at what each file imports, as the library does before it
+//! is loaded, and prints `FILE: FUNCTION` for each function that the symbol table refuses, or does not
+//! know although its name says that it touches files. Exit status 1 if there are any. For
+//! `scripts/hooks-audit.sh`.
+//!
+//! `symbol_check list FILE...`: a line for each, with how many functions are hooked and passed, and the
+//! names of those that are refused, between tabs. For `scripts/libraries.sh`.
 
-use std::io::{self, BufRead};
+use std::ffi::CString;
 use std::process::ExitCode;
 
-use pgseal::symbols::{Treatment, may_touch_files, treatment_of};
+use pgseal::audit::{self, Imports};
 
-fn main() -> io::Result<ExitCode> {
-    let (mut hooked, mut passed, mut bad) = (0, 0, 0);
-    for line in io::stdin().lock().lines() {
-        let line = line?;
-        let name = line.trim();
-        match treatment_of(name) {
-            Some(Treatment::Hooked) => hooked += 1,
-            Some(Treatment::Passed) => passed += 1,
-            Some(Treatment::Refused) => {
-                println!("{name}: refused by the table");
-                bad += 1;
-            }
-            None if may_touch_files(name) => {
-                println!("{name}: in no family of the table");
-                bad += 1;
-            }
-            None => {}
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (is_program, lists) = match arguments.next().as_deref() {
+        Some("program") => (true, false),
+        Some("module") => (false, false),
+        Some("list") => (false, true),
+        _ => {
+            eprintln!("symbol_check program|module|list FILE...");
+            return ExitCode::from(2);
         }
+    };
+    let mut sum = Imports::default();
+    let mut files = 0;
+    for file in arguments {
+        let Some(imports) = CString::new(file.as_bytes())
+            .ok()
+            .and_then(|path| audit::imports_of(&path, is_program))
+        else {
+            // No object of this machine: a script, or one of another.
+            continue;
+        };
+        files += 1;
+        if lists {
+            let bad: Vec<&str> = imports.bad.iter().map(String::as_str).collect();
+            let (hooked, passed) = (imports.hooked.len(), imports.passed.len());
+            println!("{file}\t{hooked}\t{passed}\t{}", bad.join(" "));
+            continue;
+        }
+        for name in &imports.bad {
+            println!("{file}: {name}");
+        }
+        sum.add(imports);
     }
-    eprintln!("{hooked} hooked, {passed} passed, {bad} refused or unknown");
-    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let count = |names: &std::collections::BTreeSet<String>| names.len();
+    eprintln!(
+        "{files} files, {} hooked, {} passed, {} refused or unknown",
+        count(&sum.hooked),
+        count(&sum.passed),
+        count(&sum.bad)
+    );
+    if sum.bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

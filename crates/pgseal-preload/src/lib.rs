@@ -6,7 +6,7 @@
 //! it.
 
 mod ahead;
-mod audit;
+pub mod audit;
 pub mod calls;
 mod changes;
 mod copies;
@@ -23,6 +23,7 @@ mod module;
 mod program;
 mod random;
 mod real;
+mod search;
 mod storage;
 pub mod symbols;
 mod sys;
@@ -31,6 +32,7 @@ mod window;
 
 /// Runs when the library is loaded, before `main`.
 extern "C" fn start() {
+    calls::code::start();
     pgseal_core::memory::use_for_ciphers();
     if program::active() {
         memory::with_reserve(|| {

@@ -120,6 +120,7 @@ real! {
     fn ftw = c"ftw" (path: *const c_char, visit: *const c_void, depth: c_int) -> c_int;
     fn nftw = c"nftw" (path: *const c_char, visit: *const c_void, depth: c_int, flags: c_int) -> c_int;
     fn fts_read = c"fts_read" (fts: *mut c_void) -> *mut c_void;
+    fn dlerror = c"dlerror" () -> *mut c_char;
     fn rename = c"rename" (from: *const c_char, to: *const c_char) -> c_int;
     fn mkdir = c"mkdir" (path: *const c_char, mode: mode_t) -> c_int;
     fn chdir = c"chdir" (path: *const c_char) -> c_int;
@@ -154,6 +155,11 @@ pub fn address_of(name: &CStr) -> usize {
 pub fn dlopen_address() -> usize {
     static CELL: AtomicUsize = AtomicUsize::new(0);
     resolve(&CELL, c"dlopen")
+}
+
+/// The address of the C library's `dlerror`, so that it is known.
+pub fn dlerror_address() -> usize {
+    resolve(&CELLS[Place::dlerror as usize], c"dlerror")
 }
 
 /// The value of `errno`.

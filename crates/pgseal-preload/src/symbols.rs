@@ -4,6 +4,8 @@
 //! with those of all installed PostgreSQL programs by `make hooks-audit`, and `spec/hooks.md` is
 //! made from it.
 
+use std::sync::OnceLock;
+
 /// What the library does with calls of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treatment {
@@ -548,9 +550,9 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "code",
         treatment: Hooked,
-        why: "Pass: modules whose imports this table knows. Refuse: a module, named with a slash, that imports a refused or unknown function, before any code of it runs.",
+        why: "Pass: modules whose imports this table knows, and those of all libraries that they need and that are not loaded yet. Refuse: a module that imports a refused or unknown function or needs a library that does, before any code of it runs; dlerror says why. PGSEAL_ALLOW_MODULES names modules that may be loaded all the same.",
         tests: &["load.c"],
-        symbols: &["dlopen"],
+        symbols: &["dlopen", "dlerror"],
     },
     Family {
         name: "code in another name space",
@@ -615,7 +617,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "rare ways to open",
         treatment: Refused,
-        why: "The C library opens a file by what is no path, maps it anew, or lists names with sizes of its own. No program of PostgreSQL and no library of Debian that an extension needs uses them; whoever does must be looked at first.",
+        why: "The C library opens a file by what is no path, maps it anew, or lists names with sizes of its own. No program of PostgreSQL and no library of Debian that an extension needs uses them (spec/libraries.md); whoever does must be looked at first.",
         tests: &["hooks_table.rs"],
         symbols: &[
             "open_by_handle_at",
@@ -627,10 +629,25 @@ pub const FAMILIES: &[Family] = &[
     },
 ];
 
+/// All functions, sorted: thousands of names are looked up when a module is loaded.
+fn index() -> &'static [(&'static str, Treatment)] {
+    static INDEX: OnceLock<Vec<(&str, Treatment)>> = OnceLock::new();
+    INDEX.get_or_init(|| {
+        let of = |family: &'static Family| {
+            family.symbols.iter().map(|symbol| (*symbol, family.treatment))
+        };
+        let mut all: Vec<_> = FAMILIES.iter().flat_map(of).collect();
+        all.sort_unstable_by_key(|(symbol, _)| *symbol);
+        all
+    })
+}
+
 /// The treatment of a function, if the table knows it.
 #[must_use]
 pub fn treatment_of(symbol: &str) -> Option<Treatment> {
-    FAMILIES.iter().find(|family| family.symbols.contains(&symbol)).map(|family| family.treatment)
+    let all = index();
+    let at = all.binary_search_by_key(&symbol, |(known, _)| known).ok()?;
+    all.get(at).map(|(_, treatment)| *treatment)
 }
 
 /// Word stems by which a function of the C library that touches files gives itself away.

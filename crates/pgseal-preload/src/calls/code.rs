@@ -1,50 +1,84 @@
-//! `dlopen`: a module that is loaded later is held against the table as the program was at its start.
+//! `dlopen`: a module that is loaded later is held against the table as the program was at its start,
+//! with all libraries that it brings along. `dlerror`: says why one was refused.
 //!
 //! The C library's `dlopen` looks at its caller (search paths, name space). So ours calls nothing:
 //! it has the module looked at and then jumps on, with all registers and the return address as
 //! they came.
 
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::audit;
-use crate::log::{self, Shown};
-use crate::memory::with_reserve;
+use crate::log;
 use crate::program;
 use crate::real;
+
+/// The longest text that `dlerror` gives; what is longer is in the log.
+const MAX_TEXT: usize = 1024;
+
+thread_local! {
+    /// Whether the last `dlopen` of this thread was refused and nobody has asked why.
+    static PENDING: Cell<bool> = const { Cell::new(false) };
+    /// The text, which is the caller's until the next `dlerror`.
+    static TEXT: UnsafeCell<[u8; MAX_TEXT]> = const { UnsafeCell::new([0; MAX_TEXT]) };
+}
 
 /// Where `dlopen` jumps to: the C library's, or [`refused`].
 ///
 /// # Safety
 /// `file` is null or a C string.
-unsafe extern "C" fn before_load(file: *const c_char) -> usize {
+unsafe extern "C" fn before_load(file: *const c_char, caller: usize) -> usize {
     if !file.is_null() && program::active() {
+        PENDING.set(false);
         let errno = real::errno();
         // SAFETY: the caller's contract.
         let path = unsafe { CStr::from_ptr(file) };
-        // A name without a slash is a library of the system, found along the search path.
-        let bad = if path.to_bytes().contains(&b'/') {
-            with_reserve(|| audit::bad_imports(path))
-        } else {
-            Vec::new()
-        };
+        let judged = audit::check_load(path, caller);
         real::set_errno(errno);
-        if !bad.is_empty() {
-            log::line(format_args!(
-                "ERROR: \"{}\" uses {} which pgseal does not handle; it is not loaded, because data could be written unsealed. Do without this module, or report it",
-                Shown(path.to_bytes()),
-                with_reserve(|| bad.join(", "))
-            ));
+        if let Err(why) = judged {
+            log::line(format_args!("ERROR: {why}"));
+            keep(&why);
             return refused as unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void as usize;
         }
     }
     real::dlopen_address()
 }
 
-/// A `dlopen` that fails, with a text for `dlerror`: that of a file that cannot be there.
+/// Keeps the reason for `dlerror`.
+fn keep(why: &str) {
+    const PREFIX: &[u8] = b"pgseal: ";
+    TEXT.with(|text| {
+        // SAFETY: this thread's own, and nobody holds a reference to it: `dlerror` gives a pointer,
+        // which is the caller's only until the next call of it.
+        let text = unsafe { &mut *text.get() };
+        let len = why.len().min(MAX_TEXT - PREFIX.len() - 1);
+        text.fill(0);
+        text[..PREFIX.len()].copy_from_slice(PREFIX);
+        text[PREFIX.len()..PREFIX.len() + len].copy_from_slice(&why.as_bytes()[..len]);
+    });
+    PENDING.set(true);
+}
+
+/// A `dlopen` that fails, for the C library, too: the file cannot be there.
 unsafe extern "C" fn refused(_file: *const c_char, flags: c_int) -> *mut c_void {
-    let text = c"pgseal: module refused, see the server log/";
+    let text = c"pgseal: module refused/";
     // SAFETY: a C string; the file does not exist.
     unsafe { real::dlopen(text.as_ptr(), flags) }
+}
+
+/// Finds the C library's `dlerror`: to look for it when it is called would make it forget.
+pub fn start() {
+    let _ = real::dlerror_address();
+}
+
+/// `dlerror(3)`: of a module that was refused the reason, as the server tells it its client.
+/// # Safety
+/// As for `dlerror(3)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlerror() -> *mut c_char {
+    // SAFETY: no pointers involved. Asked in any case: it forgets what it has said.
+    let of_linker = unsafe { real::dlerror() };
+    if PENDING.replace(false) { TEXT.with(|text| text.get().cast()) } else { of_linker }
 }
 
 /// `dlopen(3)`.
@@ -60,6 +94,8 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_voi
         "push rsi",
         // The stack is aligned to 16 bytes at a call.
         "sub rsp, 8",
+        // The return address says who calls.
+        "mov rsi, [rsp + 24]",
         "call {before}",
         "add rsp, 8",
         "pop rsi",
@@ -81,6 +117,8 @@ pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_voi
         "stp x29, x30, [sp, #-32]!",
         "stp x0, x1, [sp, #16]",
         "mov x29, sp",
+        // The return address says who calls.
+        "mov x1, x30",
         "bl {before}",
         "mov x16, x0",
         "ldp x0, x1, [sp, #16]",

@@ -1,13 +1,29 @@
-/* A module; with -DPAST_THE_SEAL one that imports aio_write. */
-#include "app.h"
-#include <aio.h>
-__attribute__((constructor)) static void loaded(void) { printf("constructor runs\n"); }
+/* A module. With -DPAST_THE_SEAL one that imports aio_write; with -DVARIABLE one that imports a variable of the C
+   library whose name sounds like a call; with -DCALLS=NAME one that calls a function of that name. */
+extern int puts(const char *);
+#ifdef CALLS
+extern int CALLS(void);
+#endif
+#ifdef VARIABLE
+extern char __libc_single_threaded;
+#endif
+#ifdef PAST_THE_SEAL
+extern int aio_write(void *);
+static volatile int never;
+#endif
+__attribute__((constructor)) static void loaded(void) { puts("constructor runs"); }
 int answer(void)
 {
-#ifdef PAST_THE_SEAL
-    struct aiocb block = {.aio_fildes = -1};
-    return aio_write(&block);
+#if defined(PAST_THE_SEAL)
+    return never ? aio_write(0) : 42;
+#elif defined(CALLS)
+    return CALLS();
+#elif defined(VARIABLE)
+    return __libc_single_threaded ? 42 : 43;
 #else
     return 42;
 #endif
 }
+#ifdef DEFINES
+int DEFINES(void) { return 7; }
+#endif

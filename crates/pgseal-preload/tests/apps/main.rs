@@ -9,6 +9,7 @@ mod damage;
 mod descriptors;
 mod files;
 mod memory;
+mod modules;
 mod places;
 mod streams;
 mod support;

@@ -260,33 +260,6 @@ fn a_program_with_a_refused_import_does_not_start() {
     assert!(arena.run_bystander(&program, &[PLAIN]).status.success());
 }
 
-/// Modules that are loaded later: the good one works, also when only the program's own RUNPATH
-/// finds it; the bad one is refused before its constructor runs.
-#[test]
-fn modules_are_looked_at_before_they_are_loaded() {
-    let arena = Arena::new();
-    let program = arena.compile("load", "load", &["-Wl,-rpath,$ORIGIN,--enable-new-dtags"]);
-    let shared = ["-shared", "-fPIC"];
-    let good = arena.compile("load_module", "good.so", &shared);
-    let bad = arena.compile("load_module", "bad.so", &["-shared", "-fPIC", "-DPAST_THE_SEAL"]);
-    arena.compile("load_module", "libfound.so", &shared);
-
-    let args = [good.to_str().unwrap(), "libfound.so", "/no/such.so"];
-    let expected = arena.run_plain(&program, &args);
-    assert!(expected.stdout.contains("libfound.so: loaded 42"), "{}", expected.stderr);
-    let seen = arena.run_sealed(&program, &args);
-    assert_eq!(seen.stdout, expected.stdout, "{}", seen.stderr);
-    assert!(seen.stderr.contains("dlerror: /no/such.so: cannot open"), "{}", seen.stderr);
-
-    let seen = arena.run_sealed(&program, &[bad.to_str().unwrap()]);
-    assert!(seen.stdout.contains("/bad.so: refused 0"), "{}", seen.stdout);
-    assert!(!seen.stdout.contains("constructor"), "{}", seen.stdout);
-    assert!(seen.stderr.contains("uses aio_write which pgseal does not handle"), "{}", seen.stderr);
-    assert!(seen.stderr.contains("dlerror: pgseal: module refused"), "{}", seen.stderr);
-    let seen = arena.run_bystander(&program, &[bad.to_str().unwrap()]);
-    assert!(seen.stdout.contains("/bad.so: loaded"), "{}", seen.stdout);
-}
-
 /// The files of a tablespace that a copy has elsewhere are sealed as the copy is, whichever data
 /// directories the program stands in, reads, or finds in its environment; those of a plain one are
 /// plain.
