@@ -282,7 +282,7 @@ impl Loaded {
             }
             if object.first {
                 loaded.program =
-                    Some((object.module, sys::read_link(c"/proc/self/exe").unwrap_or_default()));
+                    Some((object.module, program::path()));
             } else if object.range.contains(&caller) {
                 loaded.caller = Some((object.module, object.path));
             }
