@@ -5,7 +5,8 @@
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
 #   test      the same, perl, the server's procedural languages; on Debian also the newest stable PostgreSQL, which is
 #             not installed but unpacked into a cache (scripts/postgres-versions.sh)
-#   scenarios the programs that long scenarios try on a sealed cluster: pg_repack, pgBackRest, Barman, btrfs, Patroni, etcd
+#   scenarios the programs that long scenarios try on a sealed cluster: pg_repack, pgBackRest, Barman, btrfs, Patroni, etcd;
+#             the extensions PostGIS, plsh, pgfincore
 #   matrix    the same as test, and what postgres-versions.sh gets other majors with
 #   upstream  as build, the procedural languages, and what else PostgreSQL's own test suites need
 #   demo      as build
@@ -104,10 +105,14 @@ need_matrix() {
 }
 
 need_scenarios() {
-    local major
+    local major extension
     # The one that scenarios run against if no other is asked for.
     major=$(unset PG_CONFIG && pg_configs | tail -n 1 | sed -nE 's#.*/postgresql/([0-9]+)/.*#\1#p')
     need_package "postgresql-${major:-$PREFERRED_MAJOR}-repack"
+    # Extensions with libraries, children and maps.
+    for extension in postgis-3 plsh pgfincore; do
+        need_package "postgresql-${major:-$PREFERRED_MAJOR}-$extension"
+    done
     # Backups: the tools, and what compresses, copies and snapshots.
     need pgbackrest pgbackrest
     need barman barman

@@ -281,8 +281,10 @@ impl Loaded {
                 }
             }
             if object.first {
-                loaded.program =
-                    Some((object.module, program::path()));
+                loaded.program = Some((
+                    object.module,
+                    sys::read_link(c"/proc/self/exe").map_or_else(Vec::new, |path| path.to_vec()),
+                ));
             } else if object.range.contains(&caller) {
                 loaded.caller = Some((object.module, object.path));
             }

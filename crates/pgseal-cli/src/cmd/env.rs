@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         note = Some(note_on_key(&keyring)?);
         variables.push(("PGDATA", utf8(dir.root)?));
     }
-    for name in ["PGSEAL_PROVIDER", "PGSEAL_PROGRAMS"] {
+    for name in ["PGSEAL_PROVIDER", "PGSEAL_PROGRAMS", "PGSEAL_ALLOW_MODULES"] {
         if let Some(value) = keys::variable(name)? {
             variables.push((name, value));
         }

@@ -134,6 +134,12 @@ pub const CHECKS: &[Check] = &[
         postgres::environment,
     ),
     check(
+        "modules",
+        "No module may be loaded that the library would refuse",
+        "unset PGSEAL_ALLOW_MODULES for the server unless it must be so, then restart; docs/modules.md",
+        postgres::modules,
+    ),
+    check(
         "key",
         "The keyring is there, the provider answers, the key is right, the header of every file opens",
         "see what pgseal key check DIR says; docs/keys.md",

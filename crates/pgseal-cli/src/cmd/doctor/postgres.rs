@@ -159,6 +159,23 @@ fn judge_environment(environ: &[u8]) -> Verdict {
     }
 }
 
+pub fn modules(context: &Context) -> Verdict {
+    let Some(pid) = context.server_pid else { return skip("no server runs") };
+    match fs::read(format!("/proc/{pid}/environ")) {
+        Ok(environ) => judge_modules(&environ),
+        Err(error) => skip(format!("the server's environment: {error}")),
+    }
+}
+
+fn judge_modules(environ: &[u8]) -> Verdict {
+    match proc::variable(environ, "PGSEAL_ALLOW_MODULES") {
+        None => ok("no module is let in unseen"),
+        Some(names) => warn(format!(
+            "PGSEAL_ALLOW_MODULES lets in {names}, whatever file calls they make; the server's log says which"
+        )),
+    }
+}
+
 /// Whether the server's environment switches the guard module off.
 pub fn guard_is_off(context: &Context) -> bool {
     let environ = context.server_pid.and_then(|pid| fs::read(format!("/proc/{pid}/environ")).ok());
@@ -214,5 +231,9 @@ mod tests {
         let verdict = judge_environment(b"PGSEAL_PROGRAMS=tar\0PGSEAL_UNSEALED_COPY=yes\0");
         assert_eq!(verdict.state, State::Warn);
         assert!(verdict.saw.contains("tar") && verdict.saw.contains("pg_basebackup"));
+        assert_eq!(judge_modules(b"A=1\0").state, State::Ok);
+        let verdict = judge_modules(b"PGSEAL_ALLOW_MODULES=plx.so\0");
+        assert_eq!(verdict.state, State::Warn);
+        assert!(verdict.saw.contains("plx.so"));
     }
 }
