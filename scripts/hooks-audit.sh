@@ -14,17 +14,23 @@ check=$(cargo metadata --format-version 1 --no-deps | sed -E 's/.*"target_direct
 active=$(sed -n '/^const ACTIVE/,/^];/p' crates/pgseal-preload/src/program.rs | grep -oE '"[a-z_]+"' | tr -d '"')
 [ -n "$active" ] || die "crates/pgseal-preload/src/program.rs lists no programs"
 
+# The package that brought a file.
+owner_of() {
+    command -v dpkg-query >/dev/null || return 0
+    dpkg-query -S "$1" 2>/dev/null | sed -nE 's/^([^: ]+).*/\1/p' | head -n 1 || true
+}
+
 # is_own KIND MAJOR FILE: whether the file is a part of PostgreSQL.
 is_own() {
     local owner
     case "$1" in
     program) grep -xF "${3##*/}" <<<"$active" >/dev/null ;;
     module)
-        # Where no package brought it, PostgreSQL was built or unpacked here.
-        command -v dpkg-query >/dev/null || return 0
-        owner=$(dpkg-query -S "$3" 2>/dev/null | sed -nE 's/^([^: ]+).*/\1/p' | head -n 1) || true
+        # A PostgreSQL that no package brought was built or unpacked here, with all its modules.
+        [ "$packaged" = yes ] || return 0
+        owner=$(owner_of "$3")
         case "$owner" in
-        '' | "postgresql-$2" | "postgresql-contrib-$2" | "postgresql-plperl-$2" | "postgresql-plpython3-$2" | "postgresql-pltcl-$2") ;;
+        "postgresql-$2" | "postgresql-contrib-$2" | "postgresql-plperl-$2" | "postgresql-plpython3-$2" | "postgresql-pltcl-$2") ;;
         *) return 1 ;;
         esac
         ;;
@@ -62,6 +68,8 @@ trap 'rm -f "$counts"' EXIT
 failed=0
 for config in $(pg_configs); do
     major=$(pg_major "$config")
+    packaged=no
+    [ -z "$(owner_of "$(realpath "${config%/*}/postgres")")" ] || packaged=yes
     audit "PostgreSQL $major, programs" program "$major" "$("$config" --bindir)"
     audit "PostgreSQL $major, modules" module "$major" "$("$config" --pkglibdir)"
 done
