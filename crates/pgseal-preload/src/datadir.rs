@@ -197,7 +197,7 @@ pub fn register(path: &[u8]) -> &'static Root {
     // The working directory may be the new root.
     state.cwd = None;
     drop(state);
-    name_for_children(root);
+    with_reserve(|| name_for_children(root));
     root
 }
 
