@@ -83,7 +83,7 @@ CREATE TRIGGER changed AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON _pgseal.t
     FOR EACH STATEMENT EXECUTE FUNCTION _pgseal.changed();
 
 -- Restoring a dump where the same keys are already: equal rows are passed over, others are an error.
-CREATE FUNCTION _pgseal.same_row() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION _pgseal.same_row() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF TG_TABLE_NAME = 'domain' THEN
         IF EXISTS (SELECT FROM _pgseal.domain AS d WHERE d.domain = NEW.domain AND d.id = NEW.id) THEN RETURN NULL; END IF;
@@ -112,6 +112,9 @@ CREATE FUNCTION _pgseal.rewrap(id int8, version int, wrapped bytea, provider tex
     AS 'MODULE_PATHNAME', 'pgseal_rewrap' LANGUAGE C VOLATILE STRICT;
 CREATE FUNCTION _pgseal.recrypt(value anyelement, from_version int, to_version int) RETURNS anyelement
     AS 'MODULE_PATHNAME', 'pgseal_recrypt_value' LANGUAGE C VOLATILE STRICT COST 50;
+CREATE FUNCTION _pgseal.rotate_batch(target regclass, relation oid, columns name[], from_version int, to_version int,
+                                     first_block int8, end_block int8) RETURNS int8
+    AS 'MODULE_PATHNAME', 'pgseal_rotate_batch' LANGUAGE C VOLATILE STRICT;
 CREATE FUNCTION _pgseal.equality_support(internal) RETURNS internal
     AS 'MODULE_PATHNAME', 'pgseal_equality_support' LANGUAGE C;
 CREATE FUNCTION _pgseal.numeric_typmod_in(cstring[]) RETURNS int
@@ -120,7 +123,7 @@ CREATE FUNCTION _pgseal.numeric_typmod_in(cstring[]) RETURNS int
 -- ---------------------------------------------------------------- key domains
 
 CREATE FUNCTION pgseal.create_domain(domain name, protection text DEFAULT 'provider', on_denied text DEFAULT 'error')
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     new_id int8;
     new_salt bytea := _pgseal.random_bytes(16);
@@ -132,17 +135,26 @@ BEGIN
     new_id := ('x' || encode(id_bytes, 'hex'))::bit(64)::int8;
     INSERT INTO _pgseal.domain AS d VALUES (domain, new_id, protection, new_salt, on_denied, 1, 1);
     INSERT INTO _pgseal.key VALUES (domain, 1, _pgseal.wrap_new(new_id, 1, protection, new_salt));
-    EXECUTE format('CREATE FUNCTION pgseal_decrypt.%I() RETURNS void LANGUAGE sql AS ''SELECT''', domain);
+    EXECUTE format('CREATE FUNCTION pgseal_decrypt.%I() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS ''SELECT''', domain);
     EXECUTE format('REVOKE ALL ON FUNCTION pgseal_decrypt.%I() FROM PUBLIC', domain);
 END $$;
 COMMENT ON FUNCTION pgseal.create_domain IS 'makes a key domain with a first key; columns that are compared share one';
 
-CREATE FUNCTION pgseal.grant_decrypt(domain name, role name) RETURNS void LANGUAGE plpgsql AS $$
+-- A function without an ACL (pg_restore -x) is everybody's to GRANT, which would write that down.
+CREATE FUNCTION _pgseal.close_right(domain name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'pgseal_decrypt'::regnamespace AND proname = domain AND proacl IS NULL) THEN
+        EXECUTE format('REVOKE ALL ON FUNCTION pgseal_decrypt.%I() FROM PUBLIC', domain);
+    END IF;
+END $$;
+CREATE FUNCTION pgseal.grant_decrypt(domain name, role name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM _pgseal.close_right(domain);
     EXECUTE format('GRANT EXECUTE ON FUNCTION pgseal_decrypt.%I() TO %I', domain, role);
 END $$;
-CREATE FUNCTION pgseal.revoke_decrypt(domain name, role name) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgseal.revoke_decrypt(domain name, role name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    PERFORM _pgseal.close_right(domain);
     EXECUTE format('REVOKE EXECUTE ON FUNCTION pgseal_decrypt.%I() FROM %I', domain, role);
 END $$;
 CREATE FUNCTION pgseal.may_decrypt(domain name) RETURNS bool
@@ -151,13 +163,13 @@ CREATE FUNCTION pgseal.unlock(domain name) RETURNS void
     AS 'MODULE_PATHNAME', 'pgseal_unlock' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION pgseal.unlock IS 'makes the keys of a domain ready now, so that a missing or wrong one shows here';
 
-CREATE FUNCTION pgseal.set_on_denied(domain name, on_denied text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgseal.set_on_denied(domain name, on_denied text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     UPDATE _pgseal.domain AS d SET on_denied = set_on_denied.on_denied WHERE d.domain = set_on_denied.domain;
     IF NOT FOUND THEN RAISE EXCEPTION 'there is no key domain "%"', domain; END IF;
 END $$;
 
-CREATE FUNCTION pgseal.add_key(domain name) RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgseal.add_key(domain name) RETURNS int LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     d _pgseal.domain;
     next_version int;
@@ -172,7 +184,7 @@ END $$;
 COMMENT ON FUNCTION pgseal.add_key IS
     'a new key for new randomised values; old ones stay readable. Deterministic values: CALL pgseal.rotate()';
 
-CREATE FUNCTION pgseal.change_provider(new_provider text) RETURNS int LANGUAGE plpgsql AS $$
+CREATE FUNCTION pgseal.change_provider(new_provider text) RETURNS int LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed int;
 BEGIN
@@ -199,7 +211,7 @@ GRANT SELECT ON pgseal.domains, pgseal.types, pgseal.columns TO PUBLIC;
 -- ---------------------------------------------------------------- making types
 
 -- Runs a template with {name} replaced.
-CREATE FUNCTION _pgseal.run(template text, names jsonb) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION _pgseal.run(template text, names jsonb) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r record;
 BEGIN
@@ -211,7 +223,7 @@ BEGIN
 END $$;
 
 -- <, <=, >=, > by value: {l} and {r} are types, {f} a unique part of a function's name.
-CREATE FUNCTION _pgseal.make_order(names jsonb, l text, r text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION _pgseal.make_order(names jsonb, l text, r text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     o record;
 BEGIN
@@ -227,7 +239,7 @@ BEGIN
 END $$;
 
 -- = and <> between a sealed type and a plain one.
-CREATE FUNCTION _pgseal.make_equality(names jsonb, l text, r text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION _pgseal.make_equality(names jsonb, l text, r text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM _pgseal.run($sql$
         CREATE FUNCTION {s}.{fn}_eq_plain({l}, {r}) RETURNS bool AS '$libdir/pgseal', 'pgseal_eq_plain'
@@ -243,7 +255,7 @@ END $$;
 
 -- An operator on plain values for sealed ones, where the parser would find none or several: sides are opened.
 CREATE FUNCTION _pgseal.make_mixed(names jsonb, op text, l text, l_base text, l_plain text, r text, r_base text, r_plain text)
-RETURNS void LANGUAGE plpgsql AS $$
+RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     result text;
     word text;
@@ -256,7 +268,7 @@ BEGIN
         ('>', 'gtv'), ('>=', 'gev'), ('=', 'eqv'), ('<>', 'nev')) AS v(o, w) WHERE v.o = op;
     PERFORM _pgseal.run($sql$
         CREATE FUNCTION {s}.{fn}_{word}({l}, {r}) RETURNS {result} LANGUAGE sql STABLE STRICT PARALLEL SAFE COST {cost}
-            AS 'SELECT {lp}{lc} OPERATOR(pg_catalog.{op}) {rp}{rc}';
+            RETURN {lp}{lc} OPERATOR(pg_catalog.{op}) {rp}{rc};
         CREATE OPERATOR {s}.{op} (LEFTARG = {l}, RIGHTARG = {r}, FUNCTION = {s}.{fn}_{word});
         $sql$, names || jsonb_build_object('word', word, 'l', l, 'r', r, 'op', op, 'result', result,
             'lp', replace(l_plain, '?', '$1'), 'rp', replace(r_plain, '?', '$2'),
@@ -358,7 +370,7 @@ BEGIN
     FOREACH x IN ARRAY plain_casts LOOP
         PERFORM _pgseal.run($sql$
             CREATE FUNCTION {s}.{fn}_from({x}{targs}) RETURNS {t} AS '$libdir/pgseal', 'pgseal_cast_from' LANGUAGE C {tvol} STRICT PARALLEL SAFE COST {cost};
-            CREATE FUNCTION {s}.{fn}_to_{word}({t}) RETURNS {x} LANGUAGE sql STABLE STRICT PARALLEL SAFE COST {cost} AS 'SELECT {s}.{fn}_open($1)::{x}';
+            CREATE FUNCTION {s}.{fn}_to_{word}({t}) RETURNS {x} LANGUAGE sql STABLE STRICT PARALLEL SAFE COST {cost} RETURN {s}.{fn}_open($1)::{x};
             CREATE CAST ({x} AS {t}) WITH FUNCTION {s}.{fn}_from({x}{targs}) AS ASSIGNMENT;
             CREATE CAST ({t} AS {x}) WITH FUNCTION {s}.{fn}_to_{word}({t}) AS ASSIGNMENT;
             $sql$, names || jsonb_build_object('x', x, 'word', (SELECT typname FROM pg_type WHERE oid = x::regtype),
@@ -371,7 +383,7 @@ BEGIN
         FOR u IN SELECT * FROM (VALUES (t, t), (t, b), (b, t)) AS v(l, r) LOOP
             PERFORM _pgseal.run($sql$
                 CREATE FUNCTION {s}.{fn}_cat({l}, {r}) RETURNS {b} LANGUAGE sql STABLE STRICT PARALLEL SAFE COST {cost}
-                    AS 'SELECT $1::{b} OPERATOR(pg_catalog.||) $2::{b}';
+                    RETURN $1::{b} OPERATOR(pg_catalog.||) $2::{b};
                 CREATE OPERATOR {s}.|| (LEFTARG = {l}, RIGHTARG = {r}, FUNCTION = {s}.{fn}_cat);
                 $sql$, names || to_jsonb(u));
         END LOOP;
@@ -381,9 +393,9 @@ BEGIN
     IF base = 'date'::regtype THEN
         PERFORM _pgseal.run($sql$
             CREATE FUNCTION {s}.to_char({t}, text) RETURNS text LANGUAGE sql STABLE STRICT PARALLEL SAFE COST {cost}
-                AS 'SELECT pg_catalog.to_char({s}.{fn}_open($1), $2)';
+                RETURN pg_catalog.to_char({s}.{fn}_open($1), $2);
             CREATE FUNCTION {s}.date_trunc(text, {t}) RETURNS timestamptz LANGUAGE sql STABLE STRICT PARALLEL SAFE COST {cost}
-                AS 'SELECT pg_catalog.date_trunc($1, {s}.{fn}_open($2))';
+                RETURN pg_catalog.date_trunc($1, {s}.{fn}_open($2));
             $sql$, names);
     END IF;
 
@@ -504,10 +516,10 @@ CREATE FUNCTION _pgseal.from_pgp(data bytea, pgcrypto_schema name, as_bytes bool
     AS 'MODULE_PATHNAME', 'pgseal_from_pgp' LANGUAGE C STABLE PARALLEL SAFE COST 5000;
 CREATE FUNCTION _pgseal.from_pgp_bytea(data bytea, pgcrypto_schema name, as_bytes bool) RETURNS bytea
     AS 'MODULE_PATHNAME', 'pgseal_from_pgp' LANGUAGE C STABLE PARALLEL SAFE COST 5000;
-CREATE FUNCTION pgseal.from_pgp(data bytea) RETURNS text LANGUAGE sql STABLE STRICT AS $$
+CREATE FUNCTION pgseal.from_pgp(data bytea) RETURNS text LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT _pgseal.from_pgp(data, (SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
                                    WHERE e.extname = 'pgcrypto'), false) $$;
-CREATE FUNCTION pgseal.from_pgp_bytea(data bytea) RETURNS bytea LANGUAGE sql STABLE STRICT AS $$
+CREATE FUNCTION pgseal.from_pgp_bytea(data bytea) RETURNS bytea LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp AS $$
     SELECT _pgseal.from_pgp_bytea(data, (SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
                                          WHERE e.extname = 'pgcrypto'), true) $$;
 
@@ -517,7 +529,7 @@ CREATE FUNCTION pgseal.from_pgp_bytea(data bytea) RETURNS bytea LANGUAGE sql STA
 -- the first CALL until the last one ends, the deterministic types of the domain refuse to work.
 
 -- What a rotation cannot carry over; each row is a reason to refuse.
-CREATE FUNCTION _pgseal.rotation_obstacles(domain name) RETURNS TABLE (obstacle text) LANGUAGE sql AS $$
+CREATE FUNCTION _pgseal.rotation_obstacles(domain name) RETURNS TABLE (obstacle text) LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE types AS (SELECT t.type::oid AS type FROM _pgseal.type AS t
                    WHERE t.domain = rotation_obstacles.domain AND t.mode <> 'random'),
     -- What values are made of: domains, arrays, ranges, rows.
@@ -534,6 +546,19 @@ CREATE FUNCTION _pgseal.rotation_obstacles(domain name) RETURNS TABLE (obstacle 
     UNION ALL
     SELECT format('generated column %I of %s: drop the expression, or the column', attname, attrelid::regclass)
         FROM cols WHERE attgenerated <> '' AND relkind IN ('r', 'p')
+    UNION ALL
+    SELECT DISTINCT format('generated column %I of %s is made of sealed column %I: drop the expression, or the column',
+                           g.attname, g.attrelid::regclass, cols.attname)
+        FROM cols JOIN pg_attribute AS g ON g.attrelid = cols.attrelid AND g.attgenerated <> '' AND NOT g.attisdropped
+            AND g.attnum <> cols.attnum
+        WHERE EXISTS (SELECT FROM pg_depend AS d LEFT JOIN pg_attrdef AS e ON d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid
+            WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = cols.attrelid AND d.refobjsubid = cols.attnum
+            AND ((d.classid = 'pg_class'::regclass AND d.objid = g.attrelid AND d.objsubid = g.attnum)
+                 OR (e.adrelid = g.attrelid AND e.adnum = g.attnum)))
+    UNION ALL
+    SELECT format('rule %I of %s is always on: drop or disable it', w.rulename, w.ev_class::regclass)
+        FROM pg_rewrite AS w JOIN pg_class AS c ON c.oid = w.ev_class AND c.relkind IN ('r', 'p')
+        WHERE w.ev_class IN (SELECT attrelid FROM cols) AND w.ev_enabled IN ('A', 'R') AND w.ev_type = '2'
     UNION ALL
     SELECT format('table %s is partitioned by range or list of sealed column %I', attrelid::regclass, attname)
         FROM cols JOIN pg_partitioned_table AS p ON p.partrelid = attrelid AND p.partstrat <> 'h' AND attnum = ANY (p.partattrs::int2[])
@@ -564,7 +589,7 @@ CREATE FUNCTION _pgseal.rotation_obstacles(domain name) RETURNS TABLE (obstacle 
 $$;
 
 -- Puts the commands that bring back constraints and indexes on the columns into rotation_ddl, and drops them.
-CREATE FUNCTION _pgseal.rotation_strip(domain name) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION _pgseal.rotation_strip(domain name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     r record;
     step int := 0;
@@ -600,16 +625,17 @@ BEGIN
     END LOOP;
 END $$;
 
+-- A procedure with a SET clause cannot COMMIT: each of its transactions sets the path itself.
 CREATE PROCEDURE pgseal.rotate(domain name, batch_blocks int DEFAULT 1024) LANGUAGE plpgsql AS $$
 DECLARE
     rot _pgseal.rotation;
     r record;
     problems text;
     next_version int;
-    sets text;
     moved int8;
     missing bool;
 BEGIN
+    SET LOCAL search_path = pg_catalog, pg_temp;
     SELECT * INTO rot FROM _pgseal.rotation AS x WHERE x.domain = rotate.domain;
     IF NOT FOUND THEN
         SELECT string_agg(o.obstacle, E'\n' ORDER BY o.obstacle COLLATE "C") INTO problems FROM _pgseal.rotation_obstacles(domain) AS o;
@@ -638,22 +664,21 @@ BEGIN
     END IF;
 
     LOOP
+        SET LOCAL search_path = pg_catalog, pg_temp;
         SELECT t.* INTO r FROM _pgseal.rotation_table AS t WHERE t.domain = rotate.domain AND t.next_block < t.blocks
         ORDER BY t.relation LIMIT 1;
         EXIT WHEN NOT FOUND;
-        -- No trigger and no foreign key has anything to say about this.
+        -- Rules have nothing to say about this; the function keeps triggers and constraints away.
         SET LOCAL session_replication_role = replica;
-        SELECT string_agg(format('%1$I = _pgseal.recrypt(%1$I, %2$s, %3$s)', c, rot.from_version, rot.to_version), ', ')
-            INTO sets FROM unnest(r.columns) AS c;
-        EXECUTE format('UPDATE %s AS x SET %s, pgseal_rotated = %s WHERE x.tableoid = %s AND x.pgseal_rotated IS NULL AND x.ctid >= ''(%s,0)'' AND x.ctid < ''(%s,0)''',
-            r.target, sets, rot.to_version, r.relation::oid, r.next_block, r.next_block + batch_blocks);
-        GET DIAGNOSTICS moved = ROW_COUNT;
+        moved := _pgseal.rotate_batch(r.target, r.relation::oid, r.columns, rot.from_version, rot.to_version,
+                                      r.next_block, r.next_block + batch_blocks);
         UPDATE _pgseal.rotation_table AS t SET next_block = r.next_block + batch_blocks, rows_done = rows_done + moved
         WHERE t.domain = rotate.domain AND t.relation = r.relation;
         COMMIT;
     END LOOP;
 
     -- All or nothing: the new key comes into force, and constraints and indexes come back.
+    SET LOCAL search_path = pg_catalog, pg_temp;
     FOR r IN SELECT t.relation FROM _pgseal.rotation_table AS t WHERE t.domain = rotate.domain LOOP
         EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE pgseal_rotated IS NULL)', r.relation) INTO missing;
         IF missing THEN

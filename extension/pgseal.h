@@ -205,6 +205,9 @@ extern uint64 pgseal_rights_generation(void);
 extern bool pgseal_may_decrypt(SealedDomain *domain);
 PGSEAL_NORETURN extern void pgseal_denied(SealedType *type);
 
+/* rotate.c */
+extern bool pgseal_rotates_now(void);
+
 /* keys.c */
 extern void pgseal_keys_load(SealedDomain *domain);
 extern void pgseal_keys_export(void);

@@ -3,8 +3,10 @@
  * rights.c
  *		Who may decrypt.
  *
- * EXECUTE on the function pgseal_decrypt.DOMAIN() is the right.  The last answer
- * is kept until functions or roles change.
+ * EXECUTE on the function pgseal_decrypt.DOMAIN() is the right.  A function
+ * without an ACL is nobody's: to PostgreSQL it would be everybody's, and
+ * pg_restore -x leaves it so.  The last answer is kept until functions or roles
+ * change.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  *
@@ -46,6 +48,31 @@ pgseal_rights_init(void)
 	CacheRegisterSyscacheCallback(NAMESPACEOID, rights_changed, (Datum) 0);
 }
 
+/* Whether a role was given EXECUTE on a function, or is a superuser. */
+static bool
+has_execute(Oid function, Oid user)
+{
+	HeapTuple	tuple;
+	bool		no_acl;
+
+	if (superuser_arg(user))
+		return true;
+	if (!OidIsValid(function))
+		return false;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	(void) SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proacl, &no_acl);
+	ReleaseSysCache(tuple);
+	if (no_acl)
+		return false;
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ProcedureRelationId, function, user, ACL_EXECUTE) == ACLCHECK_OK;
+#else
+	return pg_proc_aclcheck(function, user, ACL_EXECUTE) == ACLCHECK_OK;
+#endif
+}
+
 bool
 pgseal_may_decrypt(SealedDomain *domain)
 {
@@ -59,13 +86,7 @@ pgseal_may_decrypt(SealedDomain *domain)
 		domain->marker = !OidIsValid(schema) ? InvalidOid :
 			GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(NameStr(domain->name)),
 							PointerGetDatum(none), ObjectIdGetDatum(schema));
-#if PG_VERSION_NUM >= 160000
-		domain->acl_ok = !OidIsValid(domain->marker) ? superuser_arg(user) :
-			object_aclcheck(ProcedureRelationId, domain->marker, user, ACL_EXECUTE) == ACLCHECK_OK;
-#else
-		domain->acl_ok = !OidIsValid(domain->marker) ? superuser_arg(user) :
-			pg_proc_aclcheck(domain->marker, user, ACL_EXECUTE) == ACLCHECK_OK;
-#endif
+		domain->acl_ok = has_execute(domain->marker, user);
 		domain->acl_user = user;
 		domain->acl_generation = acl_generation;
 	}

@@ -46,6 +46,13 @@ ok "keys and joins work there" same "$(in_db back_sealed sql "SELECT count(*) FR
 createdb_ back_parallel
 ok "a sealed dump comes back in parallel" env PGOPTIONS="-c pgseal.format=sealed" "$bin/pg_restore" -j 2 -d back_parallel --exit-on-error "$work/sealed.dump"
 ok "with the same answers" same "$(answer back_parallel)" "$wanted"
+createdb_ back_bare
+ok "a sealed dump comes back without the rights in it" env PGOPTIONS="-c pgseal.format=sealed" "$bin/pg_restore" -x -d back_bare --exit-on-error "$work/sealed.dump"
+in_db back_bare sql "CREATE ROLE stranger LOGIN; GRANT SELECT ON person TO stranger"
+ok "and nobody may decrypt there" env PGUSER=stranger PGDATABASE=back_bare bash -c "$(declare -f says sql); bin='$bin'; says 'permission denied to decrypt' sql 'SELECT name FROM person'"
+ok "but for superusers" same "$(answer back_bare)" "$wanted"
+in_db back_bare sql "SELECT pgseal.grant_decrypt('vault', 'backup')"
+ok "nor does everybody when one role may" env PGUSER=stranger PGDATABASE=back_bare bash -c "$(declare -f says sql); bin='$bin'; says 'permission denied to decrypt' sql 'SELECT name FROM person'"
 createdb_ back_wrong
 ok "a sealed dump is not taken for plain values" says "in the sealed form, and pgseal.format is plain" \
     env PGDATABASE=back_wrong "$bin/psql" -qX -v ON_ERROR_STOP=1 -f "$work/sealed.sql"
