@@ -34,7 +34,7 @@
 enum
 {
 	DOM_NAME = 1, DOM_ID, DOM_PROTECTION, DOM_SALT, DOM_ON_DENIED, DOM_RANDOM_VERSION, DOM_LOOKUP_VERSION,
-	DOM_ROTATING_TO
+	DOM_ROTATING_TO, DOM_CREATED, DOM_COMPARE
 };
 
 /* Columns of _pgseal.key. */
@@ -51,6 +51,7 @@ enum
 
 uint64		pgseal_generation = 0;
 bool		pgseal_catalog_stale = true;	/* the next to ask reads it again */
+bool		pgseal_any_closed = false;	/* some key domain, now or before, has columns that may not be compared by all */
 
 static Oid	relation_ids[3];	/* domain, key, type; as of the last reading */
 static MemoryContext cache = NULL;
@@ -189,6 +190,8 @@ read_domain(HeapTuple tuple, TupleDesc desc)
 	domain->mask = strcmp(TextDatumGetCString(attribute(tuple, desc, DOM_ON_DENIED)), "mask") == 0;
 	domain->random_version = DatumGetInt32(attribute(tuple, desc, DOM_RANDOM_VERSION));
 	domain->lookup_version = DatumGetInt32(attribute(tuple, desc, DOM_LOOKUP_VERSION));
+	domain->closed = strcmp(TextDatumGetCString(attribute(tuple, desc, DOM_COMPARE)), "granted") == 0;
+	pgseal_any_closed |= domain->closed;
 	domain->rotating_to = DatumGetInt32(attribute(tuple, desc, DOM_ROTATING_TO));
 	domains = lappend(domains, domain);
 }

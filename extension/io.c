@@ -191,6 +191,7 @@ pgseal_out(PG_FUNCTION_ARGS)
 		const uint8 *bytes = bytes_of_datum(type, sealed, buffer, &len);
 		char	   *text = palloc(TEXT_MARK_LEN + 2 * len + 1);
 
+		pgseal_expect_compare(type);
 		memcpy(text, TEXT_MARK, TEXT_MARK_LEN);
 		hex_encode((const char *) bytes, len, text + TEXT_MARK_LEN);
 		text[TEXT_MARK_LEN + 2 * len] = '\0';
@@ -243,6 +244,7 @@ pgseal_send(PG_FUNCTION_ARGS)
 		size_t		len;
 		const uint8 *bytes = bytes_of_datum(type, sealed, buffer, &len);
 
+		pgseal_expect_compare(type);
 		pq_begintypsend(&buf);
 		pq_sendbytes(&buf, BINARY_MARK, BINARY_MARK_LEN);
 		pq_sendbytes(&buf, (const void *) bytes, len);

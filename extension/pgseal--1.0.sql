@@ -7,10 +7,13 @@
 CREATE SCHEMA pgseal;
 CREATE SCHEMA _pgseal;
 CREATE SCHEMA pgseal_decrypt;
+CREATE SCHEMA pgseal_compare;
 REVOKE ALL ON SCHEMA _pgseal FROM PUBLIC;
 GRANT USAGE ON SCHEMA pgseal TO PUBLIC;
 COMMENT ON SCHEMA pgseal_decrypt IS
     'one function for each key domain: EXECUTE on it is the right to decrypt values of the domain';
+COMMENT ON SCHEMA pgseal_compare IS
+    'one function for each key domain: EXECUTE on it is the right to compare with values of the domain, where that takes a right';
 
 -- ---------------------------------------------------------------- catalog
 
@@ -24,7 +27,8 @@ CREATE TABLE _pgseal.domain (
     random_version int NOT NULL,
     lookup_version int NOT NULL,
     rotating_to int NOT NULL DEFAULT 0,
-    created timestamptz NOT NULL DEFAULT now()
+    created timestamptz NOT NULL DEFAULT now(),
+    compare text NOT NULL DEFAULT 'public' CHECK (compare IN ('public', 'granted'))
 ) WITH (user_catalog_table = true);
 
 CREATE TABLE _pgseal.key (
@@ -137,26 +141,45 @@ BEGIN
     INSERT INTO _pgseal.key VALUES (domain, 1, _pgseal.wrap_new(new_id, 1, protection, new_salt));
     EXECUTE format('CREATE FUNCTION pgseal_decrypt.%I() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS ''SELECT''', domain);
     EXECUTE format('REVOKE ALL ON FUNCTION pgseal_decrypt.%I() FROM PUBLIC', domain);
+    EXECUTE format('CREATE FUNCTION pgseal_compare.%I() RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS ''SELECT''', domain);
+    EXECUTE format('REVOKE ALL ON FUNCTION pgseal_compare.%I() FROM PUBLIC', domain);
 END $$;
 COMMENT ON FUNCTION pgseal.create_domain IS 'makes a key domain with a first key; columns that are compared share one';
 
 -- A function without an ACL (pg_restore -x) is everybody's to GRANT, which would write that down.
-CREATE FUNCTION _pgseal.close_right(domain name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION _pgseal.close_right(of_right text, domain name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM pg_proc WHERE pronamespace = 'pgseal_decrypt'::regnamespace AND proname = domain AND proacl IS NULL) THEN
-        EXECUTE format('REVOKE ALL ON FUNCTION pgseal_decrypt.%I() FROM PUBLIC', domain);
+    IF EXISTS (SELECT FROM pg_proc WHERE pronamespace = of_right::regnamespace AND proname = domain AND proacl IS NULL) THEN
+        EXECUTE format('REVOKE ALL ON FUNCTION %I.%I() FROM PUBLIC', of_right, domain);
     END IF;
 END $$;
 CREATE FUNCTION pgseal.grant_decrypt(domain name, role name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM _pgseal.close_right(domain);
+    PERFORM _pgseal.close_right('pgseal_decrypt', domain);
     EXECUTE format('GRANT EXECUTE ON FUNCTION pgseal_decrypt.%I() TO %I', domain, role);
 END $$;
 CREATE FUNCTION pgseal.revoke_decrypt(domain name, role name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM _pgseal.close_right(domain);
+    PERFORM _pgseal.close_right('pgseal_decrypt', domain);
     EXECUTE format('REVOKE EXECUTE ON FUNCTION pgseal_decrypt.%I() FROM %I', domain, role);
 END $$;
+CREATE FUNCTION pgseal.grant_compare(domain name, role name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM _pgseal.close_right('pgseal_compare', domain);
+    EXECUTE format('GRANT EXECUTE ON FUNCTION pgseal_compare.%I() TO %I', domain, role);
+END $$;
+CREATE FUNCTION pgseal.revoke_compare(domain name, role name) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM _pgseal.close_right('pgseal_compare', domain);
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION pgseal_compare.%I() FROM %I', domain, role);
+END $$;
+CREATE FUNCTION pgseal.set_compare(domain name, compare text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE _pgseal.domain AS d SET compare = set_compare.compare WHERE d.domain = set_compare.domain;
+    IF NOT FOUND THEN RAISE EXCEPTION 'there is no key domain "%"', domain; END IF;
+END $$;
+COMMENT ON FUNCTION pgseal.set_compare IS
+    '''granted'': who has neither the right to compare nor to decrypt can store values and do nothing else with them; ''public'': everybody may compare';
 CREATE FUNCTION pgseal.may_decrypt(domain name) RETURNS bool
     AS 'MODULE_PATHNAME', 'pgseal_may_decrypt_domain' LANGUAGE C STABLE STRICT PARALLEL SAFE;
 CREATE FUNCTION pgseal.unlock(domain name) RETURNS void
@@ -199,7 +222,7 @@ COMMENT ON FUNCTION pgseal.change_provider IS
 CREATE VIEW pgseal.domains AS
     SELECT d.domain, d.protection, d.on_denied, d.random_version, d.lookup_version,
            (SELECT count(*) FROM _pgseal.key AS k WHERE k.domain = d.domain) AS keys, d.created,
-           d.rotating_to <> 0 AS rotating
+           d.rotating_to <> 0 AS rotating, d.compare
     FROM _pgseal.domain AS d;
 CREATE VIEW pgseal.types AS SELECT t.type, t.base, t.mode, t.domain FROM _pgseal.type AS t;
 CREATE VIEW pgseal.columns AS

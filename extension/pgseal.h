@@ -59,12 +59,21 @@ typedef struct DomainKey
 	pgseal_column_key *handle;	/* NULL until loaded */
 } DomainKey;
 
+/* The last answer about a right: EXECUTE on the function of the domain in a schema */
+typedef struct SealedRight
+{
+	Oid			user;
+	uint64		generation;
+	bool		ok;
+} SealedRight;
+
 typedef struct SealedDomain
 {
 	NameData	name;
 	uint64		id;
 	bool		by_passphrase;	/* else by the provider */
 	bool		mask;			/* a role without the right sees a mask */
+	bool		closed;			/* to compare takes a right */
 	uint8		salt[PGSEAL_COLUMN_SALT_BYTES];
 	uint32		random_version; /* for new randomised values */
 	uint32		lookup_version; /* for deterministic values */
@@ -73,11 +82,9 @@ typedef struct SealedDomain
 	DomainKey  *keys;
 	pgseal_column_key *random_key;	/* handles of the two versions; NULL until loaded */
 	pgseal_column_key *lookup_key;
-	/* the last answer about the right to decrypt */
-	Oid			marker;			/* function of the domain, whose EXECUTE is the right */
-	Oid			acl_user;
-	uint64		acl_generation;
-	bool		acl_ok;
+	/* the last answers about the rights to decrypt and to compare */
+	SealedRight decrypt;
+	SealedRight compare;
 } SealedDomain;
 
 /* memo.c: what a deterministic cipher gave last, in one direction */
@@ -179,6 +186,7 @@ extern SealedType *pgseal_type_or_null(Oid type);
 extern SealedDomain *pgseal_domain(const char *name, bool missing_ok);
 extern SealedDomain *pgseal_domain_of(SealedType *type);
 extern bool pgseal_catalog_stale;
+extern bool pgseal_any_closed;
 extern void pgseal_reread(void);
 
 /* Reads the catalog again if it has changed. */
@@ -204,6 +212,8 @@ extern void pgseal_rights_init(void);
 extern uint64 pgseal_rights_generation(void);
 extern bool pgseal_may_decrypt(SealedDomain *domain);
 PGSEAL_NORETURN extern void pgseal_denied(SealedType *type);
+extern bool pgseal_may_compare(SealedDomain *domain);
+extern void pgseal_expect_compare(SealedType *type);
 
 /* rotate.c */
 extern bool pgseal_rotates_now(void);

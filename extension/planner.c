@@ -28,6 +28,7 @@
 #include "optimizer/planner.h"
 #include "parser/analyze.h"
 #include "parser/parse_coerce.h"
+#include "parser/parsetree.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -175,13 +176,90 @@ walk(Node *node, void *context)
 	return expression_tree_walker(node, walk, context);
 }
 
+/* ---- the right to compare ---- */
+
+static void
+expect_compare(Oid oid, bool *found)
+{
+	SealedType *type;
+	TupleDesc	desc;
+
+	if (oid < FirstNormalObjectId)
+		return;
+	if ((type = pgseal_type_or_null(oid)) != NULL)
+	{
+		if (type->domain != NULL && type->domain->closed)
+		{
+			*found = true;
+			pgseal_expect_compare(type);
+		}
+		return;
+	}
+	/* Arrays, domains and whole rows of them. */
+	oid = getBaseType(oid);
+	if (OidIsValid(get_element_type(oid)))
+		expect_compare(get_element_type(oid), found);
+	else if (pgseal_is_sealed(oid))
+		expect_compare(oid, found);
+	else if ((desc = lookup_rowtype_tupdesc_noerror(oid, -1, true)) != NULL)
+	{
+		for (int i = 0; i < desc->natts; i++)
+			if (!TupleDescAttr(desc, i)->attisdropped)
+				expect_compare(TupleDescAttr(desc, i)->atttypid, found);
+		ReleaseTupleDesc(desc);
+	}
+}
+
+typedef struct ColumnsContext
+{
+	List	   *tables;			/* range tables, the innermost first */
+	bool		found;
+} ColumnsContext;
+
+/*
+ * Where to compare takes a right, a query of a role without it has no column of the key domain in it: not only
+ * operators tell which values are equal, but whatever takes a value, up to its hash in an array and the image of a row.
+ * Columns of VALUES lists are the role's own values.  `found` says that the plan holds for this role only.
+ */
+static bool
+look_at_columns(Node *node, void *data)
+{
+	ColumnsContext *context = data;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+	{
+		Var		   *var = (Var *) node;
+		List	   *tables = var->varlevelsup < list_length(context->tables) ?
+			list_nth(context->tables, var->varlevelsup) : NIL;
+
+		if (var->varno < 1 || var->varno > list_length(tables) ||
+			rt_fetch(var->varno, tables)->rtekind != RTE_VALUES)
+			expect_compare(var->vartype, &context->found);
+		return false;
+	}
+	if (IsA(node, Query))
+	{
+		List	   *outer = context->tables;
+
+		context->tables = list_concat(list_make1(((Query *) node)->rtable), outer);
+		(void) query_tree_walker((Query *) node, look_at_columns, context, QTW_IGNORE_JOINALIASES);
+		context->tables = outer;
+		return false;
+	}
+	return expression_tree_walker(node, look_at_columns, context);
+}
+
 static int	planning = 0;
 
 static PlannedStmt *
 plan(Query *parse, const char *query_string, int cursor_options, ParamListInfo params)
 {
 	PlannedStmt *result;
+	ColumnsContext columns = {NIL, false};
 
+	look_at_columns((Node *) parse, &columns);
 	walk((Node *) parse, NULL);
 	pgseal_keys_export();
 	planning++;
@@ -195,6 +273,9 @@ plan(Query *parse, const char *query_string, int cursor_options, ParamListInfo p
 		planning--;
 	}
 	PG_END_TRY();
+	/* A plan that is kept is made anew for another role. */
+	if (columns.found)
+		result->dependsOnRole = true;
 	return result;
 }
 

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * rights.c
- *		Who may decrypt.
+ *		Who may decrypt, and who may compare.
  *
- * EXECUTE on the function pgseal_decrypt.DOMAIN() is the right.  A function
+ * EXECUTE on the function pgseal_decrypt.DOMAIN() is the right to decrypt, on
+ * pgseal_compare.DOMAIN() that to compare, in key domains where it takes one.  A function
  * without an ACL is nobody's: to PostgreSQL it would be everybody's, and
  * pg_restore -x leaves it so.  The last answer is kept until functions or roles
  * change.
@@ -20,9 +21,11 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
+#include "utils/plancache.h"
 #include "utils/syscache.h"
 
-#define MARKER_SCHEMA "pgseal_decrypt"
+#define DECRYPT_SCHEMA "pgseal_decrypt"
+#define COMPARE_SCHEMA "pgseal_compare"
 
 static uint64 acl_generation = 1;
 
@@ -30,6 +33,9 @@ static void
 rights_changed(Datum arg, int cacheid, uint32 hashvalue)
 {
 	acl_generation++;
+	/* Plans were made for those who had a right. */
+	if (pgseal_any_closed)
+		ResetPlanCache();
 }
 
 /* Changes whenever the rights of functions or roles may have. */
@@ -73,24 +79,51 @@ has_execute(Oid function, Oid user)
 #endif
 }
 
-bool
-pgseal_may_decrypt(SealedDomain *domain)
+static bool
+has_right(SealedDomain *domain, SealedRight *right, const char *schema_name)
 {
 	Oid			user = GetUserId();
 
-	if (unlikely(domain->acl_user != user || domain->acl_generation != acl_generation))
+	if (unlikely(right->user != user || right->generation != acl_generation))
 	{
-		Oid			schema = get_namespace_oid(MARKER_SCHEMA, true);
+		Oid			schema = get_namespace_oid(schema_name, true);
 		oidvector  *none = buildoidvector(NULL, 0);
-
-		domain->marker = !OidIsValid(schema) ? InvalidOid :
+		Oid			marker = !OidIsValid(schema) ? InvalidOid :
 			GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(NameStr(domain->name)),
 							PointerGetDatum(none), ObjectIdGetDatum(schema));
-		domain->acl_ok = has_execute(domain->marker, user);
-		domain->acl_user = user;
-		domain->acl_generation = acl_generation;
+
+		right->ok = has_execute(marker, user);
+		right->user = user;
+		right->generation = acl_generation;
 	}
-	return domain->acl_ok;
+	return right->ok;
+}
+
+bool
+pgseal_may_decrypt(SealedDomain *domain)
+{
+	return has_right(domain, &domain->decrypt, DECRYPT_SCHEMA);
+}
+
+/* Whoever may decrypt may compare, and in a domain that is not closed everybody may. */
+bool
+pgseal_may_compare(SealedDomain *domain)
+{
+	return !domain->closed || pgseal_may_decrypt(domain) || has_right(domain, &domain->compare, COMPARE_SCHEMA);
+}
+
+void
+pgseal_expect_compare(SealedType *type)
+{
+	/* Without a domain there is no key, and nothing to compare with. */
+	if (type->domain == NULL || likely(pgseal_may_compare(type->domain)))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied to compare values of %s (key domain %s)", type->name, NameStr(type->domain_name)),
+			 errdetail("Without it a role can store values of this key domain, and do nothing else with them."),
+			 errhint("SELECT pgseal.grant_compare('%s', '%s') gives the right.",
+					 NameStr(type->domain_name), GetUserNameFromId(GetUserId(), true))));
 }
 
 void

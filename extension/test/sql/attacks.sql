@@ -22,10 +22,86 @@ SELECT pgseal.revoke_decrypt('a', 'regress_owner');
 SET ROLE regress_nobody; SELECT pgseal.may_decrypt('a'); RESET ROLE;
 SELECT pgseal.grant_decrypt('a', 'regress_owner');
 
+-- Who may only store finds no value by trying, where the key domain says so; a closed right is no other's.
+SELECT pgseal.create_domain('c');
+SELECT pgseal.create_type('c_id', 'int8', 'format', 'c'); SELECT pgseal.create_type('c_text', 'text', 'deterministic', 'c');
+SELECT pgseal.create_type('c_note', 'text', 'random', 'c');
+CREATE TABLE closed (k int, id c_id UNIQUE, v c_text, note c_note); INSERT INTO closed VALUES (1, 7, 'hidden', 'note');
+CREATE TABLE refers (id c_id REFERENCES closed (id));
+CREATE VIEW closed_view AS SELECT count(*) FROM closed WHERE id = 7::int8;
+GRANT SELECT, INSERT, UPDATE, DELETE ON closed, refers, closed_view TO regress_nobody; GRANT CREATE ON SCHEMA public TO regress_nobody;
+SET ROLE regress_nobody;
+SELECT g FROM closed JOIN generate_series(1, 10) AS g ON id = g;
+PREPARE kept AS SELECT g FROM closed JOIN generate_series(1, 10) AS g ON id = g;
+EXECUTE kept;
+RESET ROLE;
+SET plan_cache_mode = force_generic_plan;
+EXECUTE kept;
+SELECT pgseal.set_compare('c', 'granted');
+SELECT domain, compare FROM pgseal.domains WHERE domain IN ('a', 'c') ORDER BY 1;
+SET ROLE regress_nobody; EXECUTE kept; RESET ROLE;
+EXECUTE kept;
+SET ROLE regress_nobody;
+EXECUTE kept;
+SELECT g FROM closed JOIN generate_series(1, 10) AS g ON id = g;
+SELECT count(*) FROM closed WHERE id = 7;
+SELECT count(*) FROM closed WHERE id = ANY ('{6,7}'::bigint[]);
+SELECT count(*) FROM closed WHERE v IN ('hidden', 'x');
+SELECT count(*) FROM closed GROUP BY id;
+SELECT count(DISTINCT id) FROM closed;
+SELECT DISTINCT v FROM closed;
+SELECT id FROM closed INTERSECT SELECT 7::int8::c_id;
+SELECT count(*) FROM closed WHERE CASE id WHEN 7 THEN true END;
+SELECT count(*) FROM closed WHERE id IS NOT DISTINCT FROM 7::int8::c_id;
+SELECT count(*) FROM closed WHERE ARRAY[id] = ARRAY[7::int8::c_id];
+SELECT count(*) FROM closed WHERE hash_array(ARRAY[id]) = hash_array(ARRAY[7::int8::c_id]);
+SELECT count(*) FROM closed WHERE ROW(id) OPERATOR(pg_catalog.*=) ROW(7::int8::c_id);
+SELECT count(*) FROM closed AS c WHERE c OPERATOR(pg_catalog.*=) c;
+SELECT c FROM closed AS c;
+SELECT public.c_id_hash(id) FROM closed;
+SELECT count(*) FROM closed_view;
+SELECT * FROM (SELECT array_agg(id) AS a FROM closed) AS s;
+WITH w AS MATERIALIZED (SELECT id FROM closed) SELECT count(*) FROM w;
+CREATE TABLE mine AS SELECT id FROM closed;
+CREATE TABLE mine (id c_id UNIQUE);
+INSERT INTO mine SELECT id FROM closed ON CONFLICT DO NOTHING;
+UPDATE closed SET v = 'x' RETURNING id;
+DELETE FROM closed WHERE id = 7;
+DO $$ BEGIN PERFORM 1 FROM closed WHERE id = 7; END $$;
+SET pgseal.format = sealed;
+SELECT id FROM closed;
+COPY closed (id, v) TO STDOUT;
+SELECT 7::int8::c_id;
+RESET pgseal.format;
+-- to store, count and change is free
+INSERT INTO closed VALUES (2, 8, 'mine', 'note'), (3, 9, 'too', NULL);
+INSERT INTO closed (k, id) SELECT g, g FROM generate_series(20, 22) AS g;
+INSERT INTO closed (id) VALUES (7);
+INSERT INTO refers VALUES (8);
+UPDATE closed SET v = 'changed' WHERE k = 2;
+DELETE FROM closed WHERE k = 3;
+SELECT count(*), max(k) FROM closed;
+RESET ROLE;
+SELECT pgseal.grant_compare('c', 'regress_nobody');
+SET ROLE regress_nobody;
+EXECUTE kept;
+SELECT count(*) FROM closed WHERE id = 7 AND v = 'hidden';
+SELECT v FROM closed WHERE id = 7;
+RESET ROLE;
+SELECT pgseal.revoke_compare('c', 'regress_nobody');
+SET ROLE regress_nobody; EXECUTE kept; RESET ROLE;
+UPDATE pg_proc SET proacl = NULL WHERE pronamespace = 'pgseal_compare'::regnamespace AND proname = 'c';
+SET ROLE regress_nobody; EXECUTE kept; RESET ROLE;
+SELECT pgseal.grant_decrypt('c', 'regress_nobody');
+SET ROLE regress_nobody; EXECUTE kept; SELECT v FROM closed WHERE id = 7; RESET ROLE;
+SELECT pgseal.set_compare('c', 'everybody');
+DEALLOCATE kept; RESET plan_cache_mode;
+DROP VIEW closed_view; DROP TABLE refers, closed, mine; REVOKE CREATE ON SCHEMA public FROM regress_nobody;
+
 -- Every function has a search_path of its own, or was parsed when it was made. A procedure that commits sets it itself.
 SELECT p.oid::regprocedure FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang
 WHERE l.lanname IN ('sql', 'plpgsql') AND p.prosqlbody IS NULL AND NOT coalesce(p.proconfig::text LIKE '%search_path=pg_catalog, pg_temp%', false)
-  AND (p.pronamespace IN ('pgseal'::regnamespace, '_pgseal'::regnamespace, 'pgseal_decrypt'::regnamespace)
+  AND (p.pronamespace IN ('pgseal'::regnamespace, '_pgseal'::regnamespace, 'pgseal_decrypt'::regnamespace, 'pgseal_compare'::regnamespace)
        OR EXISTS (SELECT FROM pg_depend AS d JOIN pg_extension AS e ON e.oid = d.refobjid WHERE d.objid = p.oid AND d.deptype = 'e' AND e.extname = 'pgseal'));
 
 -- Whose code runs in a rotation, and as whom: none of triggers, checks and rules; a partition key's as the owner.
@@ -116,4 +192,4 @@ CREATE TABLE regress_attack.g (id a_id, plain int GENERATED ALWAYS AS (id) STORE
 CALL pgseal.rotate('a');
 SET client_min_messages = warning;
 DROP SCHEMA regress_attack CASCADE; DROP TABLE secret;
-DROP OWNED BY regress_owner; DROP ROLE regress_owner, regress_nobody;
+DROP OWNED BY regress_owner, regress_nobody; DROP ROLE regress_owner, regress_nobody;
