@@ -215,6 +215,10 @@ PGSEAL_NORETURN extern void pgseal_denied(SealedType *type);
 extern bool pgseal_may_compare(SealedDomain *domain);
 extern void pgseal_expect_compare(SealedType *type);
 
+/* wire.c */
+struct ParseState;
+extern void pgseal_base_types_on_the_wire(struct ParseState *pstate, Query *query);
+
 /* rotate.c */
 extern bool pgseal_rotates_now(void);
 
@@ -236,6 +240,7 @@ typedef enum ExternalForm
 } ExternalForm;
 
 extern int	pgseal_format;
+extern bool pgseal_base_types;
 extern char *pgseal_provider;
 extern char *pgseal_helper;
 extern char *pgseal_passphrase;

@@ -288,6 +288,8 @@ analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 	/* The tree is kept, and planned anew when the key has changed: no constant is sealed in it. */
 	if (planning > 0)
 		walk((Node *) query, &only_looking);
+	else
+		pgseal_base_types_on_the_wire(pstate, query);
 }
 
 void

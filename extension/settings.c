@@ -31,6 +31,7 @@ PG_MODULE_MAGIC;
 PGDLLEXPORT void _PG_init(void);
 
 int			pgseal_format = FORM_PLAIN;
+bool		pgseal_base_types = false;
 char	   *pgseal_provider = NULL;
 char	   *pgseal_helper = NULL;
 char	   *pgseal_passphrase = NULL;
@@ -91,6 +92,10 @@ pgseal_settings_init(void)
 							 "How sealed values are written and read outside the server.",
 							 "plain: decrypted. sealed: as ciphertext, for dumps and replication without a right to decrypt.",
 							 &pgseal_format, FORM_PLAIN, format_options, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pgseal.base_types",
+							 "Results and parameters of clients' statements have the base types of sealed columns.",
+							 "For drivers, which do not know the sealed types.",
+							 &pgseal_base_types, false, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("pgseal.provider",
 							   "Where the key that wraps the column keys comes from.",
 							   "env:NAME, file:PATH or command:SHELL COMMAND, as for sealed clusters.",

@@ -54,4 +54,12 @@ with psycopg.connect(sys.argv[1], autocommit=True) as conn:
         raise AssertionError("no duplicate key")
     except psycopg.errors.UniqueViolation:
         pass
+with psycopg.connect(sys.argv[1], autocommit=True, options="-c pgseal.base_types=on") as conn:
+    conn.execute("TRUNCATE card")
+    for binary in (False, True):
+        cur = conn.cursor(binary=binary)
+        cur.execute(insert, ROW, prepare=True)
+        got = cur.execute(f"SELECT {COLUMNS} FROM card WHERE id = %s", (ROW[0],), prepare=True).fetchone()
+        assert got == ROW, (binary, got)
+        assert cur.execute("DELETE FROM card WHERE id = %s RETURNING id, raw", (ROW[0],)).fetchone() == (ROW[0], ROW[7])
 print("psycopg", psycopg.__version__, "passed")
