@@ -106,7 +106,7 @@ test-extension-memcheck: ## the extension's code under valgrind
 	@scripts/extension.sh memcheck
 
 .PHONY: test-extension-drivers
-test-extension-drivers: ## psycopg and JDBC against sealed columns; fetches the drivers
+test-extension-drivers: ## drivers of four languages against sealed columns; fetches them
 	@scripts/setup.sh drivers
 	@scripts/extension.sh drivers
 

@@ -6,7 +6,7 @@
 #   install    to where that server looks for modules and extensions; DESTDIR is put before it
 #   test       its tests against a private copy of the installation, by an ordinary user (extension/test/run.sh)
 #   memcheck   every type under valgrind, in a server of one process
-#   drivers    psycopg and JDBC against a real server; fetches both drivers from their registries
+#   drivers    psycopg, asyncpg, node-postgres, pgx, JDBC and others against a real server; fetches them from their registries
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"

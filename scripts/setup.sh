@@ -14,7 +14,7 @@
 #   deb       debhelper and fakeroot, for 'make deb'
 #   test-deb  debootstrap and lintian
 #   memcheck  valgrind
-#   drivers   Java, Maven and Python, for psycopg and JDBC
+#   drivers   Java, Maven, npm and Python, for the drivers; Go, for pgx, only if it is there
 #   report    chromium and a font, for the pages of pgseal lab
 # Needs root or sudo only if something is missing. May be run any number of times.
 set -euo pipefail
@@ -254,6 +254,7 @@ for purpose in "$@"; do
     drivers)
         need javac default-jdk-headless
         need mvn maven
+        need npm npm
         python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
         ;;
     report)
