@@ -3,11 +3,12 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::CliError;
+use crate::{as_owner, child};
 
 /// Where Debian and its relatives put the programs of each major version.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -25,7 +26,7 @@ fn in_path(name: &OsStr) -> Option<PathBuf> {
 
 /// The answer of `pg_config` to one question.
 pub fn ask_pg_config(pg_config: &Path, question: &str) -> Option<PathBuf> {
-    let output = Command::new(pg_config).arg(question).output().ok()?;
+    let output = child::output(Command::new(pg_config).arg(question)).ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     (output.status.success() && !text.trim().is_empty()).then(|| PathBuf::from(text.trim()))
 }
@@ -62,20 +63,26 @@ pub fn find(name: &OsStr, major: Option<&str>) -> Result<PathBuf, CliError> {
         .ok_or_else(lost)
 }
 
-/// The directory of the programs of this major version: the given one, else that of the server in
-/// PATH, else where Debian has it, else where `pg_config` says.
-pub fn of_major(given: Option<&Path>, major: &str) -> Result<PathBuf, CliError> {
+/// The directory of the programs of this major version: the given one, else that of `PG_CONFIG`, of
+/// the server in PATH, of Debian's packages, of `pg_config` in PATH, else `/usr/local/pgsql/bin`.
+/// Never one below the data directory, and never one that others than root and the user who started
+/// pgseal can write: its programs are run.
+pub fn of_major(given: Option<&Path>, major: &str, datadir: &Path) -> Result<PathBuf, CliError> {
     let places: Vec<PathBuf> = match given {
         Some(dir) => vec![dir.to_owned()],
         None => {
-            let on_path = in_path(OsStr::new("postgres")).and_then(|path| path.canonicalize().ok());
-            let configured =
-                in_path(OsStr::new("pg_config")).and_then(|path| ask_pg_config(&path, "--bindir"));
-            on_path
-                .and_then(|path| path.parent().map(Path::to_owned))
+            let named = env::var_os("PG_CONFIG").filter(|path| !path.is_empty());
+            let named = named.and_then(|path| ask_pg_config(Path::new(&path), "--bindir"));
+            let configured = in_trusted_path("pg_config", datadir)
+                .and_then(|path| ask_pg_config(&path, "--bindir"));
+            let on_path = in_trusted_path("postgres", datadir);
+            named
                 .into_iter()
+                .chain(on_path.and_then(|path| path.parent().map(Path::to_owned)))
                 .chain([Path::new(DEBIAN).join(major).join("bin")])
                 .chain(configured)
+                .chain([PathBuf::from("/usr/local/pgsql/bin")])
+                .filter(|dir| is_trusted(&dir.join("postgres"), datadir))
                 .collect()
         }
     };
@@ -89,6 +96,33 @@ pub fn of_major(given: Option<&Path>, major: &str) -> Result<PathBuf, CliError> 
              --bindir"
         ))
     })
+}
+
+fn in_trusted_path(name: &str, datadir: &Path) -> Option<PathBuf> {
+    let list = env::var_os("PATH")?;
+    env::split_paths(&list)
+        .filter(|dir| dir.is_absolute())
+        .map(|dir| dir.join(name))
+        .find(|path| is_program(path) && is_trusted(path, datadir))
+        .and_then(|path| path.canonicalize().ok())
+}
+
+/// Whether nobody but root and the user who started pgseal decides what this program is, and it does
+/// not lie in the data directory.
+pub fn is_trusted(program: &Path, datadir: &Path) -> bool {
+    let (Ok(program), Ok(datadir)) = (program.canonicalize(), datadir.canonicalize()) else {
+        return false;
+    };
+    if program.starts_with(datadir) {
+        return false;
+    }
+    let is_private = |path: &Path| {
+        fs::metadata(path).is_ok_and(|meta| {
+            let is_owner = meta.uid() == 0 || meta.uid() == as_owner::invoker();
+            is_owner && meta.mode() & 0o022 == 0
+        })
+    };
+    is_private(&program) && program.parent().is_some_and(is_private)
 }
 
 /// `initdb`: in the given directory, else as [`find`]. Links are resolved, since `pg_config` and
@@ -106,9 +140,7 @@ pub fn initdb(bindir: Option<&Path>) -> Result<PathBuf, CliError> {
 
 /// The major version of a program, from what it prints for `--version`.
 pub fn major_of(program: &Path) -> Result<String, CliError> {
-    let output = Command::new(program)
-        .arg("--version")
-        .output()
+    let output = child::output(Command::new(program).arg("--version"))
         .map_err(CliError::io(program, "run the program"))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     parse_major(&text).ok_or_else(|| {

@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pgseal_convert::{Disk, Journal, Phase};
-use pgseal_keys::keyring_path;
+use pgseal_keys::{KEYRING_DIR, KeyError, keyring_path};
 
 use crate::error::CliError;
+use crate::{as_owner, small_file};
 
 /// A data directory that exists.
 #[derive(Debug)]
@@ -28,7 +29,10 @@ impl DataDir {
     pub fn open(path: &Path) -> Result<DataDir, CliError> {
         let root = std::path::absolute(path).map_err(CliError::io(path, "resolve the path"))?;
         let meta = fs::metadata(&root).map_err(CliError::io(&root, "open the directory"))?;
-        if !meta.is_dir() {
+        if meta.is_dir() {
+            as_owner::step_down(&root)?;
+            expect_own_dir(&root)?;
+        } else {
             return Err(CliError::NotDataDir {
                 path: root,
                 why: "it is a file",
@@ -40,7 +44,7 @@ impl DataDir {
         let conversion = Journal::load(&Disk, &root)?;
         // PG_VERSION names no version meanwhile.
         let major = match &conversion {
-            Some(journal) => Some(journal.major().to_owned()),
+            Some(journal) => Some(journal.major().to_owned()).filter(|major| is_major(major)),
             None => read_major(&root),
         };
         if major.is_none() && !keyring_path(&root).exists() {
@@ -66,7 +70,7 @@ impl DataDir {
     /// The process number of the server that runs on this directory, if one does. A lock file that
     /// came along in a copy does not count.
     pub fn server_pid(&self) -> Option<u32> {
-        let text = fs::read_to_string(self.root.join("postmaster.pid")).ok()?;
+        let text = small_file::read_text(&self.root.join("postmaster.pid")).ok()?;
         // That of a server of one session (postgres --single) is negative.
         let pid: i32 = text.lines().next()?.trim().parse().ok()?;
         let pid = pid.unsigned_abs();
@@ -80,6 +84,22 @@ impl DataDir {
             }
             Err(_) => None,
         }
+    }
+}
+
+/// What pgseal keeps in a data directory is kept in that directory: a link would have it read and
+/// written elsewhere.
+fn expect_own_dir(root: &Path) -> Result<(), CliError> {
+    let own = root.join(KEYRING_DIR);
+    match fs::symlink_metadata(&own) {
+        Ok(meta) if meta.is_symlink() => Err(KeyError::Insecure {
+            path: own,
+            what: "it is a link, and what pgseal keeps lies in the data directory itself"
+                .to_owned(),
+            remedy: "put the directory in the place of the link".to_owned(),
+        }
+        .into()),
+        _ => Ok(()),
     }
 }
 
@@ -106,10 +126,15 @@ fn refuse_unfinished(root: &Path, journal: Option<&Journal>) -> Result<(), CliEr
 
 /// The major version in `PG_VERSION`.
 pub fn read_major(root: &Path) -> Option<String> {
-    let text = fs::read_to_string(root.join("PG_VERSION")).ok()?;
+    let text = small_file::read_text(&root.join("PG_VERSION")).ok()?;
     let major = text.trim();
-    let looks_right = !major.is_empty() && major.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    looks_right.then(|| major.to_owned())
+    is_major(major).then(|| major.to_owned())
+}
+
+/// Whether this can stand in a path: a number, or two (9.6).
+fn is_major(text: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    text.len() <= 8 && text.split('.').all(is_number)
 }
 
 /// The data directory that a file lies in: the nearest directory above it with a keyring.

@@ -9,10 +9,7 @@ use std::path::{Path, PathBuf};
 use pgseal_keys::escrow::EscrowSummary;
 
 use crate::datadir::DataDir;
-use crate::out;
-
-/// Longer is nothing that pgseal wrote: 1024 generations of 50 bytes, indented.
-const MAX_LEN: u64 = 1 << 20;
+use crate::{out, small_file};
 
 /// Where it is.
 pub fn path(dir: &DataDir) -> PathBuf {
@@ -57,9 +54,6 @@ fn try_write(path: &Path, summary: &EscrowSummary) -> io::Result<()> {
 
 /// What is remembered; `None` if nothing is, or nothing that can be read.
 pub fn read(dir: &DataDir) -> Option<EscrowSummary> {
-    let path = path(dir);
-    if fs::metadata(&path).ok()?.len() > MAX_LEN {
-        return None;
-    }
-    serde_json::from_slice(&fs::read(&path).ok()?).ok()
+    // Longer is nothing that pgseal wrote: 1024 generations of 50 bytes, indented.
+    serde_json::from_slice(&small_file::read(&path(dir)).ok()?).ok()
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use crate::error::CliError;
+use crate::small_file;
 
 const NAME: &str = "shared_preload_libraries";
 
@@ -37,7 +38,7 @@ pub fn remove(path: &Path) -> Result<(), CliError> {
 
 /// Whether a configuration file says anything about what is preloaded.
 pub fn sets_preload(path: &Path) -> Result<bool, CliError> {
-    match fs::read_to_string(path) {
+    match small_file::read_text(path) {
         Ok(text) => Ok(last_setting(&text).is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(CliError::io(path, "read the configuration")(error)),
@@ -45,7 +46,7 @@ pub fn sets_preload(path: &Path) -> Result<bool, CliError> {
 }
 
 fn read(path: &Path) -> Result<String, CliError> {
-    fs::read_to_string(path).map_err(CliError::io(path, "read the configuration"))
+    small_file::read_text(path).map_err(CliError::io(path, "read the configuration"))
 }
 
 /// Replaces the file, so that a power cut leaves the old or the new one. Where it cannot be replaced

@@ -1,10 +1,14 @@
 //! From a data directory, a file or the command line to unlocked data keys.
 
 use std::env;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use pgseal_core::KeySet;
-use pgseal_keys::{Kek, KeyError, Keyring, Provider, kek_for_keyring, keyring_path};
+use pgseal_keys::{Clusters, CostLimit, Kek, KeyError, Keyring, Provider, Source, keyring_path};
 
 use crate::datadir::{self, DataDir};
 use crate::error::CliError;
@@ -17,8 +21,9 @@ pub const PROVIDER: &str = "PGSEAL_PROVIDER";
 /// Where to take keys from, as the command line says.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct KeyOptions {
-    /// Where the key comes from, if not from where the keyring says: env:NAME, file:PATH,
-    /// command:SHELL COMMAND, passphrase:
+    /// Where the key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:. Default: what
+    /// PGSEAL_PROVIDER, the cluster's file in /etc/pgseal/clusters.d or the keyring names; of the
+    /// latter only env:, file: and passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
     pub provider: Option<String>,
     /// The keyring, if it is not DIR/pgseal/keyring: a copy kept beside a backup, for example
@@ -48,12 +53,77 @@ pub fn variable(name: &str) -> Result<Option<String>, CliError> {
     }
 }
 
-/// The KEK of a keyring: from the given provider, else as the environment and the keyring say.
+/// The environment variable that names the keyrings that a server may have.
+pub const KEYRING_ID: &str = "PGSEAL_KEYRING_ID";
+
+/// Where the key of a keyring comes from: the given provider, else as the environment, the file of
+/// the cluster in `/etc/pgseal/clusters.d` and, with its limits, the keyring say.
+pub fn source(keyring: &Keyring, provider: Option<&str>) -> Result<Source, CliError> {
+    let environment = variable(PROVIDER)?;
+    let clusters = Clusters::from_environment();
+    Ok(Source::find(keyring, provider, environment.as_deref(), kek_fd()?, &clusters)?)
+}
+
+/// The KEK of a keyring, from its [`source`].
 pub fn kek(keyring: &Keyring, provider: Option<&str>) -> Result<Kek, CliError> {
-    match provider {
-        Some(uri) => Ok(Provider::parse_typed(uri)?.kek(keyring.passphrase_params())?),
-        None => Ok(kek_for_keyring(keyring, variable(PROVIDER)?.as_deref(), kek_fd()?)?),
+    kek_from(&source(keyring, provider)?, keyring)
+}
+
+/// The KEK of a keyring, from a source that was found.
+pub fn kek_from(source: &Source, keyring: &Keyring) -> Result<Kek, CliError> {
+    let ahead = AHEAD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let (Some((provider, key)), Some(asked)) = (&*ahead, source.provider())
+        && provider == asked
+    {
+        return Ok(key.duplicate());
     }
+    Ok(source.kek(keyring, cost_limit())?)
+}
+
+static COST_IS_ALLOWED: AtomicBool = AtomicBool::new(false);
+
+/// `--allow-cost` was given.
+pub fn allow_cost() {
+    COST_IS_ALLOWED.store(true, Ordering::Relaxed);
+}
+
+/// What a passphrase may cost whose parameters nobody has authenticated.
+pub fn cost_limit() -> CostLimit {
+    match COST_IS_ALLOWED.load(Ordering::Relaxed) {
+        true => CostLimit::Format,
+        false => CostLimit::Sensible,
+    }
+}
+
+/// What the command line names as the source of a key that is there already.
+static GIVEN: Mutex<Option<String>> = Mutex::new(None);
+/// The key that was read before root stepped down.
+static AHEAD: Mutex<Option<(Provider, Kek)>> = Mutex::new(None);
+
+/// Remembers what the command line names, for [`read_ahead`].
+pub fn remember_given(uri: &str) {
+    *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(uri.to_owned());
+}
+
+/// Reads a key file that root names, and only root can read, before root becomes another user.
+///
+/// # Errors
+/// Those of the provider.
+pub fn read_ahead() -> Result<(), CliError> {
+    let given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let uri = match given {
+        Some(uri) => Some(uri),
+        None => variable(PROVIDER)?,
+    };
+    let provider = uri.and_then(|uri| Provider::parse_typed(&uri).ok());
+    let Some(provider @ Provider::File(_)) = provider else { return Ok(()) };
+    let Provider::File(path) = &provider else { return Ok(()) };
+    let is_roots = fs::metadata(path).is_ok_and(|meta| meta.uid() == 0 && meta.is_file());
+    if is_roots {
+        let key = provider.kek(None)?;
+        *AHEAD.lock().unwrap_or_else(PoisonError::into_inner) = Some((provider, key));
+    }
+    Ok(())
 }
 
 /// The keyring of a data directory. "Not sealed" and "the keyring is gone" are different errors:

@@ -2,7 +2,9 @@
 //! looks after it.
 #![forbid(unsafe_code)]
 
+mod as_owner;
 mod bindir;
+mod child;
 mod cmd;
 mod counters;
 mod datadir;
@@ -14,7 +16,9 @@ mod keys;
 mod library;
 mod out;
 mod private_file;
+mod register;
 mod scan;
+mod small_file;
 mod storage;
 mod zeros;
 
@@ -27,5 +31,6 @@ fn main() -> ExitCode {
     // memory. A program that it becomes or starts is as before. Where the kernel has no such
     // switch the keys are no worse off than those of any other program.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    as_owner::invoker();
     exit::finish(cmd::dispatch())
 }

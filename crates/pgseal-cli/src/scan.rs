@@ -107,6 +107,8 @@ pub struct Scan {
     pub outside: Vec<(PathBuf, PathBuf)>,
     /// Directories that could not be read, and why.
     pub closed: Vec<(PathBuf, String)>,
+    /// The root, without links.
+    root: PathBuf,
 }
 
 impl Scan {
@@ -136,7 +138,8 @@ pub enum Root {
 
 /// Looks at every file below `root`.
 pub fn scan(root: &Path, kind: Root) -> Scan {
-    let mut scan = Scan::default();
+    let real = root.canonicalize().unwrap_or_else(|_| root.to_owned());
+    let mut scan = Scan { root: real, ..Scan::default() };
     walk(root, Path::new(""), kind, 0, &mut scan);
     scan.entries.sort_by(|a, b| a.rel.cmp(&b.rel));
     scan
@@ -197,8 +200,13 @@ fn link(path: PathBuf, rel: PathBuf, kind: Root, depth: usize, scan: &mut Scan) 
     match fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => {
             let target = path.canonicalize().unwrap_or_else(|_| path.clone());
+            // Not where the walk would meet itself, nor what is no disk.
+            let leads_back = scan.root.starts_with(&target);
+            let is_no_disk = ["/proc", "/sys", "/dev"].iter().any(|dir| target.starts_with(dir));
             scan.outside.push((rel.clone(), target));
-            if depth == 0 || in_tablespaces {
+            if leads_back || is_no_disk {
+                scan.closed.push((rel, "a link to where no files of a cluster lie".to_owned()));
+            } else if depth == 0 || in_tablespaces {
                 walk(&path, &rel, kind, depth + 1, scan);
             }
         }

@@ -1,15 +1,14 @@
 //! A sealed file on disk, for reading only.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use pgseal_core::storage::Storage;
 use pgseal_core::{SealedLen, SealedOff};
-use rustix::fs::OFlags;
 
 /// An open file.
 pub struct ReadOnly {
@@ -18,16 +17,10 @@ pub struct ReadOnly {
 }
 
 impl ReadOnly {
-    /// Opens a file without ever waiting: a FIFO in its place must not hang the program.
+    /// Opens a regular file; nothing else is ever opened.
     /// `is_live`: a server may be writing it, so give it time before a second look.
     pub fn open(path: &Path, is_live: bool) -> io::Result<ReadOnly> {
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-        }
-        Ok(ReadOnly { file, is_live })
+        Ok(ReadOnly { file: pgseal_keys::open_regular(path)?, is_live })
     }
 
     /// The bytes at an offset, as they lie on disk: fewer only at the end of the file.

@@ -79,7 +79,11 @@ fn a_passphrase_is_handed_on_in_memory() {
     fs::remove_file(&count).unwrap();
     let helper = "\"$PGSEAL_HELPER\" helper keys --keyring data/pgseal/keyring | wc -c";
     let script = format!("{helper}; {helper}");
-    let answer = run(&fixture, &["-D", "data", "--", "sh", "-c", &script]);
+    // The keyring names it, and is not asked: it has to be named from outside.
+    let mut command = fixture.pgseal();
+    command.env("PGSEAL_LIBRARY", fixture.path("libpgseal.so")).env("PGSEAL_PROVIDER", &ask);
+    command.args(["run", "-D", "data", "--", "sh", "-c", &script]);
+    let answer = Answer::of(command.output().unwrap());
     assert_eq!((answer.code, answer.out.as_str()), (0, "76\n76\n"), "{answer:?}");
     assert_eq!(fs::read_to_string(&count).unwrap(), "x\n");
 

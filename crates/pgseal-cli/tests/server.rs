@@ -132,13 +132,19 @@ fn a_passphrase_is_asked_for_once() {
     let (asked, data) = (cluster.home().join("asked"), cluster.home().join("pass"));
     let uri = format!("passphrase:command=echo x >> {}; echo correct horse", asked.display());
     let dir = data.to_str().unwrap();
-    succeeds(&pgseal(&cluster, &["initdb", "-K", &uri, "--suite", "xts", dir, "--", "--no-sync"]));
+    let clusters = cluster.home().join("clusters.d");
+    let pgseal = |args: &[&str]| {
+        let mut command = cluster.pgseal().unwrap();
+        command.env("PGSEAL_CLUSTERS_DIR", &clusters).args(args).output().unwrap()
+    };
+    let initdb = ["initdb", "-K", &uri, "--register", "--suite", "xts", dir, "--", "--no-sync"];
+    succeeds(&pgseal(&initdb));
     assert_eq!(fs::read_to_string(&asked).unwrap(), "x\n");
     let sql = "select 40 + 2;\n";
     let script = format!("echo '{sql}' | exec \"$0\" --single -D {dir} postgres");
     let postgres = pgseal_testkit::bindir().unwrap().join("postgres");
     let postgres = postgres.to_str().unwrap();
-    let output = pgseal(&cluster, &["run", "-D", dir, "--", "sh", "-c", &script, postgres]);
+    let output = pgseal(&["run", "-D", dir, "--", "sh", "-c", &script, postgres]);
     assert!(succeeds(&output).contains("42"), "{output:?}");
     assert_eq!(fs::read_to_string(&asked).unwrap(), "x\nx\n");
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use pgseal_core::KeyringId;
 
-use crate::provider::Provider;
+use crate::provider::{CostLimit, Provider};
 
 /// An error about keys. Each text says what is wrong, where, and what to do next; none holds any
 /// part of a key, a passphrase or what a command printed.
@@ -29,7 +29,7 @@ pub enum KeyError {
     Wrong {
         /// The keyring.
         path: PathBuf,
-        /// Where the keyring says that its key is from.
+        /// The provider that was asked.
         provider: String,
     },
     /// Others can read or change the source of the key.
@@ -49,6 +49,51 @@ pub enum KeyError {
         provider: String,
         /// What happened and what to do next.
         what: String,
+    },
+    /// The keyring names a source that only a place outside of the data directory may name.
+    #[error(
+        "{}: the keyring names {hint} as the source of its key, and nothing that a data directory \
+         names is run, read or asked before the key has authenticated it; write the line \
+         \"provider = {form}\" into {} as root, or give it with -K or PGSEAL_PROVIDER",
+        path.display(),
+        file.display()
+    )]
+    NotRegistered {
+        /// The keyring.
+        path: PathBuf,
+        /// What it names, as messages show it.
+        hint: String,
+        /// The form of the URI, without anything that the keyring says.
+        form: &'static str,
+        /// The file of this cluster in `/etc/pgseal/clusters.d`.
+        file: PathBuf,
+    },
+    /// The file of a cluster in `/etc/pgseal/clusters.d` is not as it has to be.
+    #[error(
+        "{}: {what}; the file holds one line: provider = URI, as -K takes it",
+        path.display()
+    )]
+    ClusterFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A passphrase would cost more than is sensible, and only the data directory says so.
+    #[error(
+        "{}: the keyring asks for Argon2id with {memory_mib} MiB and {passes} passes, more than \
+         {} MiB and {} passes; if it was made so, add --allow-cost",
+        path.display(),
+        CostLimit::SENSIBLE_MEMORY_KIB / 1024,
+        CostLimit::SENSIBLE_PASSES
+    )]
+    Costly {
+        /// The keyring or escrow copy.
+        path: PathBuf,
+        /// Memory that it asks for, in MiB.
+        memory_mib: u32,
+        /// Passes over it.
+        passes: u32,
     },
     /// What the provider gave is not the text of a key.
     #[error(
@@ -208,11 +253,13 @@ impl KeyError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            KeyError::BadUri { .. } => 2,
+            KeyError::BadUri { .. } | KeyError::ClusterFile { .. } => 2,
             KeyError::KeyringExists { .. } => 5,
             KeyError::Missing { .. } | KeyError::EscrowShares { .. } => 10,
             KeyError::Wrong { .. } | KeyError::EscrowWrong { .. } => 11,
-            KeyError::Insecure { .. } => 12,
+            KeyError::Insecure { .. }
+            | KeyError::NotRegistered { .. }
+            | KeyError::Costly { .. } => 12,
             KeyError::ProviderFailed { .. } | KeyError::BadKeyText { .. } => 13,
             KeyError::KeyringDamaged { .. }
             | KeyError::KeyringTooNew { .. }

@@ -16,6 +16,7 @@ use crate::wrap;
 pub struct Kek {
     key: Box<[u8; 32]>,
     params: Option<Argon2idParams>,
+    origin: Option<String>,
 }
 
 impl Kek {
@@ -27,7 +28,7 @@ impl Kek {
     /// # Errors
     /// Those of `fill`.
     pub fn init_with<E>(fill: impl FnOnce(&mut [u8; 32]) -> Result<(), E>) -> Result<Kek, E> {
-        let mut kek = Kek { key: Box::new([0; 32]), params: None };
+        let mut kek = Kek { key: Box::new([0; 32]), params: None, origin: None };
         fill(&mut kek.key)?;
         Ok(kek)
     }
@@ -68,6 +69,23 @@ impl Kek {
     #[must_use]
     pub fn params(&self) -> Option<&Argon2idParams> {
         self.params.as_ref()
+    }
+
+    /// Which provider gave it, as messages show it; `None` when it came from none.
+    #[must_use]
+    pub fn origin(&self) -> Option<&str> {
+        self.origin.as_deref()
+    }
+
+    /// The same key once more, said out loud: there is no `Clone`, so that no copy is made unseen.
+    #[must_use]
+    pub fn duplicate(&self) -> Kek {
+        Kek { key: self.key.clone(), params: self.params.clone(), origin: self.origin.clone() }
+    }
+
+    pub(crate) fn with_origin(mut self, origin: String) -> Kek {
+        self.origin = Some(origin);
+        self
     }
 
     pub(crate) fn with_params(mut self, params: Argon2idParams) -> Kek {

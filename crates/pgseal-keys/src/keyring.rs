@@ -286,6 +286,12 @@ impl Keyring {
         &self.path
     }
 
+    /// The data directory that it lies in; `None` for one that lies elsewhere.
+    #[must_use]
+    pub fn datadir(&self) -> Option<&Path> {
+        crate::store::datadir_of(&self.path)
+    }
+
     /// Everything that is no secret, for display.
     #[must_use]
     pub fn summary(&self) -> KeyringSummary {
@@ -340,7 +346,9 @@ impl Keyring {
             (false, Err(_)) => {
                 return Err(KeyError::Wrong {
                     path: self.path.clone(),
-                    provider: Provider::shown(&self.body.provider),
+                    provider: kek
+                        .origin()
+                        .map_or_else(|| Provider::shown(&self.body.provider), str::to_owned),
                 });
             }
         }

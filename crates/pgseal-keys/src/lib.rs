@@ -13,6 +13,8 @@ mod argon;
 #[cfg(feature = "providers")]
 mod body;
 #[cfg(feature = "providers")]
+mod clusters;
+#[cfg(feature = "providers")]
 mod error;
 #[cfg(feature = "escrow")]
 pub mod escrow;
@@ -25,6 +27,8 @@ pub mod labels;
 #[cfg(feature = "providers")]
 pub mod provider;
 #[cfg(feature = "providers")]
+mod source;
+#[cfg(feature = "providers")]
 mod store;
 #[cfg(feature = "providers")]
 mod summary;
@@ -35,10 +39,15 @@ mod wrap;
 pub use self::{
     argon::Argon2idParams,
     body::{GenerationState, MAX_GENERATIONS},
+    clusters::{CLUSTERS_DIR, Clusters},
     error::KeyError,
     kek::{Kek, generate_raw_key},
     keyring::Keyring,
-    provider::{Provider, kek_for_keyring, kek_from_fd},
-    store::{KEYRING_DIR, KEYRING_FILE, MAX_KEYRING_LEN, is_unfinished, keyring_path, update},
+    provider::{CostLimit, Provider, kek_from_fd},
+    source::Source,
+    store::{
+        KEYRING_DIR, KEYRING_FILE, MAX_KEYRING_LEN, is_unfinished, keyring_path, open_regular,
+        update,
+    },
     summary::{GenerationSummary, KeyringSummary, PassphraseSummary},
 };

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -26,28 +27,94 @@ pub fn keyring_path(datadir: &Path) -> PathBuf {
     datadir.join(KEYRING_DIR).join(KEYRING_FILE)
 }
 
-/// Opens without ever waiting: a FIFO in the place of a file must not hang a server start.
-pub(crate) fn open_for_reading(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+/// Whether the last part of a path may be a symbolic link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// It is followed.
+    Followed,
+    /// It is no regular file.
+    Refused,
+}
+
+/// Opens a regular file for reading. Anything else is never opened, only looked at: a FIFO would
+/// make the program wait, and to open a device may already do something.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] for what is no regular file; those of the file system.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    open_regular_as(path, Links::Followed)
+}
+
+pub(crate) fn open_regular_as(path: &Path, links: Links) -> io::Result<File> {
+    let mut flags = OFlags::PATH;
+    if links == Links::Refused {
+        flags |= OFlags::NOFOLLOW;
+    }
     let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-    OpenOptions::new().read(true).custom_flags(flags).open(path)
+    // A handle that names the file without opening it, so that it cannot be exchanged in between.
+    let named = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !named.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    File::open(format!("/proc/self/fd/{}", named.as_raw_fd())).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::other("/proc is not mounted"),
+        _ => error,
+    })
+}
+
+/// The data directory of a keyring that lies in its place; else nothing.
+pub(crate) fn datadir_of(keyring: &Path) -> Option<&Path> {
+    let datadir = keyring.parent()?.parent()?;
+    (keyring_path(datadir) == keyring).then_some(datadir)
+}
+
+/// Whoever owns the keyring can write it. One that belongs neither to root nor to the owner of the
+/// data directory was put there by somebody else.
+fn expect_owner(path: &Path, owner: u32) -> Result<(), KeyError> {
+    let me = rustix::process::geteuid().as_raw();
+    let home = datadir_of(path);
+    let above = match home {
+        Some(datadir) => datadir,
+        None => parent(path)?,
+    };
+    let meta = fs::metadata(above).map_err(|err| KeyError::io(above, "stat the directory", err))?;
+    let is_mine = home.is_none() && owner == me;
+    if owner == 0 || owner == meta.uid() || is_mine {
+        return Ok(());
+    }
+    Err(KeyError::Insecure {
+        path: path.to_owned(),
+        what: format!(
+            "the keyring belongs to user {owner}, neither root nor user {}, who owns {}",
+            meta.uid(),
+            above.display()
+        ),
+        remedy: format!(
+            "find out who put it there; if it is the right one: chown {} '{}'",
+            meta.uid(),
+            path.display()
+        ),
+    })
 }
 
 impl Keyring {
     /// Reads and parses the keyring file.
     ///
     /// # Errors
-    /// [`KeyError::KeyringMissing`], [`KeyError::KeyringDamaged`], [`KeyError::Io`].
+    /// [`KeyError::KeyringMissing`], [`KeyError::KeyringDamaged`], [`KeyError::Insecure`] for one of
+    /// a stranger's, [`KeyError::Io`].
     pub fn load(path: &Path) -> Result<Keyring, KeyError> {
-        let file = open_for_reading(path).map_err(|err| match err.kind() {
+        let file = open_regular(path).map_err(|err| match err.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 KeyError::KeyringMissing { path: path.to_owned() }
             }
+            io::ErrorKind::InvalidInput => KeyError::damaged(path, "it is not a regular file"),
             _ => KeyError::io(path, "open the keyring", err),
         })?;
-        let kind = file.metadata().map_err(|err| KeyError::io(path, "stat the keyring", err))?;
-        if !kind.is_file() {
-            return Err(KeyError::damaged(path, "it is not a regular file"));
+        let meta = file.metadata().map_err(|err| KeyError::io(path, "stat the keyring", err))?;
+        expect_owner(path, meta.uid())?;
+        if meta.len() > u64::try_from(MAX_KEYRING_LEN).unwrap_or(u64::MAX) {
+            return Err(KeyError::damaged(path, "the file is longer than 1 MiB"));
         }
         let limit = u64::try_from(MAX_KEYRING_LEN + 1).unwrap_or(u64::MAX);
         let mut bytes = Vec::new();
@@ -182,7 +249,7 @@ fn make_private_dir(dir: &Path) -> Result<(), KeyError> {
     sync_dir(above)
 }
 
-fn sync_dir(dir: &Path) -> Result<(), KeyError> {
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), KeyError> {
     File::open(dir)
         .and_then(|handle| handle.sync_all())
         .map_err(|err| KeyError::io(dir, "sync the directory", err))

@@ -11,7 +11,8 @@ use std::process::{Command, Output};
 
 use pgseal_core::Suite;
 use pgseal_keys::{
-    Argon2idParams, KeyError, Keyring, Provider, generate_raw_key, kek_for_keyring, kek_from_fd,
+    Argon2idParams, Clusters, CostLimit, KeyError, Keyring, Provider, Source, generate_raw_key,
+    kek_from_fd,
 };
 use pgseal_testkit::Terminal;
 
@@ -134,7 +135,9 @@ fn a_kek_goes_through_a_descriptor_with_its_parameters() {
     }
     let through = kek_from_fd(fd).unwrap();
     let ring = Keyring::create(Suite::Aes256Gcm, "passphrase:", &through).unwrap();
-    ring.unlock(&kek_for_keyring(&ring, Some("env:NOT_ASKED"), Some(fd)).unwrap()).unwrap();
+    let clusters = Clusters::at("/nowhere".into());
+    let source = Source::find(&ring, None, Some("env:NOT_ASKED"), Some(fd), &clusters).unwrap();
+    ring.unlock(&source.kek(&ring, CostLimit::Sensible).unwrap()).unwrap();
     file.set_len(31).unwrap();
     assert_eq!(kek_from_fd(fd).unwrap_err().exit_code(), 13);
     file.set_len(32).unwrap();

@@ -105,7 +105,13 @@ fn the_key_store_is_down() {
     fs::rename(node.home().join("key"), &store).expect("the key moves into the store");
     let uri = format!("command:cat {}", store.display());
     let old = format!("file:{}", store.display());
-    succeeds(&key(&node, "rotate", &["--old", &old, "-K", &uri]));
+    // A command is never taken from the data directory: it is registered, or the server refuses.
+    let clusters = node.home().join("clusters.d").display().to_string();
+    node.set_env("PGSEAL_CLUSTERS_DIR", &clusters);
+    succeeds(&key(&node, "rotate", &["--old", &old, "-K", &uri, "--register"]));
+    fs::rename(&clusters, node.home().join("aside")).expect("the file of the cluster goes");
+    refuses(&mut node, 12, "write the line \"provider = command:SHELL COMMAND\" into");
+    fs::rename(node.home().join("aside"), &clusters).expect("and comes back");
     node.start();
     let away = node.home().join("away");
     fs::rename(&store, &away).expect("the store goes down");

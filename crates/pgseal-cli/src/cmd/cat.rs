@@ -50,6 +50,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let path = &args.file;
+    crate::as_owner::step_down_beside(path)?;
     let open = |live| ReadOnly::open(path, live).map_err(CliError::io(path, "open the file"));
     let file = open(true)?;
     let mut start = vec![0; HEAD_LEN as usize];

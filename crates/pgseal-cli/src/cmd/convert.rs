@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
@@ -41,8 +42,10 @@ impl<'a> Run<'a> {
     pub fn open(options: &'a Options, operation: Operation) -> Result<Run<'a>, CliError> {
         let root = std::path::absolute(&options.dir)
             .map_err(CliError::io(&options.dir, "resolve the path"))?;
-        let lock = OwnLock::take(&root)?;
         let mut dir = DataDir::open(&root)?;
+        let lock = OwnLock::take(&root)?;
+        // Another run may have ended meanwhile.
+        dir = DataDir::open(&dir.root)?;
         let control = Control::default();
         for signal in
             [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
@@ -248,7 +251,11 @@ impl<'a> Run<'a> {
     }
 
     fn guard(&self, journal: &Journal) -> Result<String, CliError> {
-        let bindir = crate::bindir::of_major(self.options.bindir.as_deref(), journal.major())?;
+        let bindir = crate::bindir::of_major(
+            self.options.bindir.as_deref(),
+            journal.major(),
+            &self.dir.root,
+        )?;
         let pkglibdir = crate::bindir::ask_pg_config(&bindir.join("pg_config"), "--pkglibdir");
         crate::library::guard(journal.major(), pkglibdir.as_deref())
     }
@@ -302,14 +309,14 @@ impl<'a> Run<'a> {
         let auto = root.join("postgresql.auto.conf");
         match (self.operation, guard) {
             (Operation::Encrypt, Some(guard)) => {
-                guard_conf::add(&journal.config_file, guard)?;
+                guard_conf::add(&self.config_file(journal)?, guard)?;
                 // ALTER SYSTEM has the last word.
                 if guard_conf::sets_preload(&auto)? {
                     guard_conf::add(&auto, guard)?;
                 }
             }
             (Operation::Decrypt, _) => {
-                guard_conf::remove(&journal.config_file)?;
+                guard_conf::remove(&self.config_file(journal)?)?;
                 if guard_conf::sets_preload(&auto)? {
                     guard_conf::remove(&auto)?;
                 }
@@ -320,6 +327,22 @@ impl<'a> Run<'a> {
         barrier::end(&Disk, root, journal, &self.control)?;
         self.report.done = true;
         Ok(())
+    }
+
+    /// The configuration file to change. The journal names one, but the journal lies in the data
+    /// directory: it has to be the one that is found anew, or that the command line names.
+    fn config_file(&self, journal: &Journal) -> Result<PathBuf, CliError> {
+        let given = self.options.config_file.as_deref();
+        let found = super::convert_cluster::config_file(given, &self.dir.root, journal.major())?;
+        match found {
+            Some(path) if given.is_some() || path == journal.config_file => Ok(path),
+            _ => Err(CliError::NotNow(format!(
+                "{}: pgseal/conversion names {} as the server's configuration file, which is not the \
+                 one of this data directory; run the same command again with --config-file FILE",
+                self.dir.root.display(),
+                journal.config_file.display()
+            ))),
+        }
     }
 
     /// Prints the report and gives the exit status.

@@ -57,7 +57,7 @@ pub fn ground(
         )));
     }
     cluster::refuse_running(dir)?;
-    let bindir = crate::bindir::of_major(bindir, &major)?;
+    let bindir = crate::bindir::of_major(bindir, &major, &dir.root)?;
     let control = ControlData::read(&bindir, &dir.root)?;
     state(report, dir, &control);
     let Some(config_file) = cluster::config_file(config_file, &dir.root, &major)? else {

@@ -8,8 +8,10 @@ use std::process::Command;
 
 use pgseal_convert::{Control, Disk, Facts, lock};
 
+use crate::child;
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::small_file;
 
 /// What `pg_controldata` says of a data directory.
 #[derive(Clone, Debug)]
@@ -30,13 +32,10 @@ impl ControlData {
     /// Asks the program of the cluster's version.
     pub fn read(bindir: &Path, root: &Path) -> Result<ControlData, CliError> {
         let program = bindir.join("pg_controldata");
-        let output = Command::new(&program)
-            .arg("-D")
-            .arg(root)
-            .env("LC_ALL", "C")
-            .env_remove("LD_PRELOAD")
-            .output()
-            .map_err(CliError::io(&program, "run the program"))?;
+        let mut command = Command::new(&program);
+        command.arg("-D").arg(root).env("LC_ALL", "C").env_remove("LD_PRELOAD");
+        let output =
+            child::output(&mut command).map_err(CliError::io(&program, "run the program"))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         parse(&text).filter(|_| output.status.success()).ok_or_else(|| {
             CliError::NotNow(format!(
@@ -78,14 +77,10 @@ fn parse(text: &str) -> Option<ControlData> {
 /// The value of a setting as the server would see it; `None` if the server does not know it or cannot
 /// read its configuration.
 pub fn setting(bindir: &Path, root: &Path, config_file: &Path, name: &str) -> Option<String> {
-    let output = Command::new(bindir.join("postgres"))
-        .args(["-C", name, "-D"])
-        .arg(root)
-        .arg("-c")
-        .arg(format!("config_file={}", config_file.display()))
-        .env_remove("LD_PRELOAD")
-        .output()
-        .ok()?;
+    let mut command = Command::new(bindir.join("postgres"));
+    command.args(["-C", name, "-D"]).arg(root).arg("-c");
+    command.arg(format!("config_file={}", config_file.display())).env_remove("LD_PRELOAD");
+    let output = child::output(&mut command).ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -103,6 +98,17 @@ pub fn config_file(
     }
     let own = root.join("postgresql.conf");
     if own.is_file() {
+        let (real, inside) = (own.canonicalize().ok(), root.canonicalize().ok());
+        if let (Some(real), Some(inside)) = (real, inside)
+            && !real.starts_with(inside)
+        {
+            return Err(CliError::NotNow(format!(
+                "{}: it leads out of the data directory; if that file is the server's, say so: \
+                 --config-file {}",
+                own.display(),
+                real.display()
+            )));
+        }
         return Ok(Some(own));
     }
     let Ok(clusters) = fs::read_dir(Path::new("/etc/postgresql").join(major)) else {
@@ -110,7 +116,7 @@ pub fn config_file(
     };
     let wanted = root.canonicalize().ok();
     let names_us = |path: &PathBuf| {
-        let text = fs::read_to_string(path).unwrap_or_default();
+        let text = small_file::read_text(path).unwrap_or_default();
         let named = text.lines().rev().find_map(|line| {
             let value = line.trim_start().strip_prefix("data_directory")?.trim_start();
             let value = value.strip_prefix('=').unwrap_or(value).trim_start().strip_prefix('\'')?;
@@ -163,10 +169,11 @@ impl ServerLock {
 
 /// The number and the text of a lock file, if it is there.
 fn lock_file(path: &Path) -> Result<Option<(u64, String)>, CliError> {
-    let read = File::open(path).and_then(|mut file| {
+    let read = pgseal_keys::open_regular(path).and_then(|file| {
         let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        Ok((file.metadata()?.ino(), text))
+        let ino = file.metadata()?.ino();
+        file.take(small_file::MAX_LEN).read_to_string(&mut text)?;
+        Ok((ino, text))
     });
     match read {
         Ok(found) => Ok(Some(found)),

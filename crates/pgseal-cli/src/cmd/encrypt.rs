@@ -9,6 +9,7 @@ use pgseal_keys::{Kek, Keyring, Provider, keyring_path};
 use super::convert::Run;
 use super::convert_options::Options;
 use crate::error::CliError;
+use crate::register::{self, Registration};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,6 +38,9 @@ pub struct Args {
     /// Where the key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
     provider: Option<String>,
+    /// Also write where the key comes from into /etc/pgseal/clusters.d
+    #[arg(long, requires = "provider")]
+    register: bool,
     /// How relation files are sealed: aes-256-gcm (default), aes-128-gcm, aes-256-xts, aes-128-xts,
     /// aes-256-ctr, aes-192-ctr, aes-128-ctr; or gcm, xts, ctr for 256 bits
     #[arg(long)]
@@ -46,6 +50,12 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    let registration = match (&args.provider, args.register && !args.options.check) {
+        (Some(uri), true) => {
+            Some(Registration::begin(&Provider::parse_typed(uri)?, &args.options.dir)?)
+        }
+        _ => None,
+    };
     let mut run = Run::open(&args.options, Operation::Encrypt)?;
     let provider = args.provider.as_deref();
     if let Some(journal) = run.unfinished(|was| was == Operation::Decrypt)? {
@@ -86,7 +96,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             return Ok(code);
         }
     }
-    next_steps(&mut run)?;
+    next_steps(&mut run, args.provider.as_deref(), registration)?;
     run.finish_report()
 }
 
@@ -114,7 +124,11 @@ fn no_key() -> CliError {
     )
 }
 
-fn next_steps(run: &mut Run<'_>) -> Result<(), CliError> {
+fn next_steps(
+    run: &mut Run<'_>,
+    provider: Option<&str>,
+    registration: Option<Registration>,
+) -> Result<(), CliError> {
     let root = run.dir.root.clone();
     let keyring = Keyring::load(&keyring_path(&root))?;
     let shown = Path::new(&root).display();
@@ -133,5 +147,11 @@ fn next_steps(run: &mut Run<'_>) -> Result<(), CliError> {
             .to_owned(),
         "WAL, in snapshots and in free blocks of the disk: see docs/convert.md.".to_owned(),
     ];
+    if let Some(registration) = registration {
+        let path = registration.finish(keyring.id())?;
+        run.report.next.push(register::done(&path));
+    } else if let Some(uri) = provider {
+        run.report.next.extend(register::advice(&keyring, &Provider::parse_typed(uri)?));
+    }
     Ok(())
 }

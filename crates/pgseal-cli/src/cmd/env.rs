@@ -4,29 +4,37 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use pgseal_keys::{Keyring, Provider};
+use pgseal_keys::Provider;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::out::Out;
+use crate::out::{self, Out};
+use crate::register::{self, Registration};
 use crate::{exit, keys, library};
 
 const EXAMPLES: &str = "\
 Examples:
   eval \"$(pgseal env)\"
-  pgseal env --format systemd > /etc/systemd/system/postgresql@15-main.service.d/pgseal.conf
-  pgseal env --format debian >> /etc/postgresql/15/main/environment
+  pgseal env -D /var/lib/postgresql/15/main --format systemd > /etc/systemd/system/postgresql@15-main.service.d/pgseal.conf
+  pgseal env -D /var/lib/postgresql/15/main --format debian >> /etc/postgresql/15/main/environment
   pgseal env --format docker > pgseal.env    (then: docker run --env-file pgseal.env ...)
 
-With -D the output also says what the key provider of that directory needs.";
+With -D the output also says what the key provider of that directory needs, and names its keyring: a
+server with PGSEAL_KEYRING_ID refuses a directory with another keyring, or with none.";
 
 /// Print the variables that a server needs, for a shell, a unit, a cluster or a container
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory; adds PGDATA and a word about its key
+    /// The data directory; adds PGDATA, PGSEAL_KEYRING_ID and a word about its key
     #[arg(short = 'D', long = "pgdata", value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Write where the key comes from into /etc/pgseal/clusters.d, once it has opened the keyring
+    #[arg(long, requires = "dir")]
+    register: bool,
+    /// With --register: where the key comes from, if not from where PGSEAL_PROVIDER says
+    #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER", requires = "register")]
+    provider: Option<String>,
     /// Where the variables go
     #[arg(long, value_enum, default_value_t = Format::Sh)]
     format: Format,
@@ -56,12 +64,38 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let mut variables = vec![("LD_PRELOAD", library), ("PGSEAL_HELPER", helper)];
     let mut note = None;
     if let Some(dir) = &args.dir {
+        let wanted = match &args.provider {
+            Some(uri) => Some(uri.clone()),
+            None => keys::variable(keys::PROVIDER)?,
+        };
+        let registration = match (&wanted, args.register) {
+            (Some(uri), true) => Some(Registration::begin(&Provider::parse_typed(uri)?, dir)?),
+            (None, true) => {
+                return Err(CliError::Usage(
+                    "env --register: which source? what the data directory names is not enough; give \
+                     -K PROVIDER"
+                        .to_owned(),
+                ));
+            }
+            _ => None,
+        };
         let dir = DataDir::open(dir)?;
         let keyring = keys::keyring_of(&dir, &keys::KeyOptions::default(), || {
             super::key::any_sealed(&dir.root)
         })?;
-        note = Some(note_on_key(&keyring)?);
+        if let Some(registration) = registration {
+            keyring.unlock(&keys::kek(&keyring, wanted.as_deref())?)?;
+            let path = registration.finish(keyring.id())?;
+            out::complain(&register::done(&path));
+        }
+        note = Some(match keys::source(&keyring, None) {
+            Ok(source) => note_on_key(source.provider()),
+            Err(error) => error.to_string(),
+        });
+        variables.push((keys::KEYRING_ID, keyring.id().to_string()));
         variables.push(("PGDATA", utf8(dir.root)?));
+    } else if let Some(pinned) = keys::variable(keys::KEYRING_ID)? {
+        variables.push((keys::KEYRING_ID, pinned));
     }
     for name in ["PGSEAL_PROVIDER", "PGSEAL_PROGRAMS", "PGSEAL_ALLOW_MODULES"] {
         if let Some(value) = keys::variable(name)? {
@@ -113,24 +147,26 @@ fn print(
     Ok(())
 }
 
-fn note_on_key(keyring: &Keyring) -> Result<String, CliError> {
-    Ok(match Provider::parse(keyring.provider_uri())? {
-        Provider::Env(name) => format!(
+fn note_on_key(provider: Option<&Provider>) -> String {
+    match provider {
+        Some(Provider::Env(name)) => format!(
             "{name}, the key itself, must be in the server's environment too; keep it out of this \
              file, or use a key file: pgseal key rotate DIR -K file:PATH"
         ),
-        Provider::File(path) => {
+        Some(Provider::File(path)) => {
             format!("the server's user must be able to read the key file {}", path.display())
         }
-        Provider::Command(_) => {
-            "the server's user must be able to run the key command (pgseal key show)".to_owned()
+        Some(Provider::Command(_)) => {
+            "the server's user must be able to run the key command, which is run once for each start"
+                .to_owned()
         }
-        Provider::Passphrase(_) => {
+        Some(Provider::Passphrase(_)) => {
             "a unit cannot ask for a passphrase: start the server with \"pgseal run\" from a \
              terminal, or change to another key: pgseal key rotate DIR -K file:PATH"
                 .to_owned()
         }
-    })
+        None => "the key was handed over in memory".to_owned(),
+    }
 }
 
 fn sh_quoted(value: &str) -> String {

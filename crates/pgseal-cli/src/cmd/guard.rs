@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         return Err(keys::not_sealed(&dir.root));
     }
     let major = dir.major.clone().unwrap_or_default();
-    let bindir = bindir::of_major(args.bindir.as_deref(), &major)?;
+    let bindir = bindir::of_major(args.bindir.as_deref(), &major, &dir.root)?;
     let pkglibdir = bindir::ask_pg_config(&bindir.join("pg_config"), "--pkglibdir");
     let guard = library::guard(&major, pkglibdir.as_deref())?;
     let found = convert_cluster::config_file(args.config_file.as_deref(), &dir.root, &major)?;

@@ -2,15 +2,16 @@
 
 use std::env;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pgseal_core::Suite;
 use pgseal_keys::{Keyring, Provider, handover, kek_from_fd, keyring_path};
 
 use crate::cmd::helper_columns;
+use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::{exit, keys};
+use crate::{as_owner, exit, keys, register};
 
 /// For the preloaded library and the extension only
 #[derive(Debug, clap::Args)]
@@ -27,6 +28,15 @@ enum Task {
         /// The keyring
         #[arg(long, value_name = "FILE")]
         keyring: PathBuf,
+    },
+    /// Write the file of a cluster in /etc/pgseal/clusters.d; its identity comes on standard input
+    Register {
+        /// Where the key comes from
+        #[arg(long, value_name = "URI")]
+        provider: String,
+        /// The group that may read the file
+        #[arg(long, value_name = "GID")]
+        group: Option<u32>,
     },
     /// Create DATADIR/pgseal/keyring
     NewKeyring {
@@ -59,10 +69,16 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     shed_preload()?;
     match &args.task {
         Task::Keys { keyring } => {
+            let datadir = keyring.parent().and_then(Path::parent);
+            match datadir.filter(|datadir| keyring_path(datadir) == *keyring && datadir.is_dir()) {
+                Some(datadir) => drop(DataDir::open(datadir)?),
+                None => as_owner::step_down_beside(keyring)?,
+            }
             let keyring = Keyring::load(keyring)?;
             let frame = handover::encode(&keyring.unlock(&keys::kek(&keyring, None)?)?);
             crate::out::secret(&frame)?;
         }
+        Task::Register { provider, group } => register::serve(provider, *group)?,
         Task::NewKeyring { dir, provider, suite, from } => {
             new_keyring(dir, provider.clone(), *suite, from.clone())?;
         }
@@ -89,6 +105,9 @@ fn new_keyring(
     suite: Option<Suite>,
     from: Option<PathBuf>,
 ) -> Result<(), CliError> {
+    if dir.is_dir() {
+        as_owner::step_down(dir)?;
+    }
     let target = keyring_path(dir);
     let provider = match provider {
         Some(uri) => Some(uri),

@@ -13,7 +13,8 @@ use pgseal_core::Suite;
 use pgseal_keys::{KEYRING_DIR, Kek, Keyring, Provider, keyring_path};
 
 use crate::error::CliError;
-use crate::out::Out;
+use crate::out::{self, Out};
+use crate::register::{self, Registration};
 use crate::{bindir, exit, guard_conf, keys, library};
 
 #[path = "initdb_options.rs"]
@@ -49,6 +50,10 @@ pub struct Args {
     /// Where the key comes from; see below
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
     provider: Option<String>,
+    /// Also write where the key comes from into /etc/pgseal/clusters.d; command: and other sources
+    /// that run something are never taken from the data directory
+    #[arg(long)]
+    register: bool,
     /// Seal with the keyring of this data directory instead of a new one, as pg_upgrade needs it;
     /// its suite and, without -K, its key provider are taken over
     #[arg(long, value_name = "DIR", conflicts_with = "suite")]
@@ -86,9 +91,10 @@ fn sealing(args: &Args) -> Result<Sealing, CliError> {
         let from = std::path::absolute(keyring_path(other))
             .map_err(CliError::io(other, "resolve the path"))?;
         let keyring = Keyring::load(&from)?;
-        let uri = args.provider.as_deref();
-        let provider = Provider::parse_typed(uri.unwrap_or(keyring.provider_uri()))?;
-        let kek = keys::kek(&keyring, uri)?;
+        let source = keys::source(&keyring, args.provider.as_deref())?;
+        let own = || Provider::parse(keyring.provider_uri());
+        let provider = source.provider().cloned().map_or_else(own, Ok)?;
+        let kek = keys::kek_from(&source, &keyring)?;
         keyring.unlock(&kek)?;
         return Ok(Sealing { provider, kek, suite: keyring.suite(), from: Some(from) });
     }
@@ -123,6 +129,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     };
     options::check_checksums(suite, args.data_checksums, &args.options, &major)?;
     let sealing = sealing(args)?;
+    let begin = || Registration::begin(&sealing.provider, &dir);
+    let registration = args.register.then(begin).transpose()?;
     let library = library::library()?;
     let pg_config = initdb.with_file_name("pg_config");
     let pkglibdir = bindir::ask_pg_config(&pg_config, "--pkglibdir");
@@ -142,6 +150,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .env("PGSEAL_SUITE", sealing.suite.name())
         .env(keys::KEK_FD, kek_fd.as_raw_fd().to_string())
         .env_remove("PGSEAL_KEYRING_FROM")
+        .env_remove(keys::KEYRING_ID)
         .envs(sealing.from.map(|path| ("PGSEAL_KEYRING_FROM", path)))
         .env_remove("PGDATA");
     hold_signals()?;
@@ -164,7 +173,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     });
     match finished {
         Ok(keyring) => {
-            next_steps(&dir, &keyring, &initdb)?;
+            let registered = registration.map(|known| known.finish(keyring.id())).transpose();
+            next_steps(&dir, &keyring, &sealing.provider, &initdb)?;
+            if let Some(path) = registered? {
+                out::complain(&register::done(&path));
+            }
             Ok(exit::SOUND)
         }
         Err(error) => {
@@ -271,7 +284,12 @@ fn remove_all(dir: &Path, existed: bool) -> Result<(), CliError> {
     Ok(())
 }
 
-fn next_steps(dir: &Path, keyring: &Keyring, initdb: &Path) -> Result<(), CliError> {
+fn next_steps(
+    dir: &Path,
+    keyring: &Keyring,
+    provider: &Provider,
+    initdb: &Path,
+) -> Result<(), CliError> {
     let mut out = Out::new();
     let shown = dir.display();
     let pg_ctl = initdb.with_file_name("pg_ctl");
@@ -279,6 +297,9 @@ fn next_steps(dir: &Path, keyring: &Keyring, initdb: &Path) -> Result<(), CliErr
     writeln!(out, "The data directory is sealed with {}.", keyring.suite())?;
     writeln!(out, "Its key: {}", Provider::shown(keyring.provider_uri()))?;
     writeln!(out, "Without that key nothing in it can ever be read: keep a copy of the key.")?;
+    for line in register::advice(keyring, provider) {
+        writeln!(out, "{line}")?;
+    }
     writeln!(out)?;
     writeln!(out, "Start the server with:")?;
     writeln!(out, "    pgseal run -- {} -D {shown} -l {shown}.log start", pg_ctl.display())?;

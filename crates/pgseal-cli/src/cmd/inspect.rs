@@ -64,6 +64,7 @@ struct Sealed {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let path = &args.file;
+    crate::as_owner::step_down_beside(path)?;
     let file = ReadOnly::open(path, false).map_err(CliError::io(path, "open the file"))?;
     let mut start = vec![0; HEAD_LEN as usize];
     let got = file.raw(&mut start, 0).map_err(CliError::io(path, "read the file"))?;

@@ -10,6 +10,7 @@ use pgseal_keys::{
 use crate::datadir::{self, DataDir};
 use crate::error::CliError;
 use crate::out::{self, Out};
+use crate::register::{self, Registration};
 use crate::{exit, keys, private_file};
 
 use super::{key_backup, key_check, key_restore};
@@ -59,6 +60,9 @@ enum Task {
         /// Where the present key comes from, if not from where the keyring says
         #[arg(long, value_name = "PROVIDER")]
         old: Option<String>,
+        /// Also write where the new key comes from into /etc/pgseal/clusters.d
+        #[arg(long)]
+        register: bool,
     },
     Backup(key_backup::Args),
     Restore(key_restore::Args),
@@ -82,7 +86,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     match &args.task {
         Task::New { output } => new(output.as_deref())?,
         Task::Show { dir, json } => show(dir, *json)?,
-        Task::Rotate { dir, new, old } => rotate(dir, new, old.as_deref())?,
+        Task::Rotate { dir, new, old, register } => rotate(dir, new, old.as_deref(), *register)?,
         Task::Backup(args) => return key_backup::run(args),
         Task::Restore(args) => return key_restore::run(args),
         Task::Check(args) => return key_check::run(args),
@@ -104,6 +108,7 @@ fn new(output: Option<&Path>) -> Result<(), CliError> {
 
 fn show(path: &Path, json: bool) -> Result<(), CliError> {
     let keyring = if path.is_file() {
+        crate::as_owner::step_down_beside(path)?;
         Keyring::load(path)?
     } else {
         let dir = DataDir::open(path)?;
@@ -146,14 +151,21 @@ fn print(out: &mut Out, path: &Path, summary: &KeyringSummary) -> io::Result<()>
     Ok(())
 }
 
-fn rotate(dir: &Path, new_uri: &str, old_uri: Option<&str>) -> Result<(), CliError> {
+fn rotate(
+    dir: &Path,
+    new_uri: &str,
+    old_uri: Option<&str>,
+    is_to_be_registered: bool,
+) -> Result<(), CliError> {
+    let provider = Provider::parse_typed(new_uri)?;
+    let begin = || Registration::begin(&provider, dir);
+    let registration = is_to_be_registered.then(begin).transpose()?;
     let dir = DataDir::open(dir)?;
     let path = keyring_path(&dir.root);
     let keyring = keys::keyring_of(&dir, &keys::KeyOptions::default(), || any_sealed(&dir.root))?;
     let old = keys::kek(&keyring, old_uri)?;
     // Before the new key is asked for: a wrong old one is the likelier mistake.
     keyring.unlock(&old)?;
-    let provider = Provider::parse_typed(new_uri)?;
     let new = provider.kek_for_new()?;
     update(&path, |keyring| {
         // A conversion that is taken back puts the keyring back as it was.
@@ -169,6 +181,17 @@ fn rotate(dir: &Path, new_uri: &str, old_uri: Option<&str>) -> Result<(), CliErr
         path.display(),
         Provider::shown(&provider.to_string())
     )?;
+    match registration {
+        Some(registration) => {
+            let path = registration.finish(keyring.id())?;
+            writeln!(out, "{}", register::done(&path))?;
+        }
+        None => {
+            for line in register::advice(&keyring, &provider) {
+                writeln!(out, "{line}")?;
+            }
+        }
+    }
     Ok(out.flush()?)
 }
 

@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use pgseal_keys::escrow::{self, EscrowCopy, Lock};
 use pgseal_keys::{Keyring, Provider};
+use zeroize::Zeroizing;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out;
-use crate::{escrow_record, exit, keys, private_file};
+use crate::{as_owner, escrow_record, exit, keys, private_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -60,6 +62,11 @@ fn parse_shares(text: &str) -> Result<(u8, u8), String> {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    if let Some(output) = &args.output
+        && as_owner::other_owner(directory_of(&args.path))?.is_some()
+    {
+        return write_for_the_owner(args, output);
+    }
     let (keyring, dir) = open(&args.path)?;
     let kek = keys::kek(&keyring, args.provider.as_deref())?;
     // Before the new passphrase is asked for: a wrong key is the likelier mistake.
@@ -90,9 +97,57 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     Ok(exit::SOUND)
 }
 
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        _ if path.is_dir() => path,
+        Some(dir) if dir.as_os_str().is_empty() => Path::new("."),
+        Some(dir) if dir.is_dir() => dir,
+        _ => Path::new("/"),
+    }
+}
+
+/// The owner of the data directory makes the copy and prints it; root, who looks at nothing in the
+/// directory, writes the files where only root may.
+fn write_for_the_owner(args: &Args, output: &Path) -> Result<u8, CliError> {
+    let taken = |path: &Path| match fs::symlink_metadata(path) {
+        Ok(_) => Err(CliError::Exists {
+            path: path.to_owned(),
+            what: private_file::ESCROW_COPY.exists,
+            remedy: "choose another name",
+        }),
+        Err(_) => Ok(()),
+    };
+    taken(output)?;
+    let program = crate::library::program()?;
+    let mut command = Command::new(&program);
+    command.args(["key", "backup"]).arg(&args.path);
+    match args.shares {
+        Some((threshold, limit)) => command.arg("--shares").arg(format!("{threshold}-of-{limit}")),
+        None => command.arg("--lock").arg(&args.lock),
+    };
+    command.args(args.provider.iter().flat_map(|uri| ["-K", uri]));
+    if keys::cost_limit() == pgseal_keys::CostLimit::Format {
+        command.arg("--allow-cost");
+    }
+    let made = command.stdin(Stdio::inherit()).stderr(Stdio::inherit()).output();
+    let made = made.map_err(CliError::io(&program, "start the program again"))?;
+    let text = Zeroizing::new(made.stdout);
+    if !made.status.success() {
+        // The reason was told on standard error.
+        let code = made.status.code().and_then(|code| u8::try_from(code).ok());
+        return Ok(code.unwrap_or(exit::IO));
+    }
+    let text = Zeroizing::new(String::from_utf8_lossy(&text).into_owned());
+    let copies = escrow::read_all(&text, "the escrow copy")?;
+    write_all(&copies, Some(output))?;
+    say(&copies, output);
+    Ok(exit::SOUND)
+}
+
 /// The keyring, and the data directory that it is in.
 fn open(path: &Path) -> Result<(Keyring, Option<DataDir>), CliError> {
     if path.is_file() {
+        as_owner::step_down_beside(path)?;
         return Ok((Keyring::load(path)?, None));
     }
     let dir = DataDir::open(path)?;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pgseal_core::geometry::HEAD_LEN;
 use pgseal_core::{KeySet, KeyringId, SealError, SealedFile};
 use pgseal_keys::escrow::{self, EscrowCopy};
-use pgseal_keys::{Kek, KeyError, Keyring, Provider};
+use pgseal_keys::{Kek, KeyError, Keyring};
 use zeroize::Zeroizing;
 
 use super::key_check_report::{
@@ -158,6 +158,7 @@ fn read_copies(files: &[PathBuf]) -> Result<Vec<EscrowCopy>, CliError> {
 
 fn open(path: &Path) -> Result<(&'static str, Scan, Option<DataDir>), CliError> {
     if path.is_file() {
+        crate::as_owner::step_down_beside(path)?;
         return Ok(("file", scan::one_file(path), None));
     }
     match DataDir::open(path) {
@@ -213,11 +214,10 @@ fn expect_keyring(scan: &Scan, keyring: &Keyring) -> Result<(), KeyError> {
 
 fn ask(keyring: &Keyring, provider: Option<&str>, report: &mut Report) -> Result<Kek, CliError> {
     let start = Instant::now();
-    let kek = keys::kek(keyring, provider);
-    let environment = keys::variable(keys::PROVIDER)?;
-    let uri = provider.or(environment.as_deref()).unwrap_or(keyring.provider_uri());
+    let source = keys::source(keyring, provider)?;
+    let kek = keys::kek_from(&source, keyring);
     report.provider = Some(ProviderRow {
-        provider: Provider::shown(uri),
+        provider: source.shown(),
         answered: kek.is_ok(),
         ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
     });

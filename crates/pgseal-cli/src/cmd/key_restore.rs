@@ -14,9 +14,9 @@ use zeroize::Zeroizing;
 use super::convert_cluster::{OwnLock, ServerLock};
 use crate::datadir::{DataDir, expect_whole};
 use crate::error::CliError;
-use crate::exit;
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
+use crate::{exit, keys};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -63,6 +63,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    // As the user who started it: they may lie where the owner of the directory cannot read.
+    let copies = read(&args.copies)?;
     let (path, dir) = target(&args.path)?;
     let _lock = dir.as_ref().map(|dir| OwnLock::take(&dir.root)).transpose()?;
     let is_there = fs::symlink_metadata(&path).is_ok();
@@ -76,7 +78,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         });
     }
     let provider = Provider::parse_typed(&args.new)?;
-    let copies = read(&args.copies)?;
     let first = copies.first().ok_or(KeyError::Internal("no copy"))?;
     let used = dir.as_ref().map(|dir| used_generations(dir, first.keyring_id()));
     if let (Some(used), true) = (&used, !args.force || in_use.is_some()) {
@@ -131,6 +132,7 @@ fn target(path: &Path) -> Result<(PathBuf, Option<DataDir>), CliError> {
     if !above.is_dir() {
         return Err(CliError::NoSuchFile { path: above.to_owned() });
     }
+    crate::as_owner::step_down(above)?;
     Ok((path.to_owned(), None))
 }
 
@@ -210,7 +212,8 @@ fn secret(
             copy.origin()
         )));
     }
-    Ok(provider.kek(copy.passphrase_params())?)
+    let path = Path::new(copy.origin());
+    Ok(provider.kek_within(copy.passphrase_params(), keys::cost_limit(), path)?)
 }
 
 /// What the files of a data directory need.

@@ -39,9 +39,10 @@ mod verify;
 mod verify_file;
 mod verify_report;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::error::CliError;
+use crate::keys;
 
 const ABOUT: &str = "Encryption at rest for an unmodified PostgreSQL";
 
@@ -78,6 +79,9 @@ Exit status:
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub struct Cli {
+    /// Let a passphrase cost more than 1 GiB of memory or 16 passes, if the keyring says so
+    #[arg(long, global = true, hide_short_help = true)]
+    allow_cost: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -107,7 +111,15 @@ enum Command {
 
 /// Reads the command line and does what it says; returns the exit status.
 pub fn dispatch() -> Result<u8, CliError> {
-    match Cli::parse().command {
+    let matches = Cli::command().get_matches();
+    if let Some(uri) = present_key(&matches) {
+        keys::remember_given(uri);
+    }
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if cli.allow_cost {
+        keys::allow_cost();
+    }
+    match cli.command {
         Command::Initdb(args) => initdb::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Encrypt(args) => encrypt::run(&args),
@@ -127,6 +139,24 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(&args),
         Command::Helper(args) => helper::run(&args),
+    }
+}
+
+/// What names the source of a key that is there already, in whichever command.
+fn present_key(matches: &ArgMatches) -> Option<&str> {
+    let (name, matches) = matches.subcommand()?;
+    // Their key is a new one, which the server's user must be able to read.
+    if ["initdb", "encrypt"].contains(&name) {
+        return None;
+    }
+    if matches.subcommand().is_some() {
+        return present_key(matches);
+    }
+    let text = |id| matches.try_get_one::<String>(id).ok().flatten().map(String::as_str);
+    match name {
+        "rotate" => text("old"),
+        "restore" => text("unlock"),
+        _ => text("provider"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pgseal_keys::{Kek, KeyError, Keyring, Provider, keyring_path};
+use pgseal_keys::{Kek, KeyError, Keyring, Provider, Source, keyring_path};
 use rustix::fs::MemfdFlags;
 
 use crate::error::CliError;
@@ -113,18 +113,23 @@ fn passphrase(dir: &Path) -> Result<Option<OwnedFd>, CliError> {
         Err(KeyError::KeyringMissing { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let uri = match (&override_uri, &keyring) {
-        (Some(uri), _) => uri.as_str(),
-        (None, Some(keyring)) => keyring.provider_uri(),
+    let provider = match (&override_uri, &keyring) {
+        (Some(uri), _) => Provider::parse_typed(uri)?,
+        (None, Some(keyring)) => match keys::source(keyring, None) {
+            Ok(Source::Provider(provider)) => provider,
+            Ok(Source::Descriptor(_)) => return Ok(None),
+            // COMMAND may need no key, and says the same if it does.
+            Err(CliError::Key(KeyError::NotRegistered { .. })) => return Ok(None),
+            Err(error) => return Err(error),
+        },
         (None, None) => return Ok(None),
     };
-    let provider = Provider::parse_typed(uri)?;
     if !provider.is_passphrase() {
         return Ok(None);
     }
     let kek = match &keyring {
         Some(keyring) => {
-            let kek = provider.kek(keyring.passphrase_params())?;
+            let kek = keys::kek_from(&Source::Provider(provider), keyring)?;
             // A mistyped passphrase is told here, not in the server's log.
             keyring.unlock(&kek)?;
             kek

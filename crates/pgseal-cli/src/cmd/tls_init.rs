@@ -95,6 +95,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         });
     }
     let dir = std::path::absolute(&args.dir).map_err(CliError::io(&args.dir, "resolve"))?;
+    crate::as_owner::step_down(&dir)?;
     let postgres = match &args.bindir {
         Some(bindir) => bindir::find(bindir.join("postgres").as_os_str(), None)?,
         None => bindir::find(OsStr::new("postgres"), datadir::read_major(&dir).as_deref())?,

@@ -10,7 +10,6 @@ use zeroize::Zeroizing;
 use super::MAX_TEXT_LEN;
 use crate::error::KeyError;
 use crate::kek::Kek;
-use crate::store::open_for_reading;
 
 /// A second handle on an inherited descriptor, without taking the number away from its owner.
 pub(super) fn reopen(fd: u32) -> io::Result<File> {
@@ -28,7 +27,7 @@ pub fn kek_from_fd(fd: u32) -> Result<Kek, KeyError> {
         provider: provider.clone(),
         what: format!("cannot read the descriptor: {err}; start the program with pgseal run"),
     };
-    let file = open_for_reading(&PathBuf::from(format!("/proc/self/fd/{fd}"))).map_err(failed)?;
+    let file = reopen(fd).map_err(failed)?;
     let mut bytes = Zeroizing::new(vec![0; MAX_TEXT_LEN]);
     let mut len = 0;
     while let Some(room) = bytes.get_mut(len..).filter(|room| !room.is_empty()) {
@@ -40,7 +39,8 @@ pub fn kek_from_fd(fd: u32) -> Result<Kek, KeyError> {
             Err(err) => return Err(failed(err)),
         }
     }
-    Kek::from_hand_through(bytes.get(..len).unwrap_or_default(), &provider)
+    let kek = Kek::from_hand_through(bytes.get(..len).unwrap_or_default(), &provider)?;
+    Ok(kek.with_origin(provider))
 }
 
 /// Reads up to the first newline or the end, at most [`MAX_TEXT_LEN`] bytes; `None` when there is

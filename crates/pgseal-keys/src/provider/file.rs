@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 
 use super::MAX_TEXT_LEN;
 use crate::error::KeyError;
-use crate::store::open_for_reading;
+use crate::store::open_regular;
 
 /// The text in the file. The checks are on the open file, so it cannot be exchanged in between.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
@@ -22,19 +22,27 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     };
     let insecure =
         |what: String, remedy: String| KeyError::Insecure { path: path.to_owned(), what, remedy };
-    let mut file = open_for_reading(path).map_err(|err| match err.kind() {
+    let mut file = open_regular(path).map_err(|err| match err.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             missing("there is no key file", "put the key there, or name another provider")
         }
+        io::ErrorKind::InvalidInput => insecure(
+            "the key file is not a regular file".to_owned(),
+            "put the key into a regular file of mode 600".to_owned(),
+        ),
+        io::ErrorKind::PermissionDenied => KeyError::ProviderFailed {
+            provider: format!("file:{}", path.display()),
+            what: format!(
+                "user {} may not read the key file, and the server runs as the owner of its data \
+                 directory: run: chown {} '{}'",
+                rustix::process::geteuid().as_raw(),
+                rustix::process::geteuid().as_raw(),
+                path.display()
+            ),
+        },
         _ => failed("open", err),
     })?;
     let meta = file.metadata().map_err(|err| failed("stat", err))?;
-    if !meta.is_file() {
-        return Err(insecure(
-            "the key file is not a regular file".to_owned(),
-            "put the key into a regular file of mode 600".to_owned(),
-        ));
-    }
     let mode = meta.mode() & 0o7777;
     if mode & 0o077 != 0 {
         return Err(insecure(
@@ -46,7 +54,7 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     if !owner_is_trusted(meta.uid(), me) {
         return Err(insecure(
             format!("the key file belongs to user {}, neither root nor user {me}", meta.uid()),
-            format!("run pgseal as its owner, or: chown {me} '{}'", path.display()),
+            advice(path, meta.uid(), me),
         ));
     }
     let mut text = Zeroizing::new(Vec::with_capacity(MAX_TEXT_LEN + 1));
@@ -58,6 +66,19 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     Ok(text)
 }
 
+/// Root is never told to take the file away from its owner: that may be the server's user, who could
+/// then not read it.
+fn advice(path: &Path, owner: u32, me: u32) -> String {
+    if me == 0 {
+        return format!(
+            "run pgseal as user {owner}, or give it a copy that belongs to root: install -m 600 '{}' \
+             COPY",
+            path.display()
+        );
+    }
+    format!("run pgseal as its owner, or: chown {me} '{}'", path.display())
+}
+
 /// Whoever owns the file can change its mode and content.
 fn owner_is_trusted(owner: u32, me: u32) -> bool {
     owner == me || owner == 0
@@ -65,7 +86,14 @@ fn owner_is_trusted(owner: u32, me: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::owner_is_trusted;
+    use super::{advice, owner_is_trusted};
+
+    #[test]
+    fn root_is_not_told_to_take_the_key_from_the_server() {
+        let said = advice("/etc/pgseal/key".as_ref(), 101, 0);
+        assert!(!said.contains("chown") && said.contains("user 101"), "{said}");
+        assert!(advice("/k".as_ref(), 5, 101).contains("chown 101 '/k'"));
+    }
 
     #[test]
     fn only_root_and_the_user_are_trusted() {

@@ -18,7 +18,6 @@ use crate::argon::Argon2idParams;
 use crate::body::check_uri_shape;
 use crate::error::KeyError;
 use crate::kek::Kek;
-use crate::keyring::Keyring;
 
 pub use fd::kek_from_fd;
 pub use passphrase::PassphraseSource;
@@ -144,10 +143,27 @@ impl Provider {
     /// The KEK of an existing keyring; `params` are those that the keyring holds.
     ///
     /// # Errors
-    /// [`KeyError`] of the provider.
+    /// [`KeyError`] of the provider; [`KeyError::Costly`] before a passphrase is asked for.
     pub fn kek(&self, params: Option<&Argon2idParams>) -> Result<Kek, KeyError> {
-        match (self, params) {
-            (Provider::Passphrase(source), Some(params)) => params.derive(&source.read(false)?),
+        self.kek_within(params, CostLimit::Sensible, Path::new("keyring"))
+    }
+
+    /// As [`Provider::kek`], with a limit on what a passphrase may cost. `path` is where the parameters
+    /// stand, for messages.
+    ///
+    /// # Errors
+    /// As [`Provider::kek`].
+    pub fn kek_within(
+        &self,
+        params: Option<&Argon2idParams>,
+        limit: CostLimit,
+        path: &Path,
+    ) -> Result<Kek, KeyError> {
+        let kek = match (self, params) {
+            (Provider::Passphrase(source), Some(params)) => {
+                limit.check(params, path)?;
+                params.derive(&source.read(false)?)
+            }
             (Provider::Passphrase(_), None) => Err(KeyError::ProviderFailed {
                 provider: self.to_string(),
                 what: "this keyring is not under a passphrase; use the provider that it names \
@@ -155,6 +171,34 @@ impl Provider {
                     .to_owned(),
             }),
             _ => self.raw_key(),
+        };
+        Ok(kek?.with_origin(Provider::shown(&self.to_string())))
+    }
+
+    /// Whether it may be taken from a keyring that no key has authenticated yet: it can neither run
+    /// nor connect to anything, and reads only what a key may be read from.
+    #[must_use]
+    pub fn is_harmless(&self) -> bool {
+        match self {
+            Provider::Env(_)
+            | Provider::File(_)
+            | Provider::Passphrase(PassphraseSource::Prompt) => true,
+            Provider::Command(_)
+            | Provider::Passphrase(PassphraseSource::Fd(_) | PassphraseSource::Command(_)) => false,
+        }
+    }
+
+    /// The form of its URI, with nothing of what this one holds.
+    pub(crate) fn form(&self) -> &'static str {
+        match self {
+            Provider::Env(_) => "env:NAME",
+            Provider::File(_) => "file:PATH",
+            Provider::Command(_) => "command:SHELL COMMAND",
+            Provider::Passphrase(PassphraseSource::Prompt) => "passphrase:",
+            Provider::Passphrase(PassphraseSource::Fd(_)) => "passphrase:fd=N",
+            Provider::Passphrase(PassphraseSource::Command(_)) => {
+                "passphrase:command=SHELL COMMAND"
+            }
         }
     }
 
@@ -171,6 +215,36 @@ impl Provider {
     }
 }
 
+/// What a passphrase may cost whose parameters nobody has authenticated: memory and time that a
+/// stranger chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostLimit {
+    /// At most [`CostLimit::SENSIBLE_MEMORY_KIB`] and [`CostLimit::SENSIBLE_PASSES`].
+    Sensible,
+    /// Whatever the format allows: somebody has said so.
+    Format,
+}
+
+impl CostLimit {
+    /// 1 GiB.
+    pub const SENSIBLE_MEMORY_KIB: u32 = 1024 * 1024;
+    /// Passes over it.
+    pub const SENSIBLE_PASSES: u32 = 16;
+
+    fn check(self, params: &Argon2idParams, path: &Path) -> Result<(), KeyError> {
+        let is_sensible = params.memory_kib <= CostLimit::SENSIBLE_MEMORY_KIB
+            && params.passes <= CostLimit::SENSIBLE_PASSES;
+        if is_sensible || self == CostLimit::Format {
+            return Ok(());
+        }
+        Err(KeyError::Costly {
+            path: path.to_owned(),
+            memory_mib: params.memory_kib / 1024,
+            passes: params.passes,
+        })
+    }
+}
+
 impl fmt::Display for Provider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -184,26 +258,6 @@ impl fmt::Display for Provider {
 
 const FORMS: &str = "give env:NAME, file:PATH, command:SHELL COMMAND, passphrase:, \
                      passphrase:fd=N or passphrase:command=SHELL COMMAND";
-
-/// The KEK that opens this keyring. Asked in this order: the descriptor named by `PGSEAL_KEK_FD`
-/// (`kek_fd`), the provider named by `PGSEAL_PROVIDER` (`provider_uri`), the keyring's own.
-///
-/// # Errors
-/// [`KeyError`] of whichever is asked.
-pub fn kek_for_keyring(
-    keyring: &Keyring,
-    provider_uri: Option<&str>,
-    kek_fd: Option<u32>,
-) -> Result<Kek, KeyError> {
-    if let Some(fd) = kek_fd {
-        return kek_from_fd(fd);
-    }
-    let provider = match provider_uri {
-        Some(uri) => Provider::parse_typed(uri)?,
-        None => Provider::parse(keyring.provider_uri())?,
-    };
-    provider.kek(keyring.passphrase_params())
-}
 
 fn is_variable_name(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')

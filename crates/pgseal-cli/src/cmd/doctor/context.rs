@@ -1,7 +1,6 @@
 //! What the checks look at, gathered once.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,14 +9,14 @@ use pgseal_core::Suite;
 use pgseal_keys::{Keyring, Provider};
 
 use super::proc;
-use crate::bindir;
-use crate::cmd::convert_cluster::{ControlData, OwnLock};
+use crate::cmd::convert_cluster::{ControlData, OwnLock, config_file};
 use crate::cmd::key_check;
 use crate::cmd::key_check_report::Report as KeyReport;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::keys::{self, KeyOptions};
 use crate::scan::{self, Root, Scan};
+use crate::{bindir, child};
 
 /// The settings that are asked for.
 const SETTINGS: [&str; 15] = [
@@ -81,6 +80,7 @@ impl Context {
         dir: DataDir,
         options: &KeyOptions,
         backups: &[PathBuf],
+        bindir: Option<&Path>,
     ) -> Result<Context, CliError> {
         let mut scan = scan::scan(&dir.root, Root::DataDir);
         let keyring = match keys::keyring_of(&dir, options, || scan.headers().next().is_some()) {
@@ -96,14 +96,19 @@ impl Context {
         let uri = options.provider.as_deref().or(environment.as_deref());
         let provider = match (uri, &keyring) {
             (Some(uri), _) => Provider::parse_typed(uri).ok(),
-            (None, Some(keyring)) => Provider::parse(keyring.provider_uri()).ok(),
+            (None, Some(keyring)) => {
+                keys::source(keyring, None).ok().and_then(|source| source.provider().cloned())
+            }
             (None, None) => None,
         };
         let server_pid = dir.server_pid();
-        let postgres = find_postgres(&dir, server_pid);
+        let postgres = find_postgres(&dir, server_pid, bindir);
         let settings = match &postgres {
-            Some(program) => read_settings(program, &dir),
-            None => Err("the program postgres was not found".to_owned()),
+            Some(program) => read_settings(program, &dir, server_pid),
+            None => {
+                Err("the program postgres was not found where the system has it; give --bindir"
+                    .to_owned())
+            }
         };
         let control = postgres.as_deref().and_then(Path::parent);
         let control = control.and_then(|bindir| ControlData::read(bindir, &dir.root).ok());
@@ -173,33 +178,47 @@ fn look_at_backup(path: &Path, dir: &DataDir, options: &KeyOptions) -> KeyLook {
     key_check::look(path, &options, &[]).map_err(|error| error.to_string())
 }
 
-/// Links are resolved: the other programs lie beside the real one.
-fn find_postgres(dir: &DataDir, server_pid: Option<u32>) -> Option<PathBuf> {
+/// Where the system has it: the program that runs now, else as [`bindir::of_major`]. Not what
+/// `postmaster.opts` names: that file lies in the data directory. Links are resolved, since the
+/// other programs lie beside the real one.
+fn find_postgres(dir: &DataDir, server_pid: Option<u32>, given: Option<&Path>) -> Option<PathBuf> {
+    if let Some(bindir) = given {
+        return Some(bindir.join("postgres")).filter(|path| path.is_file());
+    }
     let running = server_pid.and_then(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).ok());
     running
-        .filter(|path| path.is_file())
+        .filter(|path| path.is_file() && bindir::is_trusted(path, &dir.root))
         .or_else(|| {
-            let started = opts(dir).into_iter().next().map(PathBuf::from);
-            started.filter(|path| path.is_file())
-        })
-        .or_else(|| match dir.major.as_deref() {
-            // The PATH may lead to a server of another major.
-            Some(major) => bindir::of_major(None, major).ok().map(|dir| dir.join("postgres")),
-            None => bindir::find(OsStr::new("postgres"), None).ok(),
+            let major = dir.major.as_deref()?;
+            bindir::of_major(None, major, &dir.root).ok().map(|dir| dir.join("postgres"))
         })
         .map(|path| path.canonicalize().unwrap_or(path))
 }
 
-/// What the server was last started with.
-fn opts(dir: &DataDir) -> Vec<String> {
-    let text = std::fs::read_to_string(dir.root.join("postmaster.opts")).unwrap_or_default();
-    if text.trim().is_empty() { Vec::new() } else { proc::postmaster_opts(&text) }
-}
-
-/// Asks the server's program, which reads configuration files as the server does. Options of the
-/// last start count, too: they may name another configuration file.
-fn read_settings(program: &Path, dir: &DataDir) -> Result<BTreeMap<&'static str, String>, String> {
-    let options: Vec<String> = opts(dir).into_iter().skip(1).collect();
+/// Asks the server's program, which reads configuration files as the server does. The options of the
+/// running server count, too: they may name another configuration file. Those of one that has ended
+/// stand in the data directory only, so the configuration file is looked for.
+fn read_settings(
+    program: &Path,
+    dir: &DataDir,
+    server_pid: Option<u32>,
+) -> Result<BTreeMap<&'static str, String>, String> {
+    let running = server_pid.and_then(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok());
+    let options = match running {
+        Some(cmdline) => proc::options(&cmdline),
+        None => {
+            let major = dir.major.as_deref().unwrap_or_default();
+            let found = config_file(None, &dir.root, major).map_err(|error| error.to_string())?;
+            let named =
+                |path: PathBuf| vec!["-c".to_owned(), format!("config_file={}", path.display())];
+            let found = found.ok_or("there is no postgresql.conf, or it is no file")?;
+            named(found)
+        }
+    };
+    let auto = dir.root.join("postgresql.auto.conf");
+    if auto.exists() && !auto.is_file() {
+        return Err(format!("{}: it is not a regular file", auto.display()));
+    }
     let names_dir = options.iter().any(|word| word.starts_with("-D"));
     let ask = |name: &str| {
         let mut command = Command::new(program);
@@ -207,7 +226,7 @@ fn read_settings(program: &Path, dir: &DataDir) -> Result<BTreeMap<&'static str,
         if !names_dir {
             command.arg("-D").arg(&dir.root);
         }
-        command.env("LC_ALL", "C").env_remove("LD_PRELOAD").output()
+        child::output(command.env("LC_ALL", "C").env_remove("LD_PRELOAD"))
     };
     let mut settings = BTreeMap::new();
     let mut said = String::new();

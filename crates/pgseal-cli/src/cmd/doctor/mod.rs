@@ -47,6 +47,9 @@ pub struct Args {
     dir: PathBuf,
     #[command(flatten)]
     keys: KeyOptions,
+    /// Where the programs of PostgreSQL are, if not where the system has them
+    #[arg(long, value_name = "DIR")]
+    bindir: Option<PathBuf>,
     /// A backup or an archive of WAL whose files must open with the keyring; may be repeated
     #[arg(long, value_name = "PATH")]
     backup: Vec<PathBuf>,
@@ -81,7 +84,7 @@ struct Report {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let dir = DataDir::open(&args.dir)?;
-    let context = Context::gather(dir, &args.keys, &args.backup)?;
+    let context = Context::gather(dir, &args.keys, &args.backup, args.bindir.as_deref())?;
     let mut report = Report {
         data_directory: context.dir.root.display().to_string(),
         server_pid: context.server_pid,

@@ -120,10 +120,9 @@ pub fn audit(context: &Context) -> Verdict {
     let (Some(postgres), Ok(library)) = (&context.postgres, library::library()) else {
         return skip("the program postgres or the library was not found");
     };
-    let output = Command::new(postgres)
-        .arg("--version")
-        .env("LD_PRELOAD", library::preload(&library, None))
-        .output();
+    let mut command = Command::new(postgres);
+    command.arg("--version").env("LD_PRELOAD", library::preload(&library, None));
+    let output = crate::child::output(&mut command);
     match output {
         Ok(output) if output.status.success() => {
             let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();

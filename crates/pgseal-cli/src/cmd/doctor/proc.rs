@@ -63,17 +63,10 @@ pub fn variable(environ: &[u8], name: &str) -> Option<String> {
     })
 }
 
-/// The words of `postmaster.opts`: the program, then its options, each of those in quotes.
-pub fn postmaster_opts(text: &str) -> Vec<String> {
-    let line = text.lines().next().unwrap_or_default();
-    let (program, mut rest) =
-        line.split_once(" \"").map_or((line, ""), |(program, rest)| (program, rest));
-    let mut words = vec![program.to_owned()];
-    while let Some((word, after)) = rest.split_once('"') {
-        words.push(word.to_owned());
-        rest = after.strip_prefix(" \"").unwrap_or_default();
-    }
-    words
+/// The options in `/proc/PID/cmdline` of a server, without the program's name.
+pub fn options(cmdline: &[u8]) -> Vec<String> {
+    let words = cmdline.split(|byte| *byte == 0).skip(1).filter(|word| !word.is_empty());
+    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
 /// The process and its children.
@@ -154,13 +147,9 @@ Max locked memory         8388608              8388608              bytes
     }
 
     #[test]
-    fn the_last_options_of_a_server_are_read() {
-        let text = "/usr/lib/postgresql/15/bin/postgres \"-D\" \"/my data\" \"-c\" \"port=5433\"\n";
-        let words = postmaster_opts(text);
-        assert_eq!(
-            words,
-            ["/usr/lib/postgresql/15/bin/postgres", "-D", "/my data", "-c", "port=5433"]
-        );
-        assert_eq!(postmaster_opts("/bin/postgres\n"), ["/bin/postgres"]);
+    fn the_options_of_a_server_are_read() {
+        let words = options(b"/bin/postgres\0-D\0/my data\0-c\0port=5433\0");
+        assert_eq!(words, ["-D", "/my data", "-c", "port=5433"]);
+        assert!(options(b"/bin/postgres\0").is_empty() && options(b"").is_empty());
     }
 }

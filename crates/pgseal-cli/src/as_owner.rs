@@ -1,0 +1,124 @@
+//! Root steps down: what root runs on somebody else's data directory works as that one's owner, so
+//! that nothing in the directory can make root read, write or run what its owner could not.
+//!
+//! Not `pgseal run`, which becomes the program that the user named, as the user; the servers of
+//! PostgreSQL refuse root themselves, and `pgseal helper keys`, which reads the directory for them,
+//! steps down. A key file that only root can read and `-K` or `PGSEAL_PROVIDER` names is read before
+//! ([`crate::keys::read_ahead`]); what `--register` writes is written by a process that was started
+//! before ([`crate::register`]), and the files of `pgseal key backup -o` by one that never looks at
+//! the directory.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, set_dumpable_behavior};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use crate::error::CliError;
+use crate::keys;
+
+/// Who owns a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The user's group; that of the directory if the system does not know the user.
+    pub gid: u32,
+    /// All groups of the user.
+    groups: Vec<u32>,
+}
+
+static INVOKER: OnceLock<u32> = OnceLock::new();
+
+/// The user who started the program.
+pub fn invoker() -> u32 {
+    *INVOKER.get_or_init(|| geteuid().as_raw())
+}
+
+/// The owner of a directory, if this process is root and the owner is not.
+///
+/// # Errors
+/// When there is nothing at the path.
+pub fn other_owner(path: &Path) -> Result<Option<Owner>, CliError> {
+    invoker();
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    let meta = fs::metadata(path).map_err(CliError::io(path, "look at the directory"))?;
+    if meta.uid() == 0 {
+        return Ok(None);
+    }
+    let uid = meta.uid();
+    let groups = id("-G", uid);
+    let gid = id("-g", uid).first().copied().unwrap_or(meta.gid());
+    Ok(Some(Owner { uid, gid, groups }))
+}
+
+/// From here on this process is the owner of the directory, if root has started it and somebody else
+/// owns the directory. There is no way back. Nothing of the directory was read before.
+///
+/// # Errors
+/// When there is nothing at the path, when the system refuses, or when the owner cannot reach the
+/// directory.
+pub fn step_down(path: &Path) -> Result<(), CliError> {
+    let Some(owner) = other_owner(path)? else { return Ok(()) };
+    keys::read_ahead()?;
+    become_user(&owner).map_err(|error| CliError::Io {
+        path: path.to_owned(),
+        action: "work as its owner, as root does with the directory of another user",
+        source: error.into(),
+    })?;
+    // A change of the user makes a process as readable to others as any.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(CliError::NotNow(format!(
+                "{}: root works on it as its owner, user {}, who cannot reach it; move it to where \
+                 that user can, or make root its owner if no server is to run on it",
+                path.display(),
+                owner.uid
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// As [`step_down`], for a file: the owner of the directory that it lies in.
+///
+/// # Errors
+/// As [`step_down`].
+pub fn step_down_beside(file: &Path) -> Result<(), CliError> {
+    match file.parent() {
+        Some(dir) if dir.as_os_str().is_empty() => step_down(Path::new(".")),
+        Some(dir) if dir.is_dir() => step_down(dir),
+        // The file cannot be there either, which is told later.
+        _ => Ok(()),
+    }
+}
+
+/// At this time the process has one thread; those that it starts are the same user.
+fn become_user(owner: &Owner) -> rustix::io::Result<()> {
+    let groups: Vec<Gid> = owner.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    set_thread_groups(&groups)?;
+    let gid = Gid::from_raw(owner.gid);
+    set_thread_res_gid(gid, gid, gid)?;
+    let uid = Uid::from_raw(owner.uid);
+    set_thread_res_uid(uid, uid, uid)
+}
+
+/// What the system knows of a user, wherever its users are listed.
+fn id(question: &str, uid: u32) -> Vec<u32> {
+    let mut command = Command::new("/usr/bin/id");
+    command.arg(question).arg(uid.to_string()).env_clear().env("PATH", "/usr/bin:/bin");
+    match crate::child::output(&mut command) {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout)
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect(),
+        _ => Vec::new(),
+    }
+}

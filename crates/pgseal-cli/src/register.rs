@@ -1,0 +1,139 @@
+//! `--register`: the file of a cluster in `/etc/pgseal/clusters.d`, and what to write there by hand.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use pgseal_core::KeyringId;
+use pgseal_keys::{Clusters, Keyring, Provider};
+
+use crate::error::CliError;
+use crate::{as_owner, library};
+
+/// What is written once the identity of the keyring is known.
+pub struct Registration {
+    provider: Provider,
+    group: Option<u32>,
+    /// Root's hand, when root is about to step down.
+    child: Option<Child>,
+}
+
+impl Registration {
+    /// Before anything is done, and before root becomes the owner of `dir`: whether it can be written
+    /// is told now.
+    ///
+    /// # Errors
+    /// When the directory of the files cannot be written.
+    pub fn begin(provider: &Provider, dir: &Path) -> Result<Registration, CliError> {
+        let mut group = fs::metadata(dir).ok().map(|meta| meta.gid());
+        let mut child = None;
+        Clusters::from_environment().expect_writable()?;
+        if dir.exists()
+            && let Some(owner) = as_owner::other_owner(dir)?
+        {
+            group = Some(owner.gid);
+            let program = library::program()?;
+            let mut command = Command::new(&program);
+            command.args(["helper", "register", "--provider"]).arg(provider.to_string());
+            command.arg("--group").arg(owner.gid.to_string()).stdin(Stdio::piped());
+            let started = command.spawn().map_err(CliError::io(&program, "start the helper"))?;
+            child = Some(started);
+        }
+        Ok(Registration { provider: provider.clone(), group, child })
+    }
+
+    /// Writes the file of the cluster with this keyring, and says where.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn finish(self, id: KeyringId) -> Result<PathBuf, CliError> {
+        let clusters = Clusters::from_environment();
+        let Some(mut child) = self.child else {
+            return Ok(clusters.register(id, &self.provider, self.group)?);
+        };
+        let path = clusters.file_of(id);
+        let failed = |source| CliError::Io {
+            path: path.clone(),
+            action: "have the file of the cluster written",
+            source,
+        };
+        if let Some(mut stdin) = child.stdin.take() {
+            writeln!(stdin, "{id}").map_err(failed)?;
+        }
+        let status = child.wait().map_err(failed)?;
+        match status.success() {
+            true => Ok(path),
+            false => Err(failed(io::Error::other("see the message above"))),
+        }
+    }
+}
+
+/// `pgseal helper register`: the identity comes on standard input, from a process that has stepped
+/// down, and is nothing but 32 hexadecimal digits.
+///
+/// # Errors
+/// When it is something else, or the file cannot be written. Nothing on standard input is no error:
+/// the other process has given up.
+pub fn serve(provider: &str, group: Option<u32>) -> Result<(), CliError> {
+    let provider = Provider::parse(provider)?;
+    let mut line = String::new();
+    let read = io::Read::take(io::stdin().lock(), 64);
+    io::BufRead::read_line(&mut io::BufReader::new(read), &mut line)?;
+    if line.is_empty() {
+        return Ok(());
+    }
+    let id = parse_id(line.trim_end()).ok_or_else(|| {
+        CliError::Usage("standard input: that is not the identity of a keyring".to_owned())
+    })?;
+    Clusters::from_environment().register(id, &provider, group)?;
+    Ok(())
+}
+
+fn parse_id(text: &str) -> Option<KeyringId> {
+    let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if text.len() != 32 || !text.bytes().all(is_hex) {
+        return None;
+    }
+    u128::from_str_radix(text, 16).ok().map(|number| KeyringId(number.to_be_bytes()))
+}
+
+/// What has to be done so that this cluster's key is found again, if anything: lines for people.
+pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
+    let clusters = Clusters::from_environment();
+    let registered = clusters.provider_of(keyring.id(), keyring.datadir());
+    let is_needed = match &registered {
+        Ok(None) => !provider.is_harmless(),
+        Ok(Some(known)) => known != provider,
+        Err(_) => true,
+    };
+    if !is_needed {
+        return Vec::new();
+    }
+    vec![
+        "The source of the key has to be named outside of the data directory: give --register, or"
+            .to_owned(),
+        format!("write this line into {} as root:", clusters.file_of(keyring.id()).display()),
+        format!("    provider = {provider}"),
+    ]
+}
+
+/// As [`advice`], after `--register` was obeyed.
+pub fn done(path: &Path) -> String {
+    format!("The source of the key stands in {} now.", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_read_back() {
+        let id = KeyringId([0xa0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff]);
+        assert_eq!(parse_id(&id.to_string()), Some(id));
+        for bad in ["", "xyz", &"A".repeat(32), &"+".repeat(32), &"a".repeat(33), "../../etc/x"] {
+            assert_eq!(parse_id(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Small text files of a data directory, which somebody else may have written.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use pgseal_keys::open_regular;
+
+/// The longest that is read.
+pub const MAX_LEN: u64 = 1 << 20;
+
+/// The bytes of a regular file of at most [`MAX_LEN`]; nothing else is ever opened.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] for a FIFO, a device or a directory,
+/// [`io::ErrorKind::FileTooLarge`]; those of the file system.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path)?.take(MAX_LEN + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_LEN {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// The same as text.
+///
+/// # Errors
+/// Those of [`read`]; [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}

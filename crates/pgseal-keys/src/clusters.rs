@@ -1,0 +1,339 @@
+//! `/etc/pgseal/clusters.d/KEYRING-ID.conf`: where the key of a cluster comes from, said in a place
+//! that whoever writes the data directory cannot write.
+//!
+//! The file holds one line, `provider = URI`; empty lines and lines that begin with `#` are skipped.
+
+use std::env;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use data_encoding::HEXLOWER;
+use pgseal_core::KeyringId;
+
+use crate::error::KeyError;
+use crate::provider::Provider;
+use crate::store::{Links, open_regular_as, sync_dir};
+use crate::wrap;
+
+/// The variable that names another directory than [`Clusters::DEFAULT`]. It gives nobody more than
+/// `PGSEAL_PROVIDER` does: whoever sets a program's environment says where its key comes from.
+pub const CLUSTERS_DIR: &str = "PGSEAL_CLUSTERS_DIR";
+
+/// The longest file, in bytes.
+const MAX_LEN: usize = 8192;
+
+/// The directory of the files, one for each cluster.
+#[derive(Clone, Debug)]
+pub struct Clusters {
+    dir: PathBuf,
+}
+
+impl Clusters {
+    /// Where the files lie.
+    pub const DEFAULT: &str = "/etc/pgseal/clusters.d";
+
+    /// The directory in the environment, else [`Clusters::DEFAULT`].
+    #[must_use]
+    pub fn from_environment() -> Clusters {
+        let given = env::var_os(CLUSTERS_DIR).filter(|dir| !dir.is_empty());
+        Clusters::at(given.map_or_else(|| PathBuf::from(Clusters::DEFAULT), PathBuf::from))
+    }
+
+    /// Another directory.
+    #[must_use]
+    pub fn at(dir: PathBuf) -> Clusters {
+        Clusters { dir }
+    }
+
+    /// The file of the cluster with this keyring, whether it is there or not.
+    #[must_use]
+    pub fn file_of(&self, id: KeyringId) -> PathBuf {
+        self.dir.join(format!("{id}.conf"))
+    }
+
+    /// The provider that the file of this cluster names; `None` when there is no file.
+    ///
+    /// # Errors
+    /// [`KeyError::Insecure`] when another user than root and the present one can write the file or
+    /// a directory above it, or when it lies in `datadir`; [`KeyError::ClusterFile`];
+    /// [`KeyError::Io`].
+    pub fn provider_of(
+        &self,
+        id: KeyringId,
+        datadir: Option<&Path>,
+    ) -> Result<Option<Provider>, KeyError> {
+        let path = self.file_of(id);
+        let dir = match self.dir.canonicalize() {
+            Ok(dir) => dir,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(KeyError::io(&self.dir, "look for the directory", error)),
+        };
+        let file = match open_regular_as(&dir.join(file_name(&path)), Links::Refused) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Err(insecure(
+                    &path,
+                    "it is not a regular file, or a link".to_owned(),
+                    "replace it by a regular file",
+                ));
+            }
+            Err(error) => {
+                return Err(KeyError::io(&path, "open the file of the cluster", error));
+            }
+        };
+        if let Some(datadir) = datadir.and_then(|datadir| datadir.canonicalize().ok())
+            && dir.starts_with(&datadir)
+        {
+            return Err(insecure(
+                &path,
+                "it lies in the data directory, whose writer could write it".to_owned(),
+                "keep such files in /etc/pgseal/clusters.d",
+            ));
+        }
+        let meta = file.metadata().map_err(|error| KeyError::io(&path, "stat the file", error))?;
+        expect_private(&path, &meta)?;
+        for above in dir.ancestors() {
+            let meta = fs::metadata(above)
+                .map_err(|error| KeyError::io(above, "stat the directory", error))?;
+            expect_private(above, &meta)?;
+        }
+        let mut text = String::new();
+        let limit = u64::try_from(MAX_LEN + 1).unwrap_or(u64::MAX);
+        file.take(limit)
+            .read_to_string(&mut text)
+            .map_err(|error| KeyError::io(&path, "read the file", error))?;
+        if text.len() > MAX_LEN {
+            return Err(bad(&path, "it is longer than 8192 bytes".to_owned()));
+        }
+        parse(&text, &path).map(Some)
+    }
+
+    /// Writes the file of a cluster, over the one that is there: mode 0640 and, written by root, of
+    /// this group, so that the server's user can read it and nobody else can.
+    ///
+    /// # Errors
+    /// [`KeyError::Io`]; the file is then as it was.
+    pub fn register(
+        &self,
+        id: KeyringId,
+        provider: &Provider,
+        group: Option<u32>,
+    ) -> Result<PathBuf, KeyError> {
+        let path = self.file_of(id);
+        let failed = |action| {
+            let path = path.clone();
+            move |error| KeyError::io(&path, action, error)
+        };
+        self.make_dir()?;
+        let mut random = [0; 8];
+        wrap::random(&mut random)?;
+        let new = self.dir.join(format!(".{id}.{}", HEXLOWER.encode(&random)));
+        let written = (|| {
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+            writeln!(file, "# Where the key of the cluster with this keyring comes from.")?;
+            writeln!(file, "provider = {provider}")?;
+            if let Some(group) = group.filter(|_| rustix::process::geteuid().is_root()) {
+                fchown(&file, None, Some(group))?;
+            }
+            file.set_permissions(fs::Permissions::from_mode(0o640))?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        })();
+        if written.is_err() {
+            // It may not even have been made.
+            let _ = fs::remove_file(&new);
+        }
+        written.map_err(failed("write the file of the cluster"))?;
+        sync_dir(&self.dir)?;
+        Ok(path)
+    }
+
+    /// Whether [`Clusters::register`] could write there: said before work is done for it.
+    ///
+    /// # Errors
+    /// [`KeyError::Io`].
+    pub fn expect_writable(&self) -> Result<(), KeyError> {
+        let nearest = self.dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("/"));
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::access(nearest, access).map_err(|error| {
+            KeyError::io(&self.dir, "write there, which --register asks for", error.into())
+        })
+    }
+
+    fn make_dir(&self) -> Result<(), KeyError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&self.dir)
+            .map_err(|error| KeyError::io(&self.dir, "make the directory", error))
+    }
+}
+
+fn file_name(path: &Path) -> &Path {
+    path.file_name().map_or(path, Path::new)
+}
+
+/// Who owns or can write a file or a directory decides what it says. In a directory like `/tmp`
+/// (sticky) only the owner of an entry can exchange it.
+fn expect_private(path: &Path, meta: &fs::Metadata) -> Result<(), KeyError> {
+    let me = rustix::process::geteuid().as_raw();
+    if meta.uid() != 0 && meta.uid() != me {
+        return Err(insecure(
+            path,
+            format!("it belongs to user {}, neither root nor user {me}", meta.uid()),
+            "make root its owner: it says where a key comes from",
+        ));
+    }
+    let is_sticky_dir = meta.is_dir() && meta.mode() & 0o1000 != 0;
+    if meta.mode() & 0o022 != 0 && !is_sticky_dir {
+        return Err(insecure(
+            path,
+            format!("it has mode {:o}: group or others can write it", meta.mode() & 0o7777),
+            "take that right away (chmod go-w): it says where a key comes from",
+        ));
+    }
+    Ok(())
+}
+
+fn parse(text: &str, path: &Path) -> Result<Provider, KeyError> {
+    let mut provider = None;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let number = index + 1;
+        let value = line.split_once('=').filter(|(name, _)| name.trim() == "provider");
+        let Some((_, value)) = value else {
+            return Err(bad(path, format!("line {number} is not \"provider = URI\"")));
+        };
+        if provider.is_some() {
+            return Err(bad(path, format!("line {number} names a second provider")));
+        }
+        let parsed = Provider::parse(value.trim())
+            .map_err(|error| bad(path, format!("line {number}: {error}")))?;
+        provider = Some(parsed);
+    }
+    provider.ok_or_else(|| bad(path, "it names no provider".to_owned()))
+}
+
+fn bad(path: &Path, what: String) -> KeyError {
+    KeyError::ClusterFile { path: path.to_owned(), what }
+}
+
+fn insecure(path: &Path, what: String, remedy: &str) -> KeyError {
+    KeyError::Insecure { path: path.to_owned(), what, remedy: remedy.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const ID: KeyringId = KeyringId([0xab; 16]);
+
+    fn with(text: &str) -> (tempfile::TempDir, Clusters) {
+        let dir = tempfile::tempdir().unwrap();
+        let clusters = Clusters::at(dir.path().join("clusters.d"));
+        fs::create_dir(&clusters.dir).unwrap();
+        fs::write(clusters.file_of(ID), text).unwrap();
+        fs::set_permissions(clusters.file_of(ID), fs::Permissions::from_mode(0o640)).unwrap();
+        (dir, clusters)
+    }
+
+    #[test]
+    fn what_is_registered_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let clusters = Clusters::at(dir.path().join("pgseal/clusters.d"));
+        assert_eq!(clusters.provider_of(ID, None).unwrap(), None);
+        for uri in ["command:vault kv get -field=key secret/pg", "env:PGSEAL_KEY"] {
+            let provider = Provider::parse(uri).unwrap();
+            let path = clusters.register(ID, &provider, None).unwrap();
+            assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o640);
+            assert_eq!(clusters.provider_of(ID, None).unwrap(), Some(provider));
+        }
+        assert_eq!(clusters.provider_of(KeyringId([1; 16]), None).unwrap(), None);
+        assert_eq!(fs::read_dir(&clusters.dir).unwrap().count(), 1, "a file was left behind");
+    }
+
+    #[test]
+    fn only_the_one_form_is_read() {
+        let read = |text: &str| {
+            let (_dir, clusters) = with(text);
+            clusters.provider_of(ID, None)
+        };
+        let wanted = Provider::parse("env:A").unwrap();
+        for text in ["provider = env:A\n", "# a\n\n  provider=env:A", "provider\t=\tenv:A\r\n"] {
+            assert_eq!(read(text).unwrap(), Some(wanted.clone()), "{text:?}");
+        }
+        for text in [
+            "",
+            "# provider = env:A",
+            "env:A",
+            "provider = ",
+            "provider = nonsense",
+            "provider = env:A\nprovider = env:B",
+            "provider = env:A\nother = 1",
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(matches!(error, KeyError::ClusterFile { .. }), "{text:?}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+        let error = read(&"#\n".repeat(5000)).unwrap_err();
+        assert!(error.to_string().contains("8192"), "{error}");
+    }
+
+    #[test]
+    fn what_others_can_write_is_refused() {
+        let (dir, clusters) = with("provider = env:A\n");
+        let file = clusters.file_of(ID);
+        let refused = |words: &str| {
+            let error = clusters.provider_of(ID, None).unwrap_err();
+            assert_eq!(error.exit_code(), 12, "{error}");
+            assert!(error.to_string().contains(words), "{error}");
+        };
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for bad in [0o660, 0o602] {
+            mode(&file, bad);
+            refused("can write it");
+        }
+        mode(&file, 0o644);
+        mode(&clusters.dir, 0o775);
+        refused("can write it");
+        mode(&clusters.dir, 0o755);
+        mode(dir.path(), 0o777);
+        refused("can write it");
+        mode(dir.path(), 0o700);
+        assert!(clusters.provider_of(ID, None).is_ok());
+
+        let elsewhere = dir.path().join("elsewhere");
+        fs::rename(&file, &elsewhere).unwrap();
+        symlink(&elsewhere, &file).unwrap();
+        refused("a link");
+        fs::remove_file(&file).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &file,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR,
+            0,
+        )
+        .unwrap();
+        refused("not a regular file");
+    }
+
+    #[test]
+    fn a_file_in_the_data_directory_is_refused() {
+        let (dir, clusters) = with("provider = env:A\n");
+        let error = clusters.provider_of(ID, Some(dir.path())).unwrap_err();
+        assert!(error.to_string().contains("in the data directory"), "{error}");
+        assert_eq!(error.exit_code(), 12);
+        assert!(clusters.provider_of(ID, Some(&dir.path().join("other"))).unwrap().is_some());
+    }
+}
