@@ -8,7 +8,7 @@ use std::ffi::CString;
 use std::ptr;
 
 use pgseal_core::random::Random;
-use pgseal_core::{DataKey, Generation, KeySet, SealedFile};
+use pgseal_core::{DataKey, Generation, KeySet, KeyringId, SealedFile};
 use pgseal_keys::handover;
 use zeroize::Zeroizing;
 
@@ -109,7 +109,17 @@ pub fn server_starts(root: &'static Root) -> Result<(), c_int> {
 }
 
 fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_int> {
+    if !program::makes_cluster() {
+        expect_pinned(root, keys.keyring_id)?;
+    }
     let map = datadir::join(root.path(), b"global/pg_filenode.map");
+    if !program::makes_cluster() && sys::c_path(&map).is_ok_and(|path| sys::stat(&path).is_none()) {
+        log::line(format_args!(
+            "ERROR: \"{}\" is not there, which every data directory has; restore the data directory from a backup",
+            Shown(&map)
+        ));
+        return Err(libc::EACCES);
+    }
     if let Ok(path) = sys::c_path(&map)
         && let Ok(fd) = sys::open_read(&path)
     {
@@ -136,9 +146,46 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
     Ok(())
 }
 
+/// The identities of the keyrings that a server may have, with colons between; nothing if any will do.
+const PINNED: &CStr = c"PGSEAL_KEYRING_ID";
+
+/// Refuses a server on the data directory of another cluster.
+fn expect_pinned(root: &Root, id: KeyringId) -> Result<(), c_int> {
+    let Some(pinned) = sys::env(PINNED) else { return Ok(()) };
+    let own = id.to_string();
+    if pinned.split(|byte| *byte == b':').any(|allowed| allowed == own.as_bytes()) {
+        return Ok(());
+    }
+    log::line(format_args!(
+        "ERROR: \"{}\" has keyring {own}, and PGSEAL_KEYRING_ID names {}; put back the data directory of this server, or name this keyring if it is the right one",
+        Shown(root.path()),
+        Shown(&pinned)
+    ));
+    Err(libc::EACCES)
+}
+
+/// A server is about to start where nothing is sealed: refused if somebody asked for sealing, since
+/// it would write everything plain. What was sealed there is gone.
+pub fn plain_server_starts() -> Result<(), c_int> {
+    if !matches!(program::role(), Role::Server | Role::Standalone) {
+        return Ok(());
+    }
+    let asked = [PINNED, c"PGSEAL_PROVIDER"].into_iter().find(|name| sys::env(name).is_some());
+    let Some(asked) = asked else { return Ok(()) };
+    let dir = sys::current_dir().unwrap_or_default();
+    log::line(format_args!(
+        "ERROR: \"{}\": there is neither a keyring nor a sealed relation map, and {} asks for a sealed data directory; restore it from a backup, or unset {} for a plain server",
+        Shown(&dir),
+        asked.to_string_lossy(),
+        asked.to_string_lossy()
+    ));
+    Err(libc::EACCES)
+}
+
 /// Removes the key from this server's environment: its children must not inherit it.
 pub fn wipe_environment(root: &Root) {
-    let provider = sys::env(c"PGSEAL_PROVIDER").or_else(|| {
+    let registered = || registered_provider(root.loaded_keys()?.keyring_id);
+    let provider = sys::env(c"PGSEAL_PROVIDER").or_else(registered).or_else(|| {
         let keyring = sys::read_whole(&sys::c_path(&root.keyring_path()).ok()?, 1 << 20).ok()?;
         provider_of(&keyring)
     });
@@ -162,6 +209,23 @@ fn provider_of(keyring: &[u8]) -> Option<Vec<u8>> {
     let at = keyring.windows(member.len()).position(|window| window == member)? + member.len();
     let value = keyring.get(at..)?.iter().skip_while(|byte| **byte != b'"').skip(1);
     Some(value.take_while(|byte| **byte != b'"').copied().collect())
+}
+
+/// The provider in the file of this cluster in `/etc/pgseal/clusters.d`, which the helper has judged.
+fn registered_provider(id: KeyringId) -> Option<Vec<u8>> {
+    let dir = sys::env(c"PGSEAL_CLUSTERS_DIR");
+    let dir = dir.as_deref().unwrap_or(b"/etc/pgseal/clusters.d");
+    let path = sys::c_path(&datadir::join(dir, format!("{id}.conf").as_bytes())).ok()?;
+    provider_in(&sys::read_whole(&path, 1 << 13).ok()?)
+}
+
+/// The value of the line `provider = URI`.
+fn provider_in(text: &[u8]) -> Option<Vec<u8>> {
+    let value = |line: &[u8]| {
+        let rest = line.trim_ascii().strip_prefix(b"provider")?.trim_ascii_start();
+        Some(rest.strip_prefix(b"=")?.trim_ascii().to_vec())
+    };
+    text.split(|byte| *byte == b'\n').find_map(value)
 }
 
 /// The `pgseal` program: `PGSEAL_HELPER`, else beside this library, else `../../bin/pgseal`.
@@ -353,6 +417,13 @@ impl Drop for BlockedChild {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_provider_is_read_from_the_file_of_a_cluster() {
+        let text = b"# provider = env:A\n\n  provider\t=  env:PGSEAL_KEY \r\n";
+        assert_eq!(provider_in(text).as_deref(), Some(&b"env:PGSEAL_KEY"[..]));
+        assert_eq!(provider_in(b"providers = x\nprovider"), None);
+    }
 
     #[test]
     fn the_provider_is_read_from_the_keyring_text() {

@@ -132,6 +132,12 @@ fn role_of(name: &[u8]) -> Role {
     }
 }
 
+/// Whether this is a server's program that `initdb` runs, on a data directory in the making.
+pub fn makes_cluster() -> bool {
+    let first = arguments().into_iter().nth(1).unwrap_or_default();
+    role() == Role::Standalone && [&b"--boot"[..], b"--check"].contains(&first.as_slice())
+}
+
 fn executable_name() -> Vec<u8> {
     let Some(path) = sys::read_link(c"/proc/self/exe") else { return Vec::new() };
     let path = path.strip_suffix(b" (deleted)").unwrap_or(&path);

@@ -90,6 +90,12 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
     let place = datadir::place(path);
     let creates = flags & libc::O_CREAT != 0;
     let (Some(root), Some(class)) = (place.root, place.class) else {
+        if creates
+            && datadir::base_name(path) == b"postmaster.pid"
+            && let Err(errno) = keys::plain_server_starts()
+        {
+            return Verdict::Refuse(errno);
+        }
         return outside(path, flags);
     };
     // What every program reads first: its own complaint would not say what to do.
