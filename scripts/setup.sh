@@ -229,6 +229,8 @@ for purpose in "$@"; do
         newest=yes
         # what the OS cache holds
         need fincore util-linux-extra
+        # what a command does on a hostile directory
+        need strace strace
         ;;
     scenarios) need_scenarios ;;
     upstream)

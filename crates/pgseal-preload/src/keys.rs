@@ -18,7 +18,7 @@ use crate::memory::with_reserve;
 use crate::program::{self, Role};
 use crate::random::KernelRandom;
 use crate::real;
-use crate::sys;
+use crate::sys::{self, PathText};
 
 /// The data keys of a data directory, from the helper. Says itself what went wrong.
 pub fn load(root: &Root) -> Result<&'static KeySet, c_int> {
@@ -172,7 +172,7 @@ pub fn plain_server_starts() -> Result<(), c_int> {
     }
     let asked = [PINNED, c"PGSEAL_PROVIDER"].into_iter().find(|name| sys::env(name).is_some());
     let Some(asked) = asked else { return Ok(()) };
-    let dir = sys::current_dir().unwrap_or_default();
+    let dir = sys::current_dir().unwrap_or_else(PathText::new);
     log::line(format_args!(
         "ERROR: \"{}\": there is neither a keyring nor a sealed relation map, and {} asks for a sealed data directory; restore it from a backup, or unset {} for a plain server",
         Shown(&dir),

@@ -4,6 +4,7 @@
 
 pub mod canary;
 mod cluster;
+pub mod hostile;
 mod process;
 mod programs;
 mod terminal;

@@ -1,0 +1,360 @@
+//! A data directory that an enemy writes: each change of `pgseal_testkit::hostile`, then every
+//! command of `pgseal` and the start of the server, as the owner of the directory and as root, under
+//! strace. Nothing that the directory names may be run, connected to or written; no command may hang;
+//! each ends with an exit status of the table in ARCHITECTURE.md and says why.
+//!
+//! The exit statuses are compared with the table in `spec/threat-model.md`, which the long test
+//! writes: `UPDATE_EXPECT=1 ... --test hostile`.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pgseal_scenarios::files::copy_tree;
+use pgseal_scenarios::{Node, is_root, server_major};
+use pgseal_testkit::hostile::{CHANGES, Change, FEW, Seen, Trap, watch};
+
+/// Every command that takes a data directory or a file of one, and whether it may change it. What the
+/// command is called in the help, and in the table.
+const COMMANDS: &[(&str, &str, bool)] = &[
+    ("verify", "verify DATA", false),
+    ("status", "status DATA", false),
+    ("doctor", "doctor DATA --bindir BIN", false),
+    ("env", "env -D DATA", false),
+    ("inspect", "inspect DATA/global/1262", false),
+    ("cat", "cat --force DATA/global/1262", false),
+    ("run", "run -D DATA -- BIN/pg_controldata DATA", false),
+    ("helper", "helper keys --keyring DATA/pgseal/keyring", false),
+    ("key show", "key show DATA", false),
+    ("key check", "key check DATA", false),
+    ("key backup", "key backup DATA --lock file:HOME/key2", true),
+    ("key rotate", "key rotate DATA -K file:HOME/key2", true),
+    ("key forget", "key forget DATA --no-backup-has-them", true),
+    (
+        "key restore",
+        "key restore DATA HOME/escrow --unlock file:HOME/key2 -K file:HOME/key2 --force",
+        true,
+    ),
+    ("guard", "guard DATA --bindir BIN", true),
+    ("encrypt", "encrypt -K file:HOME/key2 --bindir BIN DATA", true),
+    ("decrypt", "decrypt --yes-write-plain --bindir BIN DATA", true),
+    ("rekey", "rekey --bindir BIN DATA", true),
+    ("initdb", "initdb -k --keyring-of DATA --bindir BIN HOME/new", false),
+    ("tls init", "tls init DATA --bindir BIN", true),
+    ("server", "run -D DATA -- sh HOME/server.sh", true),
+];
+
+/// Commands that take no data directory of somebody else's.
+const OTHERS: [&str; 7] = ["advise", "completions", "key new", "lab", "man", "tls check", "key"];
+
+/// The exit statuses of ARCHITECTURE.md.
+const STATUSES: [i32; 17] = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 40];
+
+struct Field {
+    node: Node,
+    /// The data directory that is left alone.
+    original: PathBuf,
+    environment: Vec<(String, String)>,
+}
+
+impl Field {
+    fn new() -> Field {
+        let node = Node::sealed(&[]);
+        let original = node.home().join("original");
+        fs::rename(node.data(), &original).expect("a move");
+        // Two databases less to copy: template0 and postgres.
+        for database in ["base/4", "base/5"] {
+            fs::remove_dir_all(original.join(database)).expect("every cluster has it");
+        }
+        let home = node.home().display().to_string();
+        let path = |name: &str| format!("{home}/{name}");
+        let made = node.pgseal(&["key", "new", "-o", &path("key2")]);
+        assert_eq!(made.code, 0, "{}", made.text);
+        let lock = format!("file:{}", path("key2"));
+        let dir = original.display().to_string();
+        let made = node.pgseal(&["key", "backup", &dir, "--lock", &lock, "-o", &path("escrow")]);
+        assert_eq!(made.code, 0, "{}", made.text);
+        let bin = bindir();
+        let script = format!(
+            "{bin}/pg_ctl -D {0} -w -t 30 -l {1} start >/dev/null || {{ cat {1} >&2; exit 1; }}\n\
+             {bin}/pg_ctl -D {0} -w -m fast stop >/dev/null\n",
+            path("data"),
+            path("server.log")
+        );
+        fs::write(path("server.sh"), script).expect("it can be written");
+        for (dir, mode) in [(node.home(), 0o755), (Path::new(&path("server.sh")), 0o644)] {
+            fs::set_permissions(dir, fs::Permissions::from_mode(mode)).expect("chmod");
+        }
+        let environment = vec![("PGSEAL_CLUSTERS_DIR".to_owned(), path("clusters.d"))];
+        Field { node, original, environment }
+    }
+
+    /// The data directory anew, with the change in it.
+    fn data(&self, change: &Change, trap: &Trap) -> PathBuf {
+        let data = self.node.home().join("data");
+        // What was in it is a copy.
+        let _ = fs::remove_dir_all(&data);
+        copy_tree(&self.original, &data);
+        change.make(&data, trap);
+        data
+    }
+
+    fn run(&self, line: &str, as_root: bool) -> Seen {
+        let home = self.node.home().display().to_string();
+        let _ = fs::remove_dir_all(self.node.home().join("new"));
+        let _ = fs::remove_file(self.node.home().join("server.log"));
+        let word = |word: &str| {
+            word.replace("DATA", &format!("{home}/data"))
+                .replace("HOME", &home)
+                .replace("BIN", &bindir())
+        };
+        let args: Vec<String> = line.split(' ').map(word).collect();
+        let user = (is_root() && !as_root).then_some("postgres");
+        let program = self.node.pgseal_program();
+        watch(&program, &args, &self.environment, user, 90, Path::new("/"))
+            .expect("strace and pgseal run; scripts/setup.sh test installs strace")
+    }
+}
+
+fn bindir() -> String {
+    pgseal_testkit::bindir().expect("PostgreSQL is installed").display().to_string()
+}
+
+/// Runs a command on the changed directory; returns its exit status.
+fn try_command(
+    field: &Field,
+    change: &Change,
+    command: (&str, &str),
+    trap: &Trap,
+    root: bool,
+) -> i32 {
+    let (name, line) = command;
+    let seen = field.run(line, root);
+    let what = format!("{}: {name}{}", change.name, if root { ", as root" } else { "" });
+    let data = field.node.home().join("data");
+    let said = format!("exit status {}\n{}{}", seen.code, seen.out, seen.err);
+    assert_ne!(seen.code, 137, "{what}: it hangs\n{said}");
+    assert_eq!(trap.sprung(), None, "{what}\n{said}");
+    assert_eq!(seen.misdeeds(&data, trap), Vec::<String>::new(), "{what}\n{said}");
+    assert!(!said.contains("panicked"), "{what}\n{said}");
+    if is_root() {
+        assert!(seen.calls.iter().any(|call| call.contains("execve(")), "{what}: not traced");
+    }
+    assert!(STATUSES.contains(&seen.code), "{what}\n{said}");
+    // An error is one line; a report stands on standard output.
+    let lines = seen.err.lines().filter(|line| line.starts_with("pgseal: ")).count();
+    let is_program = ["server", "run", "initdb"].contains(&name);
+    if seen.code >= 2 && !is_program && seen.out.is_empty() {
+        assert_eq!(lines, 1, "{what}\n{said}");
+    }
+    if seen.code != 0 {
+        assert!(lines > 0 || !seen.out.is_empty() || is_program, "{what}: no word\n{said}");
+    }
+    seen.code
+}
+
+fn users() -> &'static [bool] {
+    if is_root() { &[false, true] } else { &[false] }
+}
+
+/// What stands in the table of a command and a change.
+fn cell(field: &Field, change: &Change, command: (&str, &str, bool), trap: &Trap) -> String {
+    let (name, line, may_change) = command;
+    if name == "server" && change.stops_server {
+        return "-".to_owned();
+    }
+    let mut codes = Vec::new();
+    for root in users() {
+        // PostgreSQL's servers and initdb refuse root.
+        if *root && ["server", "initdb"].contains(&name) {
+            continue;
+        }
+        let code = try_command(field, change, (name, line), trap, *root);
+        codes.push(code);
+        let converts = ["encrypt", "decrypt", "rekey", "server"].contains(&name);
+        if may_change && (code < 2 || converts) {
+            field.data(change, trap);
+        }
+    }
+    // Doctor looks at the machine, too.
+    let shown = |code: &i32| match name {
+        "doctor" if (0..=2).contains(code) => "r".to_owned(),
+        _ => code.to_string(),
+    };
+    let all: BTreeSet<String> = codes.iter().map(shown).collect();
+    match all.len() {
+        1 => all.into_iter().collect(),
+        _ => codes.iter().map(shown).collect::<Vec<_>>().join("/"),
+    }
+}
+
+const NOTHING: Change = Change::nothing();
+
+fn rows(changes: &[&Change], commands: &[(&str, &str, bool)]) -> String {
+    let field = Field::new();
+    let mut text = String::new();
+    for (number, change) in changes.iter().enumerate() {
+        let trap = field.node.home().join(format!("trap{number}"));
+        let trap = Trap::set(&trap).expect("a trap");
+        field.data(change, &trap);
+        let cells: Vec<String> =
+            commands.iter().map(|command| cell(&field, change, *command, &trap)).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| {} | {} |", change.name, cells.join(" | "));
+    }
+    text
+}
+
+/// The findings of the past, and the commands that were open to them. The long test tries everything.
+#[test]
+fn nothing_that_the_directory_names_is_run() {
+    let field = Field::new();
+    let some = [
+        (FEW[0], &["verify", "key check", "helper", "server"][..], "12"),
+        (FEW[1], &["verify"], "12"),
+        (FEW[2], &["doctor"], "r"),
+        (FEW[3], &["decrypt"], "22"),
+    ];
+    for (number, (change, commands, wanted)) in some.into_iter().enumerate() {
+        let change = CHANGES.iter().find(|known| known.name == change).expect("a change");
+        let trap = Trap::set(&field.node.home().join(format!("trap{number}"))).expect("a trap");
+        field.data(change, &trap);
+        for command in COMMANDS.iter().filter(|(name, _, _)| commands.contains(name)) {
+            // The exit status of pg_ctl is its own.
+            let wanted = if command.0 == "server" { "1" } else { wanted };
+            let code = cell(&field, change, *command, &trap);
+            assert_eq!(code, wanted, "{}: {}", change.name, command.0);
+        }
+    }
+}
+
+const BEGIN: &str = "<!-- hostile table: begin (written by tests/pg/scenarios/hostile.rs) -->";
+const END: &str = "<!-- hostile table: end -->";
+
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn every_command_on_every_hostile_directory() {
+    every_command_is_here();
+    let all: Vec<&Change> = [&NOTHING].into_iter().chain(CHANGES).collect();
+    let names: Vec<&str> = COMMANDS.iter().map(|(name, _, _)| *name).collect();
+    let head = format!("| change | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
+    let made = format!("\n\n{head}\n{}\n", rows(&all, COMMANDS));
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/threat-model.md");
+    let text = fs::read_to_string(&path).expect("spec/threat-model.md is there");
+    let start = text.find(BEGIN).expect("the mark before the table") + BEGIN.len();
+    let end = text.find(END).expect("the mark behind the table");
+    // The table has root's exit statuses, and PostgreSQL's own words on one major.
+    if !is_root() || server_major() != "15" {
+        return;
+    }
+    if env::var("UPDATE_EXPECT").is_ok_and(|value| value == "1") {
+        let new = format!("{}{made}{}", &text[..start], &text[end..]);
+        fs::write(&path, new).expect("spec/threat-model.md can be written");
+        return;
+    }
+    let differ = |(old, new): &(&str, &str)| old != new;
+    let pairs = text[start..end].lines().zip(made.lines()).filter(differ);
+    let differences: Vec<String> = pairs.map(|(old, new)| format!("- {old}\n+ {new}")).collect();
+    assert!(
+        differences.is_empty() && text[start..end].lines().count() == made.lines().count(),
+        "spec/threat-model.md differs; UPDATE_EXPECT=1 writes it anew:\n{}",
+        differences.join("\n")
+    );
+}
+
+/// A command that is new in the help has to be tried here, or to be known to take no directory.
+fn every_command_is_here() {
+    let program = pgseal_scenarios::programs().pgseal;
+    let of = |args: &[&str]| {
+        let help = Command::new(&program).args(args).arg("-h").output().expect("pgseal runs");
+        let help = String::from_utf8_lossy(&help.stdout).into_owned();
+        let list = help.split("Commands:\n").nth(1).unwrap_or_default().to_owned();
+        let list = list.split("\n\n").next().unwrap_or_default().to_owned();
+        let name = |line: &str| {
+            let word = line.strip_prefix("  ")?.split(' ').next()?.to_owned();
+            (!word.is_empty()).then(|| [args, &[&word]].concat().join(" "))
+        };
+        list.lines().filter_map(name).collect::<Vec<String>>()
+    };
+    let names: Vec<String> = [of(&[]), of(&["key"]), of(&["tls"])].concat();
+    assert!(names.len() > 20, "{names:?}");
+    let known = |name: &str| {
+        OTHERS.contains(&name)
+            || COMMANDS
+                .iter()
+                .any(|(known, _, _)| *known == name || known.starts_with(&format!("{name} ")))
+    };
+    for name in names {
+        assert!(known(&name), "pgseal {name} is not tried on hostile directories");
+    }
+}
+
+/// What was taken away is not made anew in plain form, and what is another's is not served.
+#[test]
+fn a_server_serves_its_own_cluster_and_no_other() {
+    let mut node = Node::sealed(&[]);
+    let other = Node::sealed(&[]);
+    let plain = Node::plain(&[]);
+    let id = |node: &Node| {
+        let shown = node.pgseal(&["key", "show", &node.data().display().to_string()]).text;
+        let line = shown.lines().find_map(|line| line.strip_prefix("Identity"));
+        line.expect("an identity").trim().to_owned()
+    };
+    let (own, others) = (id(&node), id(&other));
+    let refused = |node: &mut Node, words: &str| {
+        let before = pgseal_scenarios::files::fingerprint(node.data());
+        let log = node.try_start().expect_err("a start that must be refused");
+        assert!(log.contains(words), "expected \"{words}\", got:\n{log}");
+        let after = pgseal_scenarios::files::fingerprint(node.data());
+        assert_eq!(pgseal_scenarios::files::changes(&before, &after), Vec::<String>::new());
+    };
+    // Its own, alone or in a list, as pgseal env prints it.
+    let dir = node.data().display().to_string();
+    let printed = node.pgseal(&["env", "-D", &dir, "--format", "docker"]).text;
+    assert!(printed.contains(&format!("PGSEAL_KEYRING_ID={own}\n")), "{printed}");
+    for pinned in [own.clone(), format!("{others}:{own}")] {
+        node.set_env("PGSEAL_KEYRING_ID", &pinned);
+        node.start();
+        node.stop();
+    }
+    node.set_env("PGSEAL_KEYRING_ID", &others);
+    refused(&mut node, &format!("has keyring {own}, and PGSEAL_KEYRING_ID names {others}"));
+    node.unset_env("PGSEAL_KEYRING_ID");
+    node.start();
+    node.stop();
+
+    // Everything sealed is gone, and a plain cluster lies in its place.
+    let sealed = node.home().join("sealed");
+    fs::rename(node.data(), &sealed).expect("a move");
+    copy_tree(plain.data(), node.data());
+    node.configure(&format!(
+        "port = {}\nunix_socket_directories = '{}'",
+        node.port(),
+        node.home().display()
+    ));
+    let uri = format!("file:{}", node.home().join("key").display());
+    for (name, value) in [("PGSEAL_KEYRING_ID", own.as_str()), ("PGSEAL_PROVIDER", uri.as_str())] {
+        node.set_env(name, value);
+        refused(
+            &mut node,
+            &format!("neither a keyring nor a sealed relation map, and {name} asks"),
+        );
+        node.unset_env(name);
+    }
+    // Nobody asked for sealing: a plain server under the library is a plain server.
+    node.start();
+    assert_eq!(node.sql("select 1"), "1");
+    node.stop();
+
+    // The keyring is there, and the relation map is not.
+    fs::remove_dir_all(node.data()).expect("a copy");
+    copy_tree(&sealed, node.data());
+    fs::remove_file(node.file("global/pg_filenode.map")).expect("it is there");
+    node.set_env("PGSEAL_KEYRING_ID", &own);
+    refused(&mut node, "pg_filenode.map\" is not there");
+}
