@@ -112,10 +112,11 @@ pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
         return Vec::new();
     }
     vec![
-        "The source of the key has to be named outside of the data directory: give --register, or"
+        "The source of the key has to be named outside of the data directory: write this line into"
             .to_owned(),
-        format!("write this line into {} as root:", clusters.file_of(keyring.id()).display()),
+        format!("{} as root:", clusters.file_of(keyring.id()).display()),
         format!("    provider = {provider}"),
+        "or have it written: pgseal env -D DIR --register -K PROVIDER".to_owned(),
     ]
 }
 

@@ -69,17 +69,15 @@ pub(crate) fn datadir_of(keyring: &Path) -> Option<&Path> {
 }
 
 /// Whoever owns the keyring can write it. One that belongs neither to root nor to the owner of the
-/// data directory was put there by somebody else.
+/// data directory, nor to the present user, was put there by somebody else.
 fn expect_owner(path: &Path, owner: u32) -> Result<(), KeyError> {
     let me = rustix::process::geteuid().as_raw();
-    let home = datadir_of(path);
-    let above = match home {
+    let above = match datadir_of(path) {
         Some(datadir) => datadir,
         None => parent(path)?,
     };
     let meta = fs::metadata(above).map_err(|err| KeyError::io(above, "stat the directory", err))?;
-    let is_mine = home.is_none() && owner == me;
-    if owner == 0 || owner == meta.uid() || is_mine {
+    if owner == 0 || owner == me || owner == meta.uid() {
         return Ok(());
     }
     Err(KeyError::Insecure {

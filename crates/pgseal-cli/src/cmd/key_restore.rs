@@ -297,6 +297,11 @@ fn report(
     if let Some(added) = added {
         writeln!(out, "Generation {added} was added, so that no number stands for two keys.")?;
     }
+    if let Ok(provider) = Provider::parse(keyring.provider_uri()) {
+        for line in crate::register::advice(keyring, &provider) {
+            writeln!(out, "{line}")?;
+        }
+    }
     writeln!(out, "Next: pgseal key check, then pgseal verify; and a new escrow copy.")?;
     Ok(out.flush()?)
 }

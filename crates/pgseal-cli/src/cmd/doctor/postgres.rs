@@ -152,9 +152,13 @@ fn judge_environment(environ: &[u8]) -> Verdict {
     if proc::variable(environ, "PGSEAL_UNSEALED_COPY").as_deref() == Some("yes") {
         saw.push("PGSEAL_UNSEALED_COPY lets pg_basebackup write plain copies".to_owned());
     }
+    let pinned = match proc::variable(environ, "PGSEAL_KEYRING_ID") {
+        Some(_) => "the server serves no other cluster (PGSEAL_KEYRING_ID)",
+        None => "PGSEAL_KEYRING_ID is not set: it would serve another cluster's directory, too",
+    };
     match saw.is_empty() {
-        true => ok("only PostgreSQL's own programs see plain content"),
-        false => warn(saw.join("; ")),
+        true => ok(format!("only PostgreSQL's own programs see plain content; {pinned}")),
+        false => warn(format!("{}; {pinned}", saw.join("; "))),
     }
 }
 
@@ -230,6 +234,8 @@ mod tests {
         let verdict = judge_environment(b"PGSEAL_PROGRAMS=tar\0PGSEAL_UNSEALED_COPY=yes\0");
         assert_eq!(verdict.state, State::Warn);
         assert!(verdict.saw.contains("tar") && verdict.saw.contains("pg_basebackup"));
+        assert!(verdict.saw.contains("is not set"), "{}", verdict.saw);
+        assert!(judge_environment(b"PGSEAL_KEYRING_ID=aa\0").saw.contains("no other cluster"));
         assert_eq!(judge_modules(b"A=1\0").state, State::Ok);
         let verdict = judge_modules(b"PGSEAL_ALLOW_MODULES=plx.so\0");
         assert_eq!(verdict.state, State::Warn);
