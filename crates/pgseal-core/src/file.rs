@@ -315,3 +315,42 @@ impl Scratch {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::LibraryRandom;
+    use crate::storage::mem::MemStorage;
+    use crate::testing::keys;
+
+    #[test]
+    fn a_damaged_page_is_what_the_reader_asked_for() {
+        let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default());
+        let (suite, layout) = (Suite::Aes256Gcm, Layout::Paged);
+        let mut file =
+            SealedFile::create(&storage, suite, layout, &keys, keys.active, &random).unwrap();
+        let mut scratch = Scratch::new();
+        let pages = vec![7; 3 * BLOCK];
+        file.write_at(&storage, &mut scratch, &pages, PlainOff(0), &random).unwrap();
+        let nonce = geometry::tag_entry_off(BlockNo(1));
+        storage.write_at(&[0; 12], nonce).unwrap();
+
+        let mut all_invalid = vec![1; 3 * BLOCK];
+        fill_with_invalid_pages(&mut all_invalid, PlainOff(0));
+        for (on_damage, wanted) in [
+            (OnDamage::InvalidPage, all_invalid[BLOCK..2 * BLOCK].to_vec()),
+            (OnDamage::ZeroPage, vec![0; BLOCK]),
+        ] {
+            let mut buf = vec![1; 3 * BLOCK];
+            let outcome = file.read_at(&storage, &mut scratch, &mut buf, PlainOff(0), on_damage);
+            let outcome = outcome.unwrap();
+            assert_eq!((outcome.damaged_blocks, outcome.first_damaged), (1, Some(BlockNo(1))));
+            assert!(buf[..BLOCK] == pages[..BLOCK] && buf[2 * BLOCK..] == pages[..BLOCK]);
+            assert!(buf[BLOCK..2 * BLOCK] == wanted);
+        }
+        // Any part of it is the same as of the whole.
+        let mut part = vec![1; BLOCK + 100];
+        fill_with_invalid_pages(&mut part, PlainOff(BLOCK_LEN + 8000));
+        assert!(part == all_invalid[8000..8000 + BLOCK + 100]);
+    }
+}
