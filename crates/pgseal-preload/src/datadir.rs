@@ -423,12 +423,15 @@ fn postmaster_starts(root: &Root) -> bool {
     let text = sys::c_path(&join(&root.path, b"postmaster.pid"))
         .and_then(|path| sys::read_whole(&path, 1 << 14))
         .unwrap_or_default();
-    let status = text.split(|byte| *byte == b'\n').nth(7).map(<[u8]>::trim_ascii);
-    match status.filter(|status| !status.is_empty()) {
-        Some(status) => matches!(status, b"starting" | b"standby"),
-        // A single-user server is its own postmaster and writes no status.
-        None => replays_here().unwrap_or(false),
-    }
+    // A single-user server is its own postmaster and writes no status.
+    says_it_starts(&text).unwrap_or_else(|| replays_here().unwrap_or(false))
+}
+
+/// The state of the postmaster in its lock file: whether it waits for the startup process.
+fn says_it_starts(lock_file: &[u8]) -> Option<bool> {
+    let status = lock_file.split(|byte| *byte == b'\n').nth(7).map(<[u8]>::trim_ascii);
+    let status = status.filter(|status| !status.is_empty())?;
+    Some(matches!(status, b"starting" | b"standby"))
 }
 
 /// Whether this process itself replays WAL (`InRecovery`, `src/backend/access/transam/xlogutils.c`):
@@ -459,6 +462,21 @@ mod tests {
         {
             assert!(!is_system(path));
         }
+    }
+
+    #[test]
+    fn a_postmaster_says_whether_it_starts() {
+        let file = |status: &str| format!("12\n/data\n17\n5432\n/tmp\n\n  1  2\n{status}");
+        for (status, starts) in [
+            ("starting\n", Some(true)),
+            ("standby \n", Some(true)),
+            ("ready   \n", Some(false)),
+            ("stopping\n", Some(false)),
+            ("", None),
+        ] {
+            assert_eq!(says_it_starts(file(status).as_bytes()), starts, "{status}");
+        }
+        assert_eq!(says_it_starts(b"-12\n/data\n"), None);
     }
 
     #[test]
