@@ -7,11 +7,12 @@
 use std::fs;
 use std::path::Path;
 
-use pgseal_scenarios::Node;
 use pgseal_scenarios::backup::base_backup_command;
 use pgseal_scenarios::files::{
     copy_tree, flip_bit, len, read, replace, restore_tree, truncate, write, zero,
 };
+use pgseal_scenarios::{Node, programs};
+use pgseal_testkit::{Cluster, Sealing};
 
 #[path = "damage/cuts.rs"]
 mod cuts;
@@ -213,10 +214,24 @@ fn a_damaged_file_costs_that_file_on_a_sealed_server() {
     }
 }
 
+/// Where pages are not authenticated, heads are.
+#[test]
+fn a_damaged_file_costs_that_file_in_xts() {
+    let xts = || {
+        let sealing = Sealing { suite: "aes-256-xts".to_owned(), ..Sealing::default() };
+        Cluster::builder().sealed(sealing).programs(programs())
+    };
+    let mut lab = Lab::new(Node::create(xts(), &[]));
+    let other = lab.now.clone();
+    for damage in [Damage::FlippedBit, Damage::HeadOfZeros] {
+        lab.try_damage(damage, &other);
+    }
+}
+
 /// The control.
 #[test]
 fn a_damaged_file_costs_that_file_on_a_plain_server() {
-    let checksums = || pgseal_testkit::Cluster::builder().initdb_option("--data-checksums");
+    let checksums = || Cluster::builder().initdb_option("--data-checksums");
     let mut lab = Lab::new(Node::create(checksums(), &[]));
     let other = Lab::new(Node::create(checksums(), &[]));
     for damage in ALL {
