@@ -163,6 +163,11 @@ impl Journal {
         if journal.format != FORMAT || journal.version != VERSION {
             return Err(damaged("written by another release of pgseal; use that one".to_owned()));
         }
+        // It becomes a part of paths.
+        let version = journal.major();
+        if version.is_empty() || !version.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(damaged("it names no version of PostgreSQL".to_owned()));
+        }
         if journal.operation != Operation::Decrypt && journal.suite().is_none() {
             return Err(damaged(format!("no suite is called \"{}\"", journal.suite)));
         }

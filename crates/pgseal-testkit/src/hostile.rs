@@ -285,7 +285,7 @@ pub const CHANGES: &[Change] = &[
         let path = data.join("postmaster.pid");
         must(fs::write(&path, format!("1\n{}\n0\n5432\n/\n*\n", data.display())), &path);
     }),
-    change("postmaster.pid: a FIFO", |data, _| into_fifo(data, "postmaster.pid")),
+    not_for_servers("postmaster.pid: a FIFO", |data, _| into_fifo(data, "postmaster.pid")),
     change("pgseal/conversion: decrypt, another configuration file", |data, trap| {
         journal(data, "decrypt", "finish", &trap.victim(), "15");
     }),

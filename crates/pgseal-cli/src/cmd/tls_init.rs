@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, ValueEnum};
 use pgseal_tls::authority::KeyKind;
@@ -85,6 +85,17 @@ enum Oldest {
 }
 
 /// Runs it.
+/// The settings are written: not through a link that leads elsewhere, and a FIFO would never end.
+fn expect_own_file(path: &Path) -> Result<(), CliError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) if !meta.is_file() => Err(CliError::NotNow(format!(
+            "{}: it is a link or no regular file; give the directory that holds the file itself",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let meta = std::fs::metadata(&args.dir).map_err(CliError::io(&args.dir, "open"))?;
     if !meta.is_dir() {
@@ -96,6 +107,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     let dir = std::path::absolute(&args.dir).map_err(CliError::io(&args.dir, "resolve"))?;
     crate::as_owner::step_down(&dir)?;
+    for name in ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf"] {
+        expect_own_file(&dir.join(name))?;
+    }
     let postgres = match &args.bindir {
         Some(bindir) => bindir::find(bindir.join("postgres").as_os_str(), None)?,
         None => bindir::find(OsStr::new("postgres"), datadir::read_major(&dir).as_deref())?,
