@@ -7,6 +7,7 @@
 #           administrator of Debian would (scripts/deb-test-inside.sh); then lintian
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/root.sh"
 cd "$PGSEAL_ROOT"
 
 out=$PGSEAL_ROOT/build/deb
@@ -58,47 +59,31 @@ clean() {
     local status=$?
     trap - EXIT
     if [ -n "$root" ]; then
-        umount "$root/proc" 2>/dev/null || true
-        umount "$root/dev/shm" 2>/dev/null || true
+        leave_root "$root"
         rm -rf --one-file-system "$root"
     fi
     exit "$status"
 }
 
 test_debs() {
-    local suite mirror
+    local suite
     [ "$(id -u)" = 0 ] || die "a root of its own can only be made as root: sudo make test-deb"
     for program in debootstrap lintian; do
         command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh test-deb"
     done
     find "$out" -name '*.deb' 2>/dev/null | grep . >/dev/null || die "no packages in $out; run 'make deb' first"
-    # shellcheck disable=SC1091
-    suite=$(. /etc/os-release && say "$VERSION_CODENAME")
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" 2>/dev/null | head -n 1)
+    suite=$(host_suite)
     root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-deb.XXXXXX")
     trap clean EXIT
     trap 'exit 130' INT TERM
-    # It becomes "/", which everybody may enter.
-    chmod 755 "$root"
     say "test-deb: a clean $suite in $root"
-    debootstrap --variant=minbase "$suite" "$root" ${mirror:+"$mirror"} >"$out/debootstrap.log" 2>&1 ||
-        die "debootstrap failed; see $out/debootstrap.log"
-    # As apt is set up here: proxies, sources.
-    rm -f "$root/etc/apt/sources.list"
-    cp -rL /etc/apt/. "$root/etc/apt/"
-    cp /etc/resolv.conf /etc/hosts "$root/etc/"
-    mount -t proc proc "$root/proc"
-    mkdir -p "$root/dev/shm" && mount -t tmpfs tmpfs "$root/dev/shm"
-    # Nothing starts by itself.
-    printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
-    chmod 755 "$root/usr/sbin/policy-rc.d"
+    make_root "$root" "$suite" "$out/debootstrap.log"
+    enter_root "$root"
     mkdir "$root/debs"
     cp "$out"/*.deb "$root/debs/"
     cp scripts/deb-test-inside.sh "$root/"
     cp packaging/docker/pgseal.conf.sample.sh "$root/docker-sample.sh"
-    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 HOME=/root DEBIAN_FRONTEND=noninteractive \
-        ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
-        chroot "$root" /deb-test-inside.sh
+    in_root "$root" /deb-test-inside.sh
     say "test-deb: lintian"
     # Only errors fail; what is found is shown.
     lintian --fail-on error --tag-display-limit 0 --allow-root "$out"/*.deb
