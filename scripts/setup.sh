@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# setup.sh [build|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|memcheck|drivers|report]...   (default: build)
+# setup.sh [build|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|drivers|report]...   (default: build)
 #
 # Installs from the distribution (Debian, Ubuntu) what is missing, and nothing that is there already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
-#   test      the same, perl, the server's procedural languages; on Debian also the newest stable PostgreSQL, which is
-#             not installed but unpacked into a cache (scripts/postgres-versions.sh)
+#   test      the same, perl, the server's procedural languages, hll and pg_partman; on Debian also the newest stable
+#             PostgreSQL, which is not installed but unpacked into a cache (scripts/postgres-versions.sh)
 #   scenarios the programs that long scenarios try on a sealed cluster: pg_repack, pgBackRest, Barman, btrfs, Patroni, etcd;
 #             the extensions PostGIS, plsh, pgfincore
 #   matrix    the same as test, and what postgres-versions.sh gets other majors with
@@ -13,6 +13,7 @@
 #   lint      shellcheck
 #   deb       debhelper and fakeroot, for 'make deb'
 #   test-deb  debootstrap and lintian
+#   test-extensions  debootstrap
 #   memcheck  valgrind
 #   drivers   Java, Maven, npm and Python, for the drivers; Go, for pgx, only if it is there
 #   report    chromium and a font, for the pages of pgseal lab
@@ -207,6 +208,20 @@ setup_rust() {
         die "cargo is $have, this project needs $pinned or newer; install it through rustup"
 }
 
+# Extensions that scenarios/languages.rs tries in the distribution's own server.
+setup_extensions() {
+    local major package want=()
+    major=$(unset PG_CONFIG && pg_configs | sed -nE 's#^/usr/lib/postgresql/([0-9]+)/.*#\1#p' | tail -n 1)
+    [ -n "$major" ] || return 0
+    for package in hll partman; do
+        package=postgresql-$major-$package
+        [ -z "$(installed_version "$package")" ] || continue
+        in_apt "$package" || apt_update
+        if in_apt "$package"; then want+=("$package"); fi
+    done
+    [ ${#want[@]} = 0 ] || install "extensions of PostgreSQL $major" "${want[@]}"
+}
+
 setup_newest() {
     # shellcheck disable=SC1091
     if [ "$(. /etc/os-release && say "${ID:-}")" != debian ]; then
@@ -252,6 +267,10 @@ for purpose in "$@"; do
         need debootstrap debootstrap
         need lintian lintian
         ;;
+    test-extensions)
+        need debootstrap debootstrap
+        need flock util-linux
+        ;;
     memcheck) need valgrind valgrind ;;
     drivers)
         need javac default-jdk-headless
@@ -267,7 +286,7 @@ for purpose in "$@"; do
         sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build test scenarios upstream matrix demo lint deb test-deb memcheck drivers report" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
@@ -282,5 +301,8 @@ case " $* " in
     ;;
 esac
 case " $* " in *" test "* | *" upstream "*) setup_languages ;; esac
-[ "$newest" = no ] || setup_newest
+if [ "$newest" = yes ]; then
+    setup_extensions
+    setup_newest
+fi
 say "setup: everything for '$*' is there"
