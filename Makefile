@@ -19,7 +19,7 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 
 # PG_CONFIG=PATH (one or more) chooses the PostgreSQL; default: all that the distribution has installed.
-# MAJORS="15 18" chooses those of test-matrix and test-upstream; RESUME=yes what has no result yet or failed,
+# EXTENSIONS="postgis plr" chooses those of test-extensions. MAJORS="15 18" chooses those of test-matrix and test-upstream; RESUME=yes what has no result yet or failed,
 # CHECKS="upgrade,crash" some, SUITES="recovery,src/bin/pg_rewind" some of PostgreSQL's own.
 export PG_CONFIG DESTDIR CARGO
 
@@ -171,6 +171,13 @@ deb: ## Debian packages, in build/deb
 test-deb: ## install them in a clean root (debootstrap, as root) and run clusters there; lintian
 	@scripts/setup.sh test-deb
 	@scripts/deb.sh test
+
+.PHONY: test-extensions
+test-extensions: ## what Debian has of extensions, on a plain and a sealed server, in a clean root (as root); EXTENSIONS="postgis plr"
+	@scripts/setup.sh build test-extensions
+	@$(MAKE) build
+	@scripts/extensions.sh run $(if $(RESUME),--resume) $(EXTENSIONS)
+	$(if $(EXTENSIONS),,@scripts/extensions.sh table)
 
 # ---- checks ----
 
