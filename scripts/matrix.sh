@@ -2,7 +2,8 @@
 # matrix.sh run [--short] [--resume] [--only CHECK[,CHECK...]] [MAJOR...]
 #                                      every check against these majors of PostgreSQL ("newest": the newest stable
 #                                      one), or against all that can be had; after 'make build'. --short leaves out
-#                                      the long scenarios, which need the programs of 'setup.sh scenarios'.
+#                                      the long scenarios, which need the programs of 'setup.sh scenarios', and takes
+#                                      in PostgreSQL's isolation tests and those of its modules instead.
 #                                      --resume runs only what has no result yet or failed; --only some checks: their
 #                                      names in the table, or of a scenario's file all tests ("convert").
 # matrix.sh table                      writes the table of docs/versions.md from the last run of each check
@@ -144,6 +145,13 @@ core_compared() {
     tests/pg/upstream/compare.sh --major "$major" core | sed -E 's/^core on [0-9]+: //'
 }
 
+# A slice of PostgreSQL's whole tree ('make test-upstream' runs all of it), sealed alone: every test must pass.
+slice() {
+    [ -z "$long" ] && [ -e "${PGSEAL_CACHE:-build/upstream}/current-$major" ] || return 0
+    check "isolation" tests/pg/upstream/run-isolation.sh --major "$major" --mode sealed
+    check "contrib and test modules" tests/pg/upstream/run-modules.sh --major "$major" --mode sealed
+}
+
 run() {
     local major older from config list version stamp named=yes ran='' long=--include-ignored only='' resume=''
     while [ $# -gt 0 ]; do
@@ -199,6 +207,7 @@ run() {
         extension
         scenarios
         core
+        slice
     done
     [ -z "$failed" ] || die "failed:$failed"
     say "matrix: PostgreSQL$ran: all passed"
