@@ -186,6 +186,22 @@ unsafe fn of_descriptor(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option
 /// # Safety
 /// As for the system call.
 unsafe fn of_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<c_long> {
+    // What the call takes as pointers. Null is what programs try a kernel with: it says EFAULT.
+    let pointers: &[c_long] = match number {
+        libc::SYS_openat | libc::SYS_newfstatat | libc::SYS_statx => &[b],
+        libc::SYS_openat2 => &[b, c],
+        libc::SYS_truncate | libc::SYS_chdir => &[a],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename => &[a, b],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_open | libc::SYS_creat | libc::SYS_stat | libc::SYS_lstat | libc::SYS_mkdir => {
+            &[a]
+        }
+        _ => return None,
+    };
+    if pointers.contains(&0) {
+        return None;
+    }
     // SAFETY, for all: the caller passes what the system call takes, and each hook takes the same.
     let done = match number {
         libc::SYS_openat => {
@@ -252,8 +268,10 @@ unsafe fn of_process(number: c_long, arguments: Arguments) -> c_long {
             return unsafe { libc::fork() }.into();
         }
         libc::SYS_clone => children::check_clone(arguments[0] as u64),
-        // SAFETY: a structure whose first member is the flags (clone3 of clone(2)).
-        libc::SYS_clone3 => children::check_clone(unsafe { *at::<u64>(arguments[0]) }),
+        libc::SYS_clone3 if arguments[0] != 0 => {
+            // SAFETY: a structure whose first member is the flags (clone3 of clone(2)).
+            children::check_clone(unsafe { *at::<u64>(arguments[0]) })
+        }
         libc::SYS_unshare => children::check_unshare(int(arguments[0])),
         libc::SYS_execve | libc::SYS_execveat => {
             fds::doubt_all();

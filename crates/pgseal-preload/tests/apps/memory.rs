@@ -4,6 +4,10 @@ use crate::support::{Arena, Run, SEALED, finish};
 
 /// Runs the walk as a server's process: `keys` and `all` as `out_of_memory.c` says.
 fn walk(arena: &Arena, path: &str, keys: &str, all: &str, reserve_is_dry: bool) -> Run {
+    // A server does not start without the relation map.
+    let maker = arena.compile("open_write", "open_write", &[]);
+    let made = arena.run_sealed(&maker, &["global/pg_filenode.map"]);
+    assert!(made.status.success(), "{}", made.stderr);
     // PostgreSQL's own name: a server hides `pgseal/` and writes history files anew.
     let program = arena.compile("out_of_memory", "postgres", &["-fno-builtin"]);
     let mut command = arena.preloaded(&program, &[path, keys, all]);

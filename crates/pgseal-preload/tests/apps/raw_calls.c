@@ -34,6 +34,11 @@ int main(int argc, char **argv)
     SAY(syscall(SYS_pwrite64, again, all, 100, (long)PAGE));
     SAY(syscall(SYS_close, again));
     SAY(syscall(SYS_getpid) == getpid());
+    /* As programs ask whether the kernel has a call. */
+    SAY(syscall(SYS_openat, AT_FDCWD, NULL, O_RDONLY));
+    SAY(syscall(SYS_openat2, AT_FDCWD, argv[1], NULL, sizeof how));
+    SAY(syscall(SYS_statx, 0, NULL, 0, 0, NULL));
+    SAY(syscall(SYS_clone3, NULL, 0));
     show(argv[1]);
     return 0;
 }
