@@ -233,12 +233,23 @@ fn owner_to_set(dir: &Path) -> Result<Option<(u32, u32)>, KeyError> {
     Ok((meta.uid() != me).then(|| (meta.uid(), meta.gid())))
 }
 
+/// Whether the group of a directory, and nobody else, may read what is in it: in a data directory made with `initdb
+/// --allow-group-access`, who backs it up copies the keyring as well, or the copy could not be opened.
+fn group_reads(dir: &Path) -> Result<bool, KeyError> {
+    let meta = fs::metadata(dir).map_err(|err| KeyError::io(dir, "stat the directory", err))?;
+    Ok(meta.mode() & 0o077 == 0o050)
+}
+
 fn make_private_dir(dir: &Path) -> Result<(), KeyError> {
-    match DirBuilder::new().mode(0o700).create(dir) {
+    let mode = if group_reads(parent(dir)?)? { 0o750 } else { 0o700 };
+    match DirBuilder::new().mode(mode).create(dir) {
         Ok(()) => {}
         Err(err) if err.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         Err(err) => return Err(KeyError::io(dir, "make the directory of the keyring", err)),
     }
+    // The umask may have taken away even the owner's rights.
+    fs::set_permissions(dir, fs::Permissions::from_mode(mode))
+        .map_err(|err| KeyError::io(dir, "set the mode of the directory", err))?;
     let above = parent(dir)?;
     if let Some((uid, gid)) = owner_to_set(above)? {
         std::os::unix::fs::chown(dir, Some(uid), Some(gid))
@@ -265,15 +276,16 @@ impl NewFile {
         wrap::random(&mut random)?;
         let path = dir.join(format!("{KEYRING_FILE}.new.{}", HEXLOWER.encode(&random)));
         let failed = |action| move |err| KeyError::io(target, action, err);
+        let mode = if group_reads(dir)? { 0o640 } else { 0o600 };
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
-            .mode(0o600)
+            .mode(mode)
             .open(&path)
             .map_err(failed("make a new keyring beside it"))?;
         let new = NewFile { path, keep: false };
         // The umask may have taken away even the owner's rights.
-        file.set_permissions(fs::Permissions::from_mode(0o600))
+        file.set_permissions(fs::Permissions::from_mode(mode))
             .map_err(failed("set the mode of the new keyring"))?;
         if let Some((uid, gid)) = owner_to_set(dir)? {
             fchown(&file, Some(uid), Some(gid))

@@ -26,6 +26,19 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// Where the group may read the data directory, who backs it up copies the keyring, too.
+#[test]
+fn a_keyring_can_be_read_by_whom_the_data_directory_can() {
+    let data = tempfile::tempdir().unwrap();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().mode() & 0o7777;
+    fs::set_permissions(data.path(), fs::Permissions::from_mode(0o750)).unwrap();
+    let path = keyring_path(data.path());
+    new_ring().store_new(&path).unwrap();
+    assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o640, 0o750));
+    new_ring().store_atomically(&path).unwrap();
+    assert_eq!(mode(&path), 0o640);
+}
+
 #[test]
 fn stored_private_and_loaded_again() {
     let data = tempfile::tempdir().unwrap();

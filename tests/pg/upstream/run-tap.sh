@@ -56,6 +56,14 @@ done
 WRAPPER
 chmod +x "$WORK/bin/initdb"
 
+# Tests look into pg_config.h, of which a server that is unpacked or fetched has only the server's own.
+cat >"$WORK/bin/pg_config" <<WRAPPER
+#!/bin/sh
+[ "\$*" != --includedir ] || { echo '$INCLUDE'; exit 0; }
+exec '$BIN/pg_config' "\$@"
+WRAPPER
+chmod +x "$WORK/bin/pg_config"
+
 # The nodes of a run share their keys, as those of a fleet do: one node's archived WAL opens on another.
 if [ "$MODE" = sealed ]; then
     mkdir -m 0700 "$WORK/template"
