@@ -45,7 +45,7 @@ esac
 # comparison's sake. In a sealed run it also sees to it that each cluster really is sealed.
 cat >"$WORK/bin/initdb" <<WRAPPER
 #!/bin/sh
-'$BIN/initdb' -k "\$@" || exit
+'$BIN/initdb' "\$@" -k || exit
 [ '$MODE' = sealed ] || exit 0
 while [ \$# -gt 0 ]; do
     case "\$1" in
