@@ -8,7 +8,8 @@ use pgseal_core::random::LibraryRandom;
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
 use pgseal_core::{
-    Generation, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealError, SealedFile, Suite,
+    Form, Generation, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealError, SealedFile,
+    Suite,
 };
 
 const MAX_LEN: u64 = 1_200_000;
@@ -27,7 +28,9 @@ pub fn block(data: &[u8]) {
     let Some((choice, body)) = data.split_first() else { return };
     let (suite, layout) = combination(*choice);
     let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default());
-    let _ = SealedFile::create(&storage, suite, layout, &keys, Generation(1), &random).unwrap();
+    let _ =
+        SealedFile::create(&storage, &Form::anywhere(suite, layout), &keys, Generation(1), &random)
+            .unwrap();
     storage.bytes().extend_from_slice(body);
     let Opened::Sealed(mut file) = SealedFile::open(&storage, &keys).unwrap() else {
         panic!("not sealed")
@@ -57,7 +60,8 @@ pub fn file_ops(data: &[u8]) {
     let (suite, layout) = combination(*choice);
     let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default());
     let mut file =
-        SealedFile::create(&storage, suite, layout, &keys, Generation(1), &random).unwrap();
+        SealedFile::create(&storage, &Form::anywhere(suite, layout), &keys, Generation(1), &random)
+            .unwrap();
     let (mut scratch, mut model) = (Scratch::new(), Vec::new());
     for op in ops.chunks_exact(8).take(24) {
         let off = u64::from(u32::from_le_bytes([op[1], op[2], op[3], 0])) % MAX_LEN;

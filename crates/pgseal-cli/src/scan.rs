@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use pgseal_convert::NEW_SUFFIX;
+use pgseal_core::Place;
 use pgseal_core::geometry::{HEAD_LEN, HEADER_LEN};
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_keys::KEYRING_DIR;
@@ -59,6 +60,17 @@ impl Entry {
     /// Its path inside the data directory, for messages.
     pub fn name(&self) -> String {
         self.rel.display().to_string()
+    }
+
+    /// Which file of the cluster it is; none in particular, if PostgreSQL does not know it.
+    pub fn place(&self) -> Place {
+        let place = match self.class {
+            // Also in an archive.
+            Class::Wal => pgseal_pgdata::Place::WAL,
+            Class::Unknown => return Place::ANY,
+            _ => pgseal_pgdata::place(self.rel.as_os_str().as_bytes()),
+        };
+        Place::of(place.as_bytes()).unwrap_or(Place::ANY)
     }
 
     /// What it is if a command of pgseal left it that was cut off, and it does no harm: it is no file

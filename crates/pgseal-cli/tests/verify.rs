@@ -218,10 +218,35 @@ fn tablespaces_are_followed() {
     let inside = fixture.path("ts/PG_15_202209061/5");
     fs::create_dir_all(&inside).unwrap();
     std::os::unix::fs::symlink(fixture.path("ts"), fixture.file("pg_tblspc/16400")).unwrap();
-    fs::copy(fixture.file(RELATION), inside.join("16401")).unwrap();
+    let relation = "pg_tblspc/16400/PG_15_202209061/5/16401";
+    fixture.seal(relation, FileKind::Relation, &[1; 8192]);
     assert_eq!(fixture.on_data(&["verify", "--json"]).json()["files"]["sealed"], 4);
     fs::write(inside.join("16402"), [3; 8192]).unwrap();
     fails_as(&fixture, "pg_tblspc/16400/PG_15_202209061/5/16402", "plain-in-sealed-class");
+}
+
+#[test]
+fn a_file_at_the_place_of_another_is_named() {
+    for (file, place) in [
+        (RELATION, "base/5/16385"),
+        (RELATION, "base/6/16384"),
+        (RELATION, STATISTICS),
+        (STATISTICS, RELATION),
+        (WAL, RELATION),
+    ] {
+        let fixture = Fixture::sealed();
+        fs::create_dir_all(fixture.file(place).parent().unwrap()).unwrap();
+        fs::copy(fixture.file(file), fixture.file(place)).unwrap();
+        fails_as(&fixture, place, "misplaced");
+        let whose = if file == WAL { "pg_wal/*" } else { file };
+        let text = fixture.on_data(&["verify"]).out;
+        assert!(text.contains(&format!("the file of \"{whose}\": somebody put it here")), "{text}");
+    }
+    // Of the right place, in another suite or with holes where there are none.
+    let fixture = Fixture::sealed();
+    fs::create_dir(fixture.file("pg_xact")).unwrap();
+    fixture.seal("pg_xact/0000", FileKind::Stream, &[1; 8192]);
+    fails_as(&fixture, "pg_xact/0000", "misplaced");
 }
 
 #[test]

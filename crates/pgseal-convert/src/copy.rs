@@ -5,8 +5,8 @@ use pgseal_core::random::{LibraryRandom, Random};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::{self, BlockList, BlockState};
 use pgseal_core::{
-    BlockNo, Generation, KeySet, Layout, OnDamage, PlainOff, Scratch, SealError, SealedFile,
-    SealedLen, SealedOff, Suite, geometry,
+    BlockNo, Generation, KeySet, OnDamage, PlainOff, Scratch, SealError, SealedFile, SealedLen,
+    SealedOff, geometry,
 };
 
 use crate::page::{PAGE_LEN, PageRule};
@@ -17,10 +17,8 @@ const CHUNK: usize = 256 << 10;
 /// How a file is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seal {
-    /// The cipher.
-    pub suite: Suite,
-    /// The layout.
-    pub layout: Layout,
+    /// Suite, layout and place.
+    pub form: pgseal_core::Form,
     /// The data key.
     pub generation: Generation,
 }
@@ -41,7 +39,7 @@ impl Form {
         match self {
             Form::Plain => plain_len,
             Form::Sealed(seal) => {
-                geometry::sealed_len(seal.layout, pgseal_core::PlainLen(plain_len)).0
+                geometry::sealed_len(seal.form.layout, pgseal_core::PlainLen(plain_len)).0
             }
         }
     }
@@ -138,14 +136,9 @@ pub fn copy<S: Storage, E: From<SealError>>(
     let mut copied = Copied { plain_len, damaged: BlockList::default() };
     let Buffers { scratch, chunk, random } = buffers;
     let mut target = match sink {
-        Sink::File(to, Form::Sealed(seal)) => Some(SealedFile::create(
-            *to,
-            seal.suite,
-            seal.layout,
-            keys,
-            seal.generation,
-            random as &dyn Random,
-        )?),
+        Sink::File(to, Form::Sealed(seal)) => {
+            Some(SealedFile::create(*to, &seal.form, keys, seal.generation, random as &dyn Random)?)
+        }
         Sink::File(_, Form::Plain) | Sink::Nowhere => None,
     };
     let mut off = 0;

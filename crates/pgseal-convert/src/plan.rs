@@ -6,7 +6,7 @@ use std::path::Path;
 
 use pgseal_core::geometry::HEADER_LEN;
 use pgseal_core::header::{Header, Kind};
-use pgseal_core::{FileKind, Generation, KeyringId, Layout, Suite};
+use pgseal_core::{FileKind, Generation, KeyringId, Layout, Place, Suite};
 use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
 
 use crate::copy::{Form, Seal};
@@ -127,20 +127,26 @@ impl Plan {
         generation: Generation,
         from_plain: bool,
     ) -> Action {
-        let kind = match (policy, sealed) {
-            (Policy::Seal { kind, .. }, _) => file_kind(kind),
+        let form = match (form_of(item.class, item.place(), suite), sealed) {
+            (Some(form), Some(header)) if form.place.is_any() => {
+                pgseal_core::Form { place: header.place, ..form }
+            }
+            (Some(form), _) => form,
             // A sealed file where plain ones are: it keeps its layout.
-            (_, Some(header)) => match header.layout {
-                Layout::Paged => FileKind::Relation,
-                Layout::Stream => FileKind::Stream,
-                Layout::InPlace => FileKind::InPlace,
-            },
-            (_, None) => return Action::Done,
+            (None, Some(header)) => {
+                let kind = match header.layout {
+                    Layout::Paged => FileKind::Relation,
+                    Layout::Stream => FileKind::Stream,
+                    Layout::InPlace => FileKind::InPlace,
+                };
+                let (suite, layout) = suite.for_kind(kind);
+                pgseal_core::Form { suite, layout, ..header.form() }
+            }
+            (None, None) => return Action::Done,
         };
-        let (suite, layout) = suite.for_kind(kind);
-        let seal = Seal { suite, layout, generation };
+        let seal = Seal { form, generation };
         match sealed {
-            Some(header) if (header.suite, header.layout, header.generation) == (suite, layout, generation) => {
+            Some(header) if header.form() == form && header.generation == generation => {
                 Action::Done
             }
             Some(_) => Action::Convert(Form::Sealed(seal)),
@@ -185,6 +191,16 @@ fn unborn(item: &Item) -> Action {
         "its header is zeros, with {} bytes behind: damaged; restore it from a backup",
         item.len - HEADER_LEN
     ))
+}
+
+/// How a file of this class at this place is sealed in a cluster with this suite of relation files;
+/// `None` if files of the class are not sealed.
+#[must_use]
+pub fn form_of(class: Class, place: Place, suite: Suite) -> Option<pgseal_core::Form> {
+    let Policy::Seal { kind, .. } = class.policy() else { return None };
+    let (suite, layout) = suite.for_kind(file_kind(kind));
+    let solid = class.is_solid(place.as_bytes());
+    Some(pgseal_core::Form { suite, layout, solid, place })
 }
 
 fn file_kind(kind: SealKind) -> FileKind {
@@ -238,6 +254,8 @@ mod tests {
         let header = Header {
             suite,
             layout: Layout::Paged,
+            solid: false,
+            place: Place::ANY,
             file_id: [1; 16],
             keyring_id,
             generation: Generation::EPHEMERAL,

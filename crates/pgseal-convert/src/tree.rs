@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use pgseal_core::Place;
 use pgseal_pgdata::{Class, Policy, classify};
 
 use crate::NEW_SUFFIX;
@@ -37,6 +38,13 @@ impl Item {
     #[must_use]
     pub fn name(&self) -> String {
         self.rel.display().to_string()
+    }
+
+    /// Which file of the cluster it is; none in particular, if PostgreSQL does not know it.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        let place = pgseal_pgdata::place(self.rel.as_os_str().as_bytes());
+        Place::of(place.as_bytes()).unwrap_or(Place::ANY)
     }
 }
 

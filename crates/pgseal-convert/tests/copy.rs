@@ -13,7 +13,10 @@ fn forms() -> Vec<Form> {
     for suite in Suite::ALL {
         for kind in [FileKind::Relation, FileKind::Stream, FileKind::InPlace] {
             let (suite, layout) = suite.for_kind(kind);
-            let seal = Seal { suite, layout, generation: Generation(1) };
+            let seal = Seal {
+                form: pgseal_core::Form::anywhere(suite, layout),
+                generation: Generation(1),
+            };
             if !forms.contains(&Form::Sealed(seal)) {
                 forms.push(Form::Sealed(seal));
             }
@@ -128,7 +131,10 @@ fn a_page_that_does_not_authenticate_becomes_one_that_postgresql_refuses() {
     let rule = PageRule { checksums: true, first_block: 0 };
     let content: Vec<u8> = (0..4).flat_map(page).collect();
     let (suite, layout) = Suite::Aes256Gcm.for_kind(FileKind::Relation);
-    let form = Form::Sealed(Seal { suite, layout, generation: Generation(1) });
+    let form = Form::Sealed(Seal {
+        form: pgseal_core::Form::anywhere(suite, layout),
+        generation: Generation(1),
+    });
     let (sealed, again, back) =
         (MemStorage::default(), MemStorage::default(), MemStorage::default());
     transfer(&MemStorage::with(content.clone()), &sealed, form, Some(rule)).unwrap();

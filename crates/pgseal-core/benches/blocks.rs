@@ -18,7 +18,7 @@ use pgseal_core::random::{LibraryRandom, Random, RandomFailed};
 use pgseal_core::storage::Storage;
 use pgseal_core::testing::keys;
 use pgseal_core::{
-    Generation, Layout, OnDamage, PlainOff, Scratch, SealedFile, SealedLen, SealedOff, Suite,
+    Form, Generation, Layout, OnDamage, PlainOff, Scratch, SealedFile, SealedLen, SealedOff, Suite,
 };
 
 const BLOCK: usize = 8192;
@@ -209,7 +209,8 @@ fn measure(suite: Suite, layout: Layout, bare: &mut dyn Bare) {
     let (keys, random) = (keys(), Batched::default());
     let storage = Bytes { bytes: RefCell::default(), keep: Cell::new(true) };
     let mut file =
-        SealedFile::create(&storage, suite, layout, &keys, Generation(1), &random).unwrap();
+        SealedFile::create(&storage, &Form::anywhere(suite, layout), &keys, Generation(1), &random)
+            .unwrap();
     let mut scratch = Scratch::new();
     let plain = vec![0x5A; PAGES * BLOCK];
     file.write_at(&storage, &mut scratch, &plain, PlainOff(0), &random).unwrap();

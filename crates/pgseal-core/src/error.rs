@@ -3,6 +3,7 @@
 use core::fmt;
 use std::io;
 
+use crate::header::FORMAT_VERSION;
 use crate::keyset::{Generation, KeyringId};
 use crate::memory::OutOfMemory;
 use crate::random::RandomFailed;
@@ -12,6 +13,8 @@ use crate::units::BlockNo;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderFault {
+    /// The field of the place holds none.
+    BadPlace,
     /// The wrapped file key does not authenticate under the named data key.
     NotAuthentic,
     /// Bytes that the format keeps zero are not.
@@ -57,6 +60,7 @@ pub enum SealError {
 impl fmt::Display for HeaderFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            HeaderFault::BadPlace => write!(f, "the header names no place that could be one"),
             HeaderFault::NotAuthentic => {
                 write!(
                     f,
@@ -69,7 +73,7 @@ impl fmt::Display for HeaderFault {
             }
             HeaderFault::UnknownVersion(version) => write!(
                 f,
-                "the header has format version {version}; this pgseal knows version 1, use a newer one"
+                "the header has format version {version}; this pgseal knows version {FORMAT_VERSION}, use the one that wrote it"
             ),
         }
     }

@@ -11,12 +11,12 @@ use core::fmt;
 use crate::cipher::{Cipher, NonceBytes};
 use crate::error::SealError;
 use crate::geometry::{self, BLOCK_LEN, HEAD_LEN, HEADER_LEN};
-use crate::header::{self, Header, Kind};
+use crate::header::{self, Form, Header, Kind};
 use crate::keyset::{Generation, KeySet};
 use crate::memory::{OutOfMemory, boxed};
 use crate::random::Random;
 use crate::storage::Storage;
-use crate::suite::{Layout, Suite};
+use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, PlainOff, SealedOff};
 
 mod buffer;
@@ -132,13 +132,12 @@ impl SealedFile {
     /// the same time.
     pub fn create<S: Storage + ?Sized>(
         storage: &S,
-        suite: Suite,
-        layout: Layout,
+        form: &Form,
         keys: &KeySet,
         generation: Generation,
         random: &dyn Random,
     ) -> Result<SealedFile, SealError> {
-        let (header, file_key, bytes) = header::create(suite, layout, keys, generation, random)?;
+        let (header, file_key, bytes) = header::create(form, keys, generation, random)?;
         // What can fail for want of memory comes before the file is changed.
         let file = SealedFile::with_key(header, &file_key)?;
         storage.write_at(&bytes[..], SealedOff(0))?;
@@ -189,7 +188,7 @@ impl SealedFile {
         match self.header.layout {
             Layout::Paged => paged::read(self, storage, scratch, buf, plain_off.0, on_damage),
             Layout::Stream => stream::read(self, storage, scratch, buf, plain_off.0, on_damage),
-            Layout::InPlace => inplace::read(self, storage, scratch, buf, plain_off.0),
+            Layout::InPlace => inplace::read(self, storage, scratch, buf, plain_off.0, on_damage),
         }
     }
 
@@ -212,6 +211,24 @@ impl SealedFile {
             Layout::Stream => stream::write(self, storage, scratch, buf, plain_off.0, random),
             Layout::InPlace => inplace::write(self, storage, scratch, buf, plain_off.0),
         }
+    }
+
+    /// Seals zeros where a file that has no holes ([`Header::solid`]) has some after a power cut.
+    /// Only while nobody else writes to it. Returns how many sectors of 512 bytes were filled.
+    pub fn fill_holes<S: Storage + ?Sized>(
+        &mut self,
+        storage: &S,
+        scratch: &mut Scratch,
+    ) -> Result<u64, SealError> {
+        scratch.reserve()?;
+        if self.header.solid { inplace::fill_holes(self, storage, scratch) } else { Ok(0) }
+    }
+
+    /// Whether a write that ends here may lengthen the file, and must be alone in that: in a file
+    /// that has no holes, where a gap is filled.
+    #[must_use]
+    pub fn must_be_alone(&self, end: PlainOff) -> bool {
+        self.header.solid && end.0 > self.reached
     }
 
     /// Cuts the file, or lengthens it with zeros. The header stays.
@@ -321,14 +338,21 @@ mod tests {
     use super::*;
     use crate::random::LibraryRandom;
     use crate::storage::mem::MemStorage;
+    use crate::suite::Suite;
     use crate::testing::keys;
 
     #[test]
     fn a_damaged_page_is_what_the_reader_asked_for() {
         let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default());
         let (suite, layout) = (Suite::Aes256Gcm, Layout::Paged);
-        let mut file =
-            SealedFile::create(&storage, suite, layout, &keys, keys.active, &random).unwrap();
+        let mut file = SealedFile::create(
+            &storage,
+            &Form::anywhere(suite, layout),
+            &keys,
+            keys.active,
+            &random,
+        )
+        .unwrap();
         let mut scratch = Scratch::new();
         let pages = vec![7; 3 * BLOCK];
         file.write_at(&storage, &mut scratch, &pages, PlainOff(0), &random).unwrap();

@@ -9,28 +9,56 @@ use zeroize::Zeroizing;
 use crate::error::{HeaderFault, SealError};
 use crate::geometry::{HEAD_LEN, HEADER_LEN};
 use crate::keyset::{Generation, KeySet, KeyringId};
+use crate::place::Place;
 use crate::random::Random;
 use crate::suite::{Layout, Suite};
 
 /// The first eight bytes of every sealed file.
 pub const MAGIC: [u8; 8] = *b"\x89PGSEAL\n";
 /// The format version that this crate writes.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
 /// Bytes of file key material in every header; a suite uses as many of them as it needs.
 pub const FILE_KEY_LEN: usize = 64;
 
 const LEN: usize = HEAD_LEN as usize;
-const AAD_LEN: usize = 64;
-const NONCE_AT: usize = 64;
-const WRAPPED_AT: usize = 76;
-const TAG_AT: usize = 140;
-const END: usize = 156;
+const FLAGS_AT: usize = 14;
+/// The flag of a file in the in-place layout that has no holes.
+const FLAG_SOLID: u16 = 1;
+const PLACE_AT: usize = 64;
+const PLACE_END: usize = PLACE_AT + 2 + Place::MAX_LEN;
+/// Everything before the wrap nonce is authenticated with the file key.
+const AAD_LEN: usize = 420;
+const NONCE_AT: usize = AAD_LEN;
+const WRAPPED_AT: usize = 432;
+const TAG_AT: usize = 496;
 
 /// The random identity of a sealed file.
 pub type FileId = [u8; 16];
 
 /// The random key material of one file.
 pub(crate) type FileKey = Zeroizing<[u8; FILE_KEY_LEN]>;
+
+/// What a new file is to be, beside its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The cipher of the blocks.
+    pub suite: Suite,
+    /// How the blocks lie.
+    pub layout: Layout,
+    /// Whether it has no holes: zeros on the disk are damage. In-place layout only; a paged file
+    /// may have holes, and a stream file has none.
+    pub solid: bool,
+    /// Which file of the cluster it is.
+    pub place: Place,
+}
+
+impl Form {
+    /// A file that is bound to no place.
+    #[must_use]
+    pub fn anywhere(suite: Suite, layout: Layout) -> Form {
+        Form { suite, layout, solid: false, place: Place::ANY }
+    }
+}
 
 /// What a header says in the clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,12 +67,25 @@ pub struct Header {
     pub suite: Suite,
     /// How the blocks lie.
     pub layout: Layout,
+    /// Whether it has no holes, [`Form::solid`].
+    pub solid: bool,
+    /// Which file of the cluster it is.
+    pub place: Place,
     /// The identity of the file, bound into every authenticated block.
     pub file_id: FileId,
     /// The keyring that holds the data key.
     pub keyring_id: KeyringId,
     /// The generation of the data key.
     pub generation: Generation,
+}
+
+impl Header {
+    /// What a new file would be made with to be like this one.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        let Header { suite, layout, solid, place, .. } = *self;
+        Form { suite, layout, solid, place }
+    }
 }
 
 /// What the first bytes of a file are.
@@ -82,13 +123,19 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     if !layout.carries(suite) {
         return Err(unknown);
     }
-    let reserved = start[14..16].iter().chain(&start[52..AAD_LEN]).chain(&start[END..LEN]);
-    if reserved.into_iter().any(|byte| *byte != 0) {
+    let flags = u16_at(start, FLAGS_AT);
+    let known = if layout == Layout::InPlace { FLAG_SOLID } else { 0 };
+    let mut reserved = start[52..PLACE_AT].iter().chain(&start[PLACE_END..AAD_LEN]);
+    if flags & !known != 0 || reserved.any(|byte| *byte != 0) {
         return Err(SealError::Header(HeaderFault::ReservedNotZero));
     }
+    let place = Place::decode(&start[PLACE_AT..PLACE_END])
+        .ok_or(SealError::Header(HeaderFault::BadPlace))?;
     Ok(Kind::Sealed(Header {
         suite,
         layout,
+        solid: flags & FLAG_SOLID != 0,
+        place,
         file_id: array_at(start, 16),
         keyring_id: KeyringId(array_at(start, 32)),
         generation: Generation(u32::from_le_bytes(array_at(start, 48))),
@@ -97,12 +144,13 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
 
 /// Makes the header of a new file with a fresh file id and file key.
 pub(crate) fn create(
-    suite: Suite,
-    layout: Layout,
+    form: &Form,
     keys: &KeySet,
     generation: Generation,
     random: &dyn Random,
 ) -> Result<(Header, FileKey, [u8; HEADER_LEN as usize]), SealError> {
+    let Form { suite, layout, place, .. } = *form;
+    let solid = form.solid && layout == Layout::InPlace;
     let keyring_id = keys.keyring_id;
     let wrapping_key =
         keys.wrapping_key(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
@@ -110,7 +158,7 @@ pub(crate) fn create(
     random.fill(&mut file_id)?;
     let mut file_key = Zeroizing::new([0; FILE_KEY_LEN]);
     random.fill(file_key.as_mut())?;
-    let header = Header { suite, layout, file_id, keyring_id, generation };
+    let header = Header { suite, layout, solid, place, file_id, keyring_id, generation };
     let mut nonce = [0; 12];
     random.fill(&mut nonce)?;
 
@@ -119,9 +167,12 @@ pub(crate) fn create(
     bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes[10..12].copy_from_slice(&suite.id().to_le_bytes());
     bytes[12..14].copy_from_slice(&layout.id().to_le_bytes());
+    let flags = if solid { FLAG_SOLID } else { 0 };
+    bytes[FLAGS_AT..16].copy_from_slice(&flags.to_le_bytes());
     bytes[16..32].copy_from_slice(&file_id);
     bytes[32..48].copy_from_slice(&keyring_id.0);
     bytes[48..52].copy_from_slice(&generation.0.to_le_bytes());
+    place.encode(&mut bytes[PLACE_AT..PLACE_END]);
     bytes[NONCE_AT..WRAPPED_AT].copy_from_slice(&nonce);
     let (aad, rest) = bytes.split_at_mut(AAD_LEN);
     let body = &mut rest[WRAPPED_AT - AAD_LEN..TAG_AT - AAD_LEN];
@@ -129,7 +180,7 @@ pub(crate) fn create(
     let tag = wrapping_key
         .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), body)
         .map_err(|_| SealError::Cipher("file key not wrapped"))?;
-    bytes[TAG_AT..END].copy_from_slice(tag.as_ref());
+    bytes[TAG_AT..LEN].copy_from_slice(tag.as_ref());
     Ok((header, file_key, bytes))
 }
 
@@ -146,7 +197,7 @@ pub(crate) fn unwrap_key(
     }
     let Some(wrapping_key) = keys.wrapping_key(header.generation) else { return Err(unknown) };
     let damaged = || SealError::Header(HeaderFault::NotAuthentic);
-    if start.len() < END {
+    if start.len() < LEN {
         return Err(damaged());
     }
     let mut file_key = Zeroizing::new([0; FILE_KEY_LEN]);
@@ -155,7 +206,7 @@ pub(crate) fn unwrap_key(
             Nonce::assume_unique_for_key(array_at(start, NONCE_AT)),
             Aad::from(&start[..AAD_LEN]),
             &start[WRAPPED_AT..TAG_AT],
-            &start[TAG_AT..END],
+            &start[TAG_AT..LEN],
             file_key.as_mut(),
         )
         .map_err(|_| damaged())?;
@@ -182,8 +233,10 @@ mod tests {
     fn a_header_survives_and_names_itself() {
         let keys = keys();
         let random = LibraryRandom::new();
-        let (header, key, bytes) =
-            create(Suite::Aes256Gcm, Layout::Paged, &keys, keys.active, &random).unwrap();
+        let place = Place::of(b"base/5/16384").unwrap();
+        let form = Form { suite: Suite::Aes256Gcm, layout: Layout::Paged, solid: false, place };
+        let (header, key, bytes) = create(&form, &keys, keys.active, &random).unwrap();
+        assert_eq!(header.place, place);
         assert_eq!(classify(&bytes[..]).unwrap(), Kind::Sealed(header));
         assert_eq!(unwrap_key(&bytes[..], &header, &keys).unwrap()[..], key[..]);
     }
@@ -193,9 +246,10 @@ mod tests {
     fn no_bit_can_be_flipped() {
         let keys = keys();
         let random = LibraryRandom::new();
-        let (_, key, mut bytes) =
-            create(Suite::Aes256Xts, Layout::InPlace, &keys, keys.active, &random).unwrap();
-        for bit in (0..160 * 8).chain([LEN * 8 - 1]) {
+        let place = Place::of(b"pg_xact/0000").unwrap();
+        let form = Form { suite: Suite::Aes256Xts, layout: Layout::InPlace, solid: true, place };
+        let (_, key, mut bytes) = create(&form, &keys, keys.active, &random).unwrap();
+        for bit in 0..LEN * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let accepted = match classify(&bytes[..]) {
                 Ok(Kind::Sealed(header)) => unwrap_key(&bytes[..], &header, &keys).is_ok(),

@@ -13,6 +13,7 @@ pub mod geometry;
 pub mod header;
 pub mod keyset;
 pub mod memory;
+mod place;
 pub mod random;
 pub mod storage;
 pub mod suite;
@@ -25,7 +26,9 @@ pub use error::{HeaderFault, SealError};
 pub use file::{
     Buffer, OnDamage, Opened, ReadOutcome, Scratch, SealedFile, fill_with_invalid_pages,
 };
+pub use header::Form;
 pub use keyset::{DataKey, Generation, KeySet, KeyringId};
 pub use memory::OutOfMemory;
+pub use place::Place;
 pub use suite::{FileKind, Layout, Suite};
 pub use units::{BlockNo, PlainLen, PlainOff, SealedLen, SealedOff};

@@ -188,6 +188,7 @@ fn note<S: Storage + ?Sized>(
 mod tests {
     use super::*;
     use crate::geometry::{HEADER_LEN, block_sealed_off, tag_entry_off};
+    use crate::header::Form;
     use crate::random::LibraryRandom;
     use crate::storage::mem::MemStorage;
     use crate::suite::{FileKind, Layout, Suite};
@@ -198,8 +199,14 @@ mod tests {
         let (keys, random) = (keys(), LibraryRandom::new());
         let storage = MemStorage::default();
         let (suite, layout) = suite.for_kind(kind);
-        let mut file =
-            SealedFile::create(&storage, suite, layout, &keys, keys.active, &random).unwrap();
+        let mut file = SealedFile::create(
+            &storage,
+            &Form::anywhere(suite, layout),
+            &keys,
+            keys.active,
+            &random,
+        )
+        .unwrap();
         let mut scratch = Scratch::new();
         file.write_at(&storage, &mut scratch, plain, PlainOff(0), &random).unwrap();
         (storage, file)

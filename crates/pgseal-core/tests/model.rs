@@ -7,7 +7,8 @@ use pgseal_core::random::LibraryRandom;
 use pgseal_core::storage::mem::{MemStorage, Views};
 use pgseal_core::testing::keys;
 use pgseal_core::{
-    Generation, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile, Suite,
+    Form, Generation, Layout, OnDamage, Opened, Place, PlainLen, PlainOff, Scratch, SealedFile,
+    Suite,
 };
 use proptest::prelude::*;
 
@@ -46,12 +47,12 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn check(suite: Suite, layout: Layout, views: Views, ops: &[Op]) {
+fn check(form: &Form, views: Views, ops: &[Op]) {
+    let Form { suite, layout, solid, .. } = *form;
     let (keys, random, storage) =
         (keys(), LibraryRandom::new(), MemStorage::with_views(views).counting());
     let mut scratch = Scratch::new();
-    let mut file =
-        SealedFile::create(&storage, suite, layout, &keys, Generation(1), &random).unwrap();
+    let mut file = SealedFile::create(&storage, form, &keys, Generation(1), &random).unwrap();
     let mut model: Vec<u8> = Vec::new();
     let mut seed = 1_u8;
     for op in ops {
@@ -93,6 +94,9 @@ fn check(suite: Suite, layout: Layout, views: Views, ops: &[Op]) {
     let got =
         file.read_at(&storage, &mut scratch, &mut all, PlainOff(0), OnDamage::Fail).unwrap().len;
     assert!(all[..got] == model[..], "{suite} {layout}: contents differ");
+    if solid {
+        assert_eq!(file.fill_holes(&storage, &mut scratch).unwrap(), 0, "{ops:?}");
+    }
 }
 
 proptest! {
@@ -104,8 +108,11 @@ proptest! {
     ) {
         for suite in Suite::ALL {
             for layout in [Layout::Paged, Layout::Stream, Layout::InPlace] {
-                if layout.carries(suite) {
-                    check(suite, layout, views, &ops);
+                for solid in [false, true] {
+                    let place = Place::ANY;
+                    if layout.carries(suite) && (layout == Layout::InPlace || !solid) {
+                        check(&Form { suite, layout, solid, place }, views, &ops);
+                    }
                 }
             }
         }

@@ -13,7 +13,7 @@ use pgseal_core::storage::Storage;
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
 use pgseal_core::{
-    KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealError, SealedFile,
+    Form, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealError, SealedFile,
     SealedLen, Suite,
 };
 
@@ -207,8 +207,7 @@ impl World {
         FAILS.set(fails);
         let made = SealedFile::create(
             &self.storage,
-            suite,
-            layout,
+            &Form::anywhere(suite, layout),
             &self.keys,
             self.keys.active,
             &self.random,

@@ -1,4 +1,5 @@
-//! Reads every file of `vectors/v1`, and checks that the generator still makes the same ones.
+//! Reads every file of `vectors/v2`, and checks that the generator still makes the same ones.
+//! Those of `vectors/v1` are refused.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -11,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::{HeaderFault, OnDamage, Opened, PlainOff, Scratch, SealError, SealedFile};
 
-const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/v1");
+const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/v2");
+const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/v1");
 
 /// The fields and bytes of a vector, from its text alone.
 fn parse(text: &str) -> (BTreeMap<&str, &str>, Vec<u8>) {
@@ -42,6 +44,7 @@ fn read(bytes: Vec<u8>) -> (String, Option<String>) {
         Ok(Opened::Plain) => return ("plain".to_owned(), None),
         Err(SealError::Header(fault)) => {
             let verdict = match fault {
+                HeaderFault::BadPlace => "bad-place".to_owned(),
                 HeaderFault::NotAuthentic => "header-not-authentic".to_owned(),
                 HeaderFault::ReservedNotZero => "reserved-not-zero".to_owned(),
                 HeaderFault::UnknownSuite { .. } => "unknown-suite".to_owned(),
@@ -76,7 +79,24 @@ fn every_vector_reads_as_it_says() {
         assert_eq!(hash.as_deref().unwrap_or("-"), fields["plain-sha256"], "{}", fields["name"]);
         seen += 1;
     }
-    assert!(seen >= 35, "{seen}");
+    assert!(seen >= 50, "{seen}");
+}
+
+#[test]
+fn files_of_version_1_are_refused() {
+    let mut refused = 0;
+    for entry in std::fs::read_dir(OLD).unwrap() {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let (fields, bytes) = parse(&text);
+        let (verdict, _) = read(bytes);
+        if matches!(fields["expect"], "plain" | "unborn") {
+            assert_eq!(verdict, fields["expect"], "{}", fields["name"]);
+        } else if fields["name"] != "bad-version" {
+            assert_eq!(verdict, "unknown-version 1", "{}", fields["name"]);
+            refused += 1;
+        }
+    }
+    assert!(refused >= 35, "{refused}");
 }
 
 #[test]

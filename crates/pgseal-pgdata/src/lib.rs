@@ -23,6 +23,7 @@ mod class;
 mod classify;
 pub mod counters;
 mod names;
+mod place;
 mod policy;
 mod renewal;
 mod table;
@@ -30,6 +31,7 @@ mod tablespace;
 
 pub use class::{Class, Fork};
 pub use classify::classify;
+pub use place::{Place, locate, locate_in_tablespace, place};
 pub use policy::{KeyScope, Policy, SealKind};
 pub use renewal::Renewal;
 pub use table::{Row, TABLE};

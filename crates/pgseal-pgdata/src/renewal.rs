@@ -65,6 +65,18 @@ impl Class {
         }
     }
 
+    /// Whether a file of this class has no holes: PostgreSQL leaves no gaps in it that it would not
+    /// write, and zeros there would mean something (`pg_xact`: in progress). Of `path` the last two
+    /// components count.
+    #[must_use]
+    pub fn is_solid(self, path: &[u8]) -> bool {
+        match self {
+            Class::Slru => self.renewal(path) == Renewal::ByRedo,
+            Class::RelationMap => true,
+            _ => false,
+        }
+    }
+
     /// Whether damage of any sort in such a file costs nothing, now or later: PostgreSQL takes zeros for
     /// it, removes it, or writes it anew before it reads it. Not statistics, which somebody misses.
     #[must_use]
@@ -126,6 +138,22 @@ mod tests {
             ("notes.txt", Renewal::ByRedo),
         ] {
             assert_eq!(classify(path.as_bytes()).renewal(path.as_bytes()), renewal, "{path}");
+        }
+    }
+
+    #[test]
+    fn where_zeros_would_mean_something_there_are_no_holes() {
+        for (path, is_solid) in [
+            ("pg_xact/0000", true),
+            ("pg_multixact/members/0000", true),
+            ("pg_commit_ts/0000", true),
+            ("base/5/pg_filenode.map", true),
+            ("pg_subtrans/0000", false),
+            ("pg_notify/0000", false),
+            ("pg_wal/000000010000000000000001", false),
+            ("base/5/16384", false),
+        ] {
+            assert_eq!(classify(path.as_bytes()).is_solid(path.as_bytes()), is_solid, "{path}");
         }
     }
 

@@ -13,7 +13,10 @@ use pgseal_core::error::SealError;
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::memory::boxed;
 use pgseal_core::storage::Storage;
-use pgseal_core::{HeaderFault, Layout, PlainLen, SealedFile, SealedLen, geometry};
+use pgseal_core::{
+    Generation, HeaderFault, KeyringId, Layout, Place, PlainLen, SealedFile, SealedLen, Suite,
+    geometry,
+};
 use pgseal_pgdata::{Class, Fork, Policy, Renewal};
 
 use crate::calls::open;
@@ -32,15 +35,26 @@ pub enum Reason {
     /// A plain file.
     Plain,
     /// No key for it is at hand.
-    Key(Header),
+    Key {
+        /// The keyring that has it.
+        keyring_id: KeyringId,
+        /// Which key.
+        generation: Generation,
+    },
+    /// It is this file of the cluster, and lies at the place of another.
+    Place(Place),
+    /// It is sealed in another way than files at its place are.
+    Form(Suite, Layout),
 }
 
 impl Reason {
     /// The reason behind an error of opening; what is none is an error as such.
-    pub fn of(error: SealError, header: Header) -> Result<Reason, SealError> {
+    pub fn of(error: SealError) -> Result<Reason, SealError> {
         match error {
             SealError::Header(fault) => Ok(Reason::Header(fault)),
-            SealError::KeyUnknown { .. } => Ok(Reason::Key(header)),
+            SealError::KeyUnknown { keyring_id, generation } => {
+                Ok(Reason::Key { keyring_id, generation })
+            }
             error => Err(error),
         }
     }
@@ -48,7 +62,7 @@ impl Reason {
     /// What an open fails with where even an open fails.
     pub fn errno(self) -> Errno {
         // No permission to what is there, rather than a broken disk.
-        if matches!(self, Reason::Key(_)) { libc::EACCES } else { libc::EIO }
+        if matches!(self, Reason::Key { .. }) { libc::EACCES } else { libc::EIO }
     }
 }
 
@@ -57,8 +71,15 @@ impl fmt::Display for Reason {
         match self {
             Reason::Header(fault) => fault.fmt(f),
             Reason::Lost => f.write_str("it has blocks but its header is all zeros"),
+            Reason::Place(place) if place.is_any() => {
+                f.write_str("it is bound to no place, as no file here is")
+            }
+            Reason::Place(place) => write!(f, "this is the file of \"{place}\""),
+            Reason::Form(suite, layout) => {
+                write!(f, "it is sealed with {suite} in the {layout} layout, as no file here is")
+            }
             Reason::Plain => f.write_str("it is a plain file where only sealed ones may be"),
-            Reason::Key(Header { keyring_id, generation, .. }) => {
+            Reason::Key { keyring_id, generation } => {
                 SealError::KeyUnknown { keyring_id: *keyring_id, generation: *generation }.fmt(f)
             }
         }
@@ -97,12 +118,18 @@ pub fn look(
         Some(keys) if keys.keyring_id == header.keyring_id => keys,
         _ => match datadir::keys_for(header.keyring_id, root).map_err(errno)? {
             Some(keys) => keys,
-            None => return Ok(Head::Bad(Reason::Key(header))),
+            None => {
+                let Header { keyring_id, generation, .. } = header;
+                return Ok(Head::Bad(Reason::Key { keyring_id, generation }));
+            }
         },
     };
     match SealedFile::from_header(start, header, keys) {
-        Ok(file) => Ok(Head::Sealed(boxed(file)?)),
-        Err(error) => Ok(Head::Bad(Reason::of(error, header)?)),
+        Ok(file) => match want.and_then(|want| want.objection(&header)) {
+            None => Ok(Head::Sealed(boxed(file)?)),
+            Some(reason) => Ok(Head::Bad(reason)),
+        },
+        Err(error) => Ok(Head::Bad(Reason::of(error)?)),
     }
 }
 
@@ -130,6 +157,7 @@ pub struct Damage {
 }
 
 /// What is to be done with a file whose head does not open.
+#[expect(clippy::large_enum_variant, reason = "it is looked at once, and a box could fail")]
 pub enum Verdict {
     /// It was never written.
     Unborn,
@@ -190,7 +218,7 @@ impl Damage {
     /// The plain length.
     pub fn len(&self, storage: &FdStorage<'_>) -> Result<u64, Errno> {
         let sealed_len = storage.len().map_err(|error| errno_of(&error))?;
-        Ok(damaged_len(self.want.layout, sealed_len, self.reads))
+        Ok(damaged_len(self.want.form.layout, sealed_len, self.reads))
     }
 
     /// `pread`.
@@ -235,7 +263,7 @@ impl Damage {
     }
 
     fn lacks_own_key(&self) -> bool {
-        matches!(self.reason, Reason::Key(header) if header.keyring_id == self.want.keys.keyring_id)
+        matches!(self.reason, Reason::Key { keyring_id, .. } if keyring_id == self.want.keys.keyring_id)
     }
 
     /// One line to the log, once for each open file. Returns whether it was this time.
@@ -249,7 +277,7 @@ impl Damage {
             (true, _) => {
                 log::line(format_args!("WARNING: \"{shown}\": {reason}; PostgreSQL makes it anew"))
             }
-            (false, Reason::Key(_)) => fails(reason, path),
+            (false, Reason::Key { .. }) => fails(reason, path),
             (false, _) if self.reads == Reads::InvalidPages => log::line(format_args!(
                 "ERROR: \"{shown}\": {reason}; its pages are handed on as invalid pages, restore it from a backup or a standby, or drop it"
             )),
@@ -289,10 +317,13 @@ pub fn fails(reason: Reason, path: &[u8]) {
         Reason::Lost => log::line(format_args!(
             "ERROR: \"{shown}\" has blocks but its header is all zeros: the file is damaged; restore it from a backup"
         )),
+        Reason::Place(_) | Reason::Form(..) => log::line(format_args!(
+            "ERROR: \"{shown}\": {reason}; somebody put it here, restore the file from a backup"
+        )),
         Reason::Header(_) => log::line(format_args!(
             "ERROR: \"{shown}\": {reason}; run \"pgseal verify\" and restore the file from a backup"
         )),
-        Reason::Key(_) => log::line(format_args!(
+        Reason::Key { .. } => log::line(format_args!(
             "ERROR: \"{shown}\": {reason}; put the data directory whose keyring has it into PGSEAL_DATA"
         )),
     }

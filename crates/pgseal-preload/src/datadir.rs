@@ -4,7 +4,7 @@ use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pgseal_core::{KeySet, KeyringId};
-use pgseal_pgdata::{Class, classify, classify_in_tablespace, tablespace_relative};
+use pgseal_pgdata::{Class, locate, locate_in_tablespace, tablespace_relative};
 
 use crate::keys;
 use crate::log::{self, Shown};
@@ -32,6 +32,16 @@ pub struct Place {
     pub root: Option<&'static Root>,
     /// The class of the file; `None` outside every data directory.
     pub class: Option<Class>,
+    /// Which file of the cluster it is.
+    pub bound: pgseal_pgdata::Place,
+}
+
+impl Place {
+    const OUTSIDE: Place = Place { root: None, class: None, bound: pgseal_pgdata::Place::ANY };
+
+    fn inside(root: &'static Root, (class, bound): (Class, pgseal_pgdata::Place)) -> Place {
+        Place { root: Some(root), class: Some(class), bound }
+    }
 }
 
 #[derive(Default)]
@@ -293,27 +303,27 @@ pub fn place(path: &[u8]) -> Place {
         && !path.split(|byte| *byte == b'/').any(|part| part == b"..")
         && let Some(root) = cwd_root()
     {
-        return Place { root: Some(root), class: Some(classify(path)) };
+        return Place::inside(root, locate(path));
     }
     let path = absolute(path);
     if is_system(&path) {
-        return Place { root: None, class: None };
+        return Place::OUTSIDE;
     }
     let mut above: &[u8] = &path;
     while above.len() > 1 {
         above = parent(above);
         if let Some(root) = sealed_root(above) {
             let inside = path.get(above.len() + 1..).unwrap_or_default();
-            return Place { root: Some(root), class: Some(classify(inside)) };
+            return Place::inside(root, locate(inside));
         }
     }
     if let Some(len) = tablespace_relative(&path)
         && !through_link(&path[..len])
         && let Some(root) = primary_root()
     {
-        return Place { root: Some(root), class: Some(classify_in_tablespace(&path[len..])) };
+        return Place::inside(root, locate_in_tablespace(&path[len..]));
     }
-    Place { root: None, class: None }
+    Place::OUTSIDE
 }
 
 /// Whether this path of a tablespace, its last slash included, goes through the link in a data
@@ -404,14 +414,26 @@ pub fn in_recovery(root: &Root) -> bool {
     const IN_CRASH_RECOVERY: u32 = 4;
     const IN_ARCHIVE_RECOVERY: u32 = 5;
     const IN_PRODUCTION: u32 = 6;
-    let Ok(path) = sys::c_path(&join(&root.path, b"global/pg_control")) else { return false };
-    let Ok(control) = sys::read_whole(&path, 1 << 16) else { return false };
-    let state = control.get(16..20).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
-    match state.map(u32::from_le_bytes) {
+    match control_state(root) {
         Some(IN_CRASH_RECOVERY | IN_ARCHIVE_RECOVERY) => true,
         Some(SHUTTING_DOWN | IN_PRODUCTION) => postmaster_starts(root),
         _ => false,
     }
+}
+
+/// Whether `pg_control` says that the server was stopped in order, as a primary or as a standby.
+pub fn stopped_cleanly(root: &Root) -> bool {
+    const SHUT_DOWN: u32 = 1;
+    const SHUT_DOWN_IN_RECOVERY: u32 = 2;
+    matches!(control_state(root), Some(SHUT_DOWN | SHUT_DOWN_IN_RECOVERY))
+}
+
+/// `state` of `global/pg_control` (`DBState`, `catalog/pg_control.h`).
+fn control_state(root: &Root) -> Option<u32> {
+    let path = sys::c_path(&join(&root.path, b"global/pg_control")).ok()?;
+    let control = sys::read_whole(&path, 1 << 16).ok()?;
+    let state = control.get(16..20)?;
+    Some(u32::from_le_bytes(state.try_into().ok()?))
 }
 
 /// Whether this process belongs to a server whose postmaster has not let anybody write yet.

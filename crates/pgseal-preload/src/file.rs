@@ -4,17 +4,18 @@ use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pgseal_core::error::SealError;
+use pgseal_core::header::Header;
 use pgseal_core::memory;
 use pgseal_core::storage::Storage;
 use pgseal_core::{
-    Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile, Suite,
+    Form, Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile,
     geometry,
 };
 use pgseal_pgdata::Class;
 use pgseal_pgdata::counters::{ClassIndex, Counter};
 
 use crate::counters;
-use crate::damage::{self, Damage, Head};
+use crate::damage::{self, Damage, Head, Reason};
 use crate::datadir;
 use crate::log::{self, Shown};
 use crate::random::KernelRandom;
@@ -27,12 +28,40 @@ use crate::sys;
 pub struct Want {
     /// The data keys of its directory.
     pub keys: &'static KeySet,
-    /// The cipher.
-    pub suite: Suite,
-    /// The layout.
-    pub layout: Layout,
+    /// Suite, layout and place.
+    pub form: Form,
     /// The generation of the data key.
     pub generation: Generation,
+    /// What a file that is there must be like.
+    pub expects: Expects,
+}
+
+/// What the head of a file at a path must say (`spec/sealed-file.md`, section 3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expects {
+    /// Anything: a file that PostgreSQL does not know, or one outside every data directory.
+    Anything,
+    /// The form in which a new file would be made.
+    ItsForm,
+    /// The same, with keys of another length too: WAL from before a change of the suite.
+    ItsFormAnyKeyLength,
+}
+
+impl Want {
+    /// What speaks against a file with this header at its path.
+    pub fn objection(&self, header: &Header) -> Option<Reason> {
+        let is = (header.layout, header.solid);
+        let wanted = (self.form.layout, self.form.solid);
+        let fits = match self.expects {
+            Expects::Anything => return None,
+            Expects::ItsForm => is == wanted && header.suite == self.form.suite,
+            Expects::ItsFormAnyKeyLength => is == wanted,
+        };
+        if header.place != self.form.place {
+            return Some(Reason::Place(header.place));
+        }
+        (!fits).then_some(Reason::Form(header.suite, header.layout))
+    }
 }
 
 enum State {
@@ -233,7 +262,13 @@ impl OpenFile {
             Err(error) => Err(error.into()),
         };
         match opened.map_err(|error| self.failed(&error))? {
-            Opened::Sealed(file) => self.state = State::Sealed(file),
+            Opened::Sealed(file) => {
+                if let Some(reason) = want.objection(file.header()) {
+                    damage::fails(reason, &self.path);
+                    return Err(reason.errno());
+                }
+                self.state = State::Sealed(file);
+            }
             Opened::Unborn { .. } => {}
             Opened::Plain => {
                 log::line(format_args!(
@@ -309,8 +344,8 @@ impl OpenFile {
 
     fn create(&mut self, fd: c_int, want: Want) -> Result<(), Errno> {
         let storage = FdStorage::new(fd);
-        let Want { keys, suite, layout, generation } = want;
-        let file = SealedFile::create(&storage, suite, layout, keys, generation, &KernelRandom)
+        let Want { keys, form, generation, .. } = want;
+        let file = SealedFile::create(&storage, &form, keys, generation, &KernelRandom)
             .and_then(|file| Ok(memory::boxed(file)?));
         self.state = State::Sealed(file.map_err(|error| self.failed(&error))?);
         self.header_flushed = false;
@@ -409,7 +444,8 @@ impl OpenFile {
         let mut buffers = Buffers::get();
         // pg_stat_statements: several processes write texts of theirs into one block at once. None
         // may seal it with what it held before the other came.
-        let _lock = self.lock_writers(fd, buffers.scratch())?;
+        let end = PlainOff(off.saturating_add(buf.len() as u64));
+        let _lock = self.lock_writers(fd, end, buffers.scratch())?;
         self.bear(fd, buffers.scratch())?;
         let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
         let storage = FdStorage::with_maps(fd, &self.maps);
@@ -421,13 +457,16 @@ impl OpenFile {
         Ok(buf.len())
     }
 
-    /// Keeps other writers out of a file whose blocks several processes may share.
+    /// Keeps other writers out of a file whose blocks several processes may share, or which is
+    /// about to grow up to `end` and has no holes: what another one writes is no gap.
     fn lock_writers(
         &mut self,
         fd: c_int,
+        end: PlainOff,
         scratch: &mut Scratch,
     ) -> Result<Option<RangeLock>, Errno> {
-        shares_blocks(self.bear(fd, scratch)?).then(|| RangeLock::new(fd)).transpose()
+        let file = self.bear(fd, scratch)?;
+        (shares_blocks(file) || file.must_be_alone(end)).then(|| RangeLock::new(fd)).transpose()
     }
 
     /// `read`: at the position, which moves.
@@ -479,7 +518,7 @@ impl OpenFile {
             return Ok(());
         }
         // Lengthening seals what lies between: nobody may write there meanwhile.
-        let _lock = self.lock_writers(fd, buffers.scratch())?;
+        let _lock = self.lock_writers(fd, PlainOff(len), buffers.scratch())?;
         self.bear(fd, buffers.scratch())?;
         let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
         let storage = FdStorage::with_maps(fd, &self.maps);

@@ -16,6 +16,7 @@ mod datadir;
 mod fds;
 mod file;
 pub mod guard;
+mod holes;
 mod keys;
 mod log;
 mod memory;

@@ -46,10 +46,13 @@ fn relation(lab: &mut Lab) {
         flip_bit(&lab.file(&lab.victim), 20);
     });
     lab.try_change("relation", "one bit of the wrapped key", |lab| {
-        flip_bit(&lab.file(&lab.victim), 100);
+        flip_bit(&lab.file(&lab.victim), 450);
     });
     lab.try_change("relation", "one bit of the header's reserved bytes", |lab| {
-        flip_bit(&lab.file(&lab.victim), 511);
+        flip_bit(&lab.file(&lab.victim), 300);
+    });
+    lab.try_change("relation", "one bit of the place", |lab| {
+        flip_bit(&lab.file(&lab.victim), 70);
     });
     lab.try_change("relation", "one bit of the header's padding", |lab| {
         flip_bit(&lab.file(&lab.victim), HEADER - 1);
@@ -115,6 +118,12 @@ fn relation(lab: &mut Lab) {
     lab.try_change("relation", "the file of another table", |lab| {
         replace(&lab.file(&lab.victim), &lab.file(&lab.other));
     });
+    lab.try_change("relation", "a file in XTS of the same cluster", |lab| {
+        replace(&lab.file(&lab.victim), &lab.file("pg_xact/0000"));
+    });
+    lab.try_change("relation", "`pg_authid`: a table of one's own", |lab| {
+        replace(&lab.file("global/1260"), &lab.file(&lab.other));
+    });
     lab.try_change("relation", "a plain file", |lab| {
         fs::write(lab.file(&lab.victim), vec![0x41; 8192 * 4]).expect("it can be written");
     });
@@ -146,6 +155,12 @@ fn in_place(lab: &mut Lab) {
     lab.try_change("pg_xact", "a sector zeroed", |lab| {
         zero(&lab.file(XACT), xids(lab) / 512 * 512, 512);
     });
+    lab.try_change("pg_xact", "the last 16 bytes of a sector zeroed", |lab| {
+        zero(&lab.file(XACT), xids(lab) / 512 * 512 + 496, 16);
+    });
+    lab.try_change("pg_xact", "the file of pg_subtrans", |lab| {
+        replace(&lab.file(XACT), &lab.file("pg_subtrans/0000"));
+    });
     lab.try_change("pg_xact", "two sectors swapped", |lab| {
         let path = lab.file(XACT);
         let start = xids(lab) / 512 * 512;
@@ -163,6 +178,10 @@ fn in_place(lab: &mut Lab) {
         replace(&lab.file(XACT), &lab.older.join(XACT));
     });
     lab.try_change("relation map", "one bit", |lab| flip_bit(&lab.file(MAP), HEADER + 40));
+    lab.try_change("relation map", "a sector zeroed", |lab| zero(&lab.file(MAP), HEADER, 512));
+    lab.try_change("relation map", "that of another database", |lab| {
+        replace(&lab.file(MAP), &lab.file("base/5/pg_filenode.map"));
+    });
     lab.try_change("relation map", "one bit of the header", |lab| flip_bit(&lab.file(MAP), 100));
 }
 

@@ -7,7 +7,7 @@ use pgseal_core::geometry::{self, HEAD_LEN, HEADER_LEN};
 use pgseal_core::header::{self, FORMAT_VERSION, Header, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::BlockRange;
-use pgseal_core::{BlockNo, SealError, SealedLen};
+use pgseal_core::{BlockNo, Layout, SealError, SealedLen};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -50,6 +50,10 @@ struct Sealed {
     format_version: u16,
     suite: &'static str,
     layout: &'static str,
+    /// Which file of the cluster it is; `null`: bound to none.
+    place: Option<String>,
+    /// Whether zeros on the disk may be a hole.
+    holes: bool,
     authenticated_blocks: bool,
     file_id: String,
     keyring_id: String,
@@ -109,6 +113,8 @@ fn sealed(file: &ReadOnly, header: &Header, sealed_len: SealedLen) -> Result<Sea
         format_version: FORMAT_VERSION,
         suite: header.suite.name(),
         layout: header.layout.name(),
+        place: (!header.place.is_any()).then(|| header.place.to_string()),
+        holes: header.layout != Layout::Stream && !header.solid,
         authenticated_blocks: header.suite.authenticates(),
         file_id: header.file_id.iter().map(|byte| format!("{byte:02x}")).collect(),
         keyring_id: header.keyring_id.to_string(),
@@ -136,6 +142,8 @@ fn print(out: &mut Out, report: &Report) -> std::io::Result<()> {
     let checked = if sealed.authenticated_blocks { "authenticated" } else { "not authenticated" };
     writeln!(out, "Suite        {}, blocks {checked}", sealed.suite)?;
     writeln!(out, "Layout       {}, format version {}", sealed.layout, sealed.format_version)?;
+    writeln!(out, "Place        {}", sealed.place.as_deref().unwrap_or("any"))?;
+    writeln!(out, "Holes        {}", if sealed.holes { "allowed" } else { "none" })?;
     writeln!(out, "File id      {}", sealed.file_id)?;
     writeln!(out, "Keyring      {}", sealed.keyring_id)?;
     writeln!(out, "Generation   {}", sealed.generation)?;

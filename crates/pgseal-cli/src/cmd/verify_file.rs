@@ -5,12 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
 
+use pgseal_convert::form_of;
 use pgseal_core::geometry::{self, BLOCK_LEN, HEAD_LEN};
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::{self, BlockList, BlockState, FileReport};
 use pgseal_core::{HeaderFault, KeySet, Scratch, SealError, SealedFile};
-use pgseal_pgdata::{Class, Fork, Policy, Renewal};
+use pgseal_pgdata::{Class, Fork, KeyScope, Policy, Renewal};
 
 use crate::scan::{self, Entry, Seen};
 use crate::storage::ReadOnly;
@@ -29,6 +30,8 @@ pub enum What {
     DamagedBlocks,
     /// The header does not authenticate or makes no sense.
     BadHeader,
+    /// Another file of the cluster, or one sealed in another way than files at its place.
+    Misplaced,
     /// Zeros in the place of the header, and bytes behind.
     HeaderLost,
     /// A plain file of a class that is sealed.
@@ -126,8 +129,14 @@ impl Checked {
 /// Why damage does not matter; `None`: it does, or nobody can tell.
 fn rebuilt(what: What, entry: &Entry) -> Option<&'static str> {
     let path = entry.rel.as_os_str().as_bytes();
-    let is_damage =
-        matches!(what, What::DamagedBlocks | What::BadHeader | What::HeaderLost | What::OddLength);
+    let is_damage = matches!(
+        what,
+        What::DamagedBlocks
+            | What::BadHeader
+            | What::Misplaced
+            | What::HeaderLost
+            | What::OddLength
+    );
     match entry.class {
         _ if !is_damage => None,
         Class::Relation { fork: Fork::Vm, .. } => {
@@ -229,6 +238,11 @@ fn sealed(
 ) -> Checked {
     if header.generation.is_ephemeral() {
         progress(entry.len);
+        if !matches!(entry.class.policy(), Policy::Seal { scope: KeyScope::Ephemeral, .. }) {
+            let text = "sealed with the key of a server's run, as only temporary files are: nobody \
+                        can open it";
+            return Checked::with(What::UnknownGeneration, text);
+        }
         return Checked { is_ephemeral: true, ..Checked::default() };
     }
     if header.keyring_id != keys.keyring_id {
@@ -242,7 +256,7 @@ fn sealed(
         return Checked::with(What::UnknownGeneration, text);
     }
     match walk(entry, keys, is_live, scratch, progress) {
-        Ok(Some(report)) => judge(entry, report),
+        Ok(Some((header, report))) => judge(entry, &header, keys, report),
         // It was replaced by another kind of file since the scan; a second look tells.
         Ok(None) => Checked::with(What::BadHeader, "it changed while it was looked at"),
         Err(SealError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
@@ -264,7 +278,7 @@ fn walk(
     is_live: bool,
     scratch: &mut Scratch,
     progress: &mut dyn FnMut(u64),
-) -> Result<Option<FileReport>, SealError> {
+) -> Result<Option<(Header, FileReport)>, SealError> {
     let storage = ReadOnly::open(&entry.path, is_live)?;
     let mut start = vec![0; HEAD_LEN as usize];
     let got = storage.raw(&mut start, 0)?;
@@ -275,7 +289,7 @@ fn walk(
     if is_live {
         settle(&mut report, &mut file, &storage, scratch)?;
     }
-    Ok(Some(report))
+    Ok(Some((header, report)))
 }
 
 /// A second look, at once, at what was damaged: a page of a relation that grew meanwhile is cheap
@@ -303,8 +317,37 @@ fn settle(
     Ok(())
 }
 
-fn judge(entry: &Entry, report: FileReport) -> Checked {
+/// What speaks against an authentic file with this header where it lies.
+fn objection(entry: &Entry, header: &Header, keys: &KeySet) -> Option<String> {
+    let place = entry.place();
+    if place.is_any() {
+        return None;
+    }
+    if header.place != place {
+        return Some(match header.place.is_any() {
+            true => "bound to no place, as no file here is: somebody put it here".to_owned(),
+            false => format!("the file of \"{}\": somebody put it here", header.place),
+        });
+    }
+    let mut form = form_of(entry.class, place, keys.suite)?;
+    if entry.class == Class::Wal {
+        // It may be older than the suite.
+        form.suite = header.suite;
+    }
+    (header.form() != form).then(|| {
+        let is = format!("{} in the {} layout", header.suite, header.layout);
+        format!("sealed with {is}, as no file here is: somebody put it here")
+    })
+}
+
+fn judge(entry: &Entry, header: &Header, keys: &KeySet, report: FileReport) -> Checked {
     let mut checked = Checked::default();
+    if let Some(text) = objection(entry, header, keys) {
+        // Its length is that of another layout.
+        checked.add(What::Misplaced, text);
+        checked.report = Some(report);
+        return checked;
+    }
     if !entry.should_be_sealed() {
         checked.add(What::SealedInPlainClass, "sealed, and files of its class stay plain");
     }
@@ -316,10 +359,16 @@ fn judge(entry: &Entry, report: FileReport) -> Checked {
         checked.add(
             What::DamagedBlocks,
             format!(
-                "{} {}{more} {} not authenticate: damaged or exchanged",
+                "{} {}{more} {} not authenticate: damaged or exchanged{}",
                 if many { "blocks" } else { "block" },
                 ranges.join(", "),
-                if many { "do" } else { "does" }
+                if many { "do" } else { "does" },
+                if header.solid {
+                    "; after a power cut start the server and verify again: recovery makes anew \
+                     what it needs"
+                } else {
+                    ""
+                }
             ),
         );
     }

@@ -7,7 +7,9 @@ use std::process::{Command, Output};
 
 use pgseal_core::random::LibraryRandom;
 use pgseal_core::storage::mem::MemStorage;
-use pgseal_core::{FileKind, Generation, KeySet, PlainOff, Scratch, SealedFile, Suite};
+use pgseal_core::{
+    FileKind, Form, Generation, KeySet, Place, PlainOff, Scratch, SealedFile, Suite,
+};
 use pgseal_keys::{Keyring, Provider, keyring_path};
 use tempfile::TempDir;
 
@@ -91,10 +93,13 @@ impl Fixture {
         generation: Option<Generation>,
     ) {
         let (suite, layout) = Suite::Aes256Gcm.for_kind(kind);
+        let (class, place) = pgseal_pgdata::locate(rel.as_bytes());
+        let place = Place::of(place.as_bytes()).unwrap();
+        let solid = class.is_solid(place.as_bytes());
+        let form = Form { suite, layout, solid, place };
         let (storage, random) = (MemStorage::default(), LibraryRandom::new());
         let generation = generation.unwrap_or(keys.active);
-        let mut file =
-            SealedFile::create(&storage, suite, layout, keys, generation, &random).unwrap();
+        let mut file = SealedFile::create(&storage, &form, keys, generation, &random).unwrap();
         file.write_at(&storage, &mut Scratch::new(), plain, PlainOff(0), &random).unwrap();
         self.write(rel, &storage.bytes());
     }

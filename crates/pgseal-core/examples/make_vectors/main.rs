@@ -1,4 +1,4 @@
-//! Writes the test vectors: `cargo run -p pgseal-core --example make_vectors -- vectors/v1`.
+//! Writes the test vectors: `cargo run -p pgseal-core --example make_vectors -- vectors/v2`.
 
 #![allow(clippy::unwrap_used)]
 

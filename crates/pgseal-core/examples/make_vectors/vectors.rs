@@ -8,8 +8,8 @@ use pgseal_core::geometry::{block_sealed_off, tag_entry_off};
 use pgseal_core::random::{Random, RandomFailed};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::{
-    BlockNo, DataKey, Generation, KeySet, KeyringId, Layout, PlainLen, PlainOff, Scratch,
-    SealedFile, Suite,
+    BlockNo, DataKey, Form, Generation, KeySet, KeyringId, Layout, Place, PlainLen, PlainOff,
+    Scratch, SealedFile, Suite,
 };
 
 /// The data key of all vectors.
@@ -21,8 +21,7 @@ pub const KEYRING_ID: [u8; 16] = *b"pgseal-vectors-1";
 pub struct Vector {
     pub name: String,
     pub expect: String,
-    pub suite: Suite,
-    pub layout: Layout,
+    pub form: Form,
     /// SHA-256 of the plain contents, where all of them can be read.
     pub plain_sha256: Option<String>,
     pub comment: String,
@@ -69,15 +68,14 @@ impl Vector {
     /// what is not given is zeros up to `length`.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
+        let Form { suite, layout, solid, place } = self.form;
         let sha = self.plain_sha256.as_deref().unwrap_or("-");
         let _ = write!(
             text,
-            "name: {}\nexpect: {}\nsuite: {}\nlayout: {}\nkeyring-id: {}\ngeneration: 1\n\
+            "name: {}\nexpect: {}\nsuite: {suite}\nlayout: {layout}\nsolid: {solid}\nplace: {place}\nkeyring-id: {}\ngeneration: 1\n\
              data-key: {}\nplain-sha256: {sha}\ncomment: {}\nlength: {}\n\n",
             self.name,
             self.expect,
-            self.suite,
-            self.layout,
             hex(&KEYRING_ID),
             hex(&DATA_KEY),
             self.comment,
@@ -109,11 +107,10 @@ enum Step {
 }
 
 /// Makes the sealed bytes of a file by steps, and its plain contents.
-fn build(suite: Suite, layout: Layout, seed: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
+fn build(form: &Form, seed: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
     let (keys, storage, random) = (keys(), MemStorage::default(), Fixed(Cell::new(seed << 32)));
     let mut scratch = Scratch::new();
-    let mut file =
-        SealedFile::create(&storage, suite, layout, &keys, Generation(1), &random).unwrap();
+    let mut file = SealedFile::create(&storage, form, &keys, Generation(1), &random).unwrap();
     let mut model = Vec::new();
     for step in steps {
         match *step {
@@ -138,12 +135,15 @@ struct Maker(Vec<Vector>);
 
 impl Maker {
     fn good(&mut self, name: &str, suite: Suite, layout: Layout, steps: &[Step], comment: &str) {
-        let (bytes, model) = build(suite, layout, self.0.len() as u64 + 1, steps);
+        self.good_as(name, &Form::anywhere(suite, layout), steps, comment);
+    }
+
+    fn good_as(&mut self, name: &str, form: &Form, steps: &[Step], comment: &str) {
+        let (bytes, model) = build(form, self.0.len() as u64 + 1, steps);
         self.0.push(Vector {
             name: name.to_owned(),
             expect: "ok".to_owned(),
-            suite,
-            layout,
+            form: *form,
             plain_sha256: Some(sha256(&model)),
             comment: comment.to_owned(),
             bytes,
@@ -155,18 +155,17 @@ impl Maker {
         &mut self,
         name: &str,
         expect: &str,
-        (suite, layout): (Suite, Layout),
+        form: Form,
         comment: &str,
         spoil: impl FnOnce(&mut Vec<u8>),
     ) {
         let steps = [Step::Write(0, 8192 + 100)];
-        let (mut bytes, _) = build(suite, layout, self.0.len() as u64 + 1, &steps);
+        let (mut bytes, _) = build(&form, self.0.len() as u64 + 1, &steps);
         spoil(&mut bytes);
         self.0.push(Vector {
             name: name.to_owned(),
             expect: expect.to_owned(),
-            suite,
-            layout,
+            form,
             plain_sha256: None,
             comment: comment.to_owned(),
             bytes,
@@ -174,10 +173,15 @@ impl Maker {
     }
 }
 
-const PAGED: (Suite, Layout) = (Suite::Aes256Gcm, Layout::Paged);
-const STREAM: (Suite, Layout) = (Suite::Aes256Gcm, Layout::Stream);
-const INPLACE: (Suite, Layout) = (Suite::Aes256Xts, Layout::InPlace);
-const CTR: (Suite, Layout) = (Suite::Aes256Ctr, Layout::Paged);
+const fn form(suite: Suite, layout: Layout) -> Form {
+    Form { suite, layout, solid: false, place: Place::ANY }
+}
+
+const PAGED: Form = form(Suite::Aes256Gcm, Layout::Paged);
+const STREAM: Form = form(Suite::Aes256Gcm, Layout::Stream);
+const INPLACE: Form = form(Suite::Aes256Xts, Layout::InPlace);
+const SOLID: Form = Form { solid: true, ..INPLACE };
+const CTR: Form = form(Suite::Aes256Ctr, Layout::Paged);
 
 /// All vectors, good ones first.
 pub fn all() -> Vec<Vector> {
@@ -198,31 +202,49 @@ fn good(m: &mut Maker) {
             }
         }
     }
-    let (s, l) = PAGED;
+    let Form { suite: s, layout: l, .. } = PAGED;
     m.good("ok-paged-empty", s, l, &[], "a header and nothing else");
     m.good("ok-paged-hole", s, l, &[SetLen(16_384), Write(8192, 8192)], "block 0 never written");
     m.good("ok-paged-second-group", s, l, &[SetLen(2_097_152), Write(2_097_152, 16)], "two groups");
     m.good("ok-paged-cut", s, l, &[Write(0, 8192), SetLen(100)], "cut into a page");
-    let (s, l) = STREAM;
+    let Form { suite: s, layout: l, .. } = STREAM;
     m.good("ok-stream-two-blocks", s, l, &[Write(0, 8193)], "a last block of one byte");
     let gap = [Write(0, 10), Write(2 * 8192 + 5, 10)];
     m.good("ok-stream-gap", s, l, &gap, "a gap behind byte 10, sealed as zeros");
-    let (s, l) = INPLACE;
+    let Form { suite: s, layout: l, .. } = INPLACE;
     m.good("ok-in-place-1-byte", s, l, &[Write(0, 1)], "a padded cell and a filler of one byte");
     m.good("ok-in-place-15-bytes", s, l, &[Write(0, 15)], "a filler of 15 bytes");
     m.good("ok-in-place-hole", s, l, &[Write(0, 20), SetLen(2000)], "a hole from byte 512 on");
     m.good("ok-in-place-second-unit", s, l, &[SetLen(8192), Write(8192, 32)], "data unit 1");
+    let solid = |steps: &[Step], name: &str, comment: &str, m: &mut Maker| {
+        m.good_as(name, &SOLID, steps, comment);
+    };
+    let steps = [Write(0, 20), SetLen(2000)];
+    solid(&steps, "ok-in-place-solid", "no holes: zeros up to byte 2000 are sealed", m);
+    let steps = [Write(0, 512), Write(2 * 8192, 512)];
+    solid(&steps, "ok-in-place-solid-gap", "no holes: a gap is sealed as zeros", m);
+    let place = Place::of(b"base/5/16384").unwrap();
+    m.good_as("ok-place", &Form { place, ..PAGED }, &[Write(0, 8192)], "bound to a place");
+    let place = Place::of(&[b'p'; Place::MAX_LEN]).unwrap();
+    m.good_as("ok-place-longest", &Form { place, ..STREAM }, &[Write(0, 1)], "126 bytes of place");
 }
 
 fn bad_headers(m: &mut Maker) {
-    m.bad("bad-version", "unknown-version 2", PAGED, "format version 2", |b| b[8] = 2);
+    m.bad("bad-version", "unknown-version 3", PAGED, "format version 3", |b| b[8] = 3);
     m.bad("bad-suite", "unknown-suite", PAGED, "suite 99", |b| b[10] = 99);
     m.bad("bad-layout", "unknown-suite", PAGED, "layout 3 with a GCM suite", |b| b[12] = 3);
-    m.bad("bad-reserved", "reserved-not-zero", PAGED, "byte 511 is 1", |b| b[511] = 1);
+    m.bad("bad-reserved", "reserved-not-zero", PAGED, "byte 200 is 1", |b| b[200] = 1);
+    m.bad("bad-flag", "reserved-not-zero", PAGED, "no holes, in a paged file", |b| b[14] = 1);
+    m.bad("bad-flag-unknown", "reserved-not-zero", INPLACE, "flag 2", |b| b[14] = 2);
+    m.bad("bad-place-length", "bad-place", PAGED, "a place of 127 bytes", |b| b[64] = 127);
+    m.bad("bad-place-padding", "bad-place", PAGED, "a byte behind the place", |b| b[190] = b'x');
+    let placed = Form { place: Place::of(b"base/5/16384").unwrap(), ..PAGED };
+    m.bad("bad-place", "header-not-authentic", placed, "another place", |b| b[77] = b'5');
+    m.bad("bad-flag-changed", "header-not-authentic", SOLID, "holes allowed", |b| b[14] = 0);
     m.bad("bad-keyring", "key-unknown", PAGED, "another keyring's id", |b| b[32] ^= 1);
     m.bad("bad-generation", "key-unknown", PAGED, "generation 2", |b| b[48] = 2);
     m.bad("bad-file-id", "header-not-authentic", PAGED, "file id changed", |b| b[16] ^= 1);
-    m.bad("bad-wrap", "header-not-authentic", PAGED, "wrapped key changed", |b| b[100] ^= 1);
+    m.bad("bad-wrap", "header-not-authentic", PAGED, "wrapped key changed", |b| b[450] ^= 1);
     m.bad("plain", "plain", PAGED, "no magic: a plain file", |b| b[0] = b'P');
     m.bad("unborn-empty", "unborn", PAGED, "0 bytes", Vec::clear);
     m.bad("unborn-short", "unborn", PAGED, "511 bytes of a header", |b| b.truncate(511));
@@ -259,5 +281,11 @@ fn bad_blocks(m: &mut Maker) {
     });
     m.bad("bad-stream-wiped", "block-damaged 0", STREAM, "block 0 wiped, nonce and tag too", |b| {
         b[8192..8192 + 8220].fill(0);
+    });
+    m.bad("bad-solid-sector", "block-damaged 0", SOLID, "sector 3 wiped", |b| {
+        b[8192 + 3 * 512..8192 + 4 * 512].fill(0);
+    });
+    m.bad("bad-solid-cell", "block-damaged 0", SOLID, "the last cell of sector 3 wiped", |b| {
+        b[8192 + 4 * 512 - 16..8192 + 4 * 512].fill(0);
     });
 }

@@ -1,12 +1,12 @@
 //! The in-place layout: XTS over 8192-byte data units, in 16-byte cells that are overwritten where
 //! they lie (`spec/sealed-file.md`, section 8).
 
-use super::{BATCH, BLOCK, ReadOutcome, Scratch, SealedFile, all_zero};
+use super::{BATCH, BLOCK, OnDamage, ReadOutcome, Scratch, SealedFile, all_zero};
 use crate::error::SealError;
 use crate::geometry::{BLOCK_LEN, CELL_LEN, HEADER_LEN, SECTOR_LEN, plain_len, sealed_len};
 use crate::storage::Storage;
 use crate::suite::Layout;
-use crate::units::{PlainLen, SealedLen, SealedOff};
+use crate::units::{BlockNo, PlainLen, SealedLen, SealedOff};
 
 const CELL: usize = CELL_LEN as usize;
 const SECTOR: usize = SECTOR_LEN as usize;
@@ -19,6 +19,7 @@ pub(super) fn read<S: Storage + ?Sized>(
     scratch: &mut Scratch,
     buf: &mut [u8],
     plain_off: u64,
+    on_damage: OnDamage,
 ) -> Result<ReadOutcome, SealError> {
     let mut outcome = ReadOutcome::default();
     while outcome.len < buf.len() {
@@ -28,11 +29,12 @@ pub(super) fn read<S: Storage + ?Sized>(
         let rest = &mut buf[outcome.len..];
         let (asked, got) = if skip == 0 && rest.len() >= BLOCK {
             let asked = rest.len() / BLOCK * BLOCK;
-            (asked, read_cells(file, storage, start, &mut rest[..asked], &mut outcome)?)
+            let target = &mut rest[..asked];
+            (asked, read_cells(file, storage, start, target, &mut outcome, on_damage)?)
         } else {
             let asked = (skip + rest.len()).min(BLOCK).next_multiple_of(CELL);
             let unit = scratch.page.room(asked)?;
-            let got = read_cells(file, storage, start, unit, &mut outcome)?;
+            let got = read_cells(file, storage, start, unit, &mut outcome, on_damage)?;
             let Some(bytes) = unit.get(skip..got) else { break };
             let take = bytes.len().min(rest.len());
             rest[..take].copy_from_slice(&bytes[..take]);
@@ -58,6 +60,7 @@ fn read_cells<S: Storage + ?Sized>(
     start: u64,
     target: &mut [u8],
     outcome: &mut ReadOutcome,
+    on_damage: OnDamage,
 ) -> Result<usize, SealError> {
     let end = start + target.len() as u64;
     if end > file.reached {
@@ -86,9 +89,18 @@ fn read_cells<S: Storage + ?Sized>(
     };
     let plain = plain.min(target.len());
     let cells = plain.next_multiple_of(CELL).min(target.len());
+    let solid = file.header.solid;
     let xts = file.cipher.xts()?;
     for (index, unit) in target[..cells].chunks_mut(BLOCK).enumerate() {
-        outcome.zero_blocks += open_unit(xts, start / BLOCK_LEN + index as u64, unit)?;
+        let unit_no = start / BLOCK_LEN + index as u64;
+        match open_unit(xts, unit_no, unit)? {
+            Holes::None => {}
+            Holes::Some | Holes::All if solid => {
+                outcome.note_damage(BlockNo(unit_no), unit, on_damage)?;
+            }
+            Holes::Some => {}
+            Holes::All => outcome.zero_blocks += 1,
+        }
     }
     Ok(plain)
 }
@@ -124,10 +136,18 @@ fn open_where_they_lie<S: Storage + ?Sized>(
     Ok(opened? && seen)
 }
 
+/// Which sectors of a unit, or of the start of one, are holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holes {
+    None,
+    Some,
+    All,
+}
+
 /// Opens the start of a unit in place. Cells of zeros that end a sector are a hole and stay zeros:
 /// the file was lengthened there and never written, or a power cut kept the length and lost the
-/// write. Returns 1 if the whole of it is a hole.
-fn open_unit(xts: &mut crate::evp::Xts, unit_no: u64, unit: &mut [u8]) -> Result<u64, SealError> {
+/// write.
+fn open_unit(xts: &mut crate::evp::Xts, unit_no: u64, unit: &mut [u8]) -> Result<Holes, SealError> {
     // Where the hole of each sector starts; a sector without one costs a look at its last cell.
     let mut data_lens = [SECTOR; BLOCK / SECTOR];
     let (mut holes, mut data) = (false, false);
@@ -138,7 +158,7 @@ fn open_unit(xts: &mut crate::evp::Xts, unit_no: u64, unit: &mut [u8]) -> Result
         data |= *data_len > 0;
     }
     if !data {
-        return Ok(1);
+        return Ok(if holes { Holes::All } else { Holes::None });
     }
     xts.decrypt(unit_no, unit)?;
     if holes {
@@ -147,8 +167,9 @@ fn open_unit(xts: &mut crate::evp::Xts, unit_no: u64, unit: &mut [u8]) -> Result
                 hole.fill(0);
             }
         }
+        return Ok(Holes::Some);
     }
-    Ok(0)
+    Ok(Holes::None)
 }
 
 pub(super) fn write<S: Storage + ?Sized>(
@@ -160,32 +181,75 @@ pub(super) fn write<S: Storage + ?Sized>(
 ) -> Result<(), SealError> {
     let end = plain_off + buf.len() as u64;
     let mut had = file.reached;
+    let mut began = had;
     // A part of a block is written up to the end that the file has now, which another process
     // may have moved.
     let whole = plain_off.is_multiple_of(BLOCK_LEN) && end.is_multiple_of(BLOCK_LEN);
     if end > file.reached || !whole {
         had = file.plain_len(storage)?.0;
+        began = had;
         if had < plain_off {
-            fill_sector(file, storage, scratch, had, plain_off)?;
+            fill_gap(file, storage, scratch, had, plain_off)?;
             had = plain_off;
         }
     }
     let result = write_cells(file, storage, scratch, buf, plain_off, had);
     if result.is_err() && end > had {
         // A full disk: what was there stays, what was appended goes.
-        let _ = restore_end(file, storage, scratch, had);
+        let _ = restore_end(file, storage, scratch, began);
         return result;
     }
     result?;
-    if end > had
-        && sealed_len(Layout::InPlace, PlainLen(end)) < sealed_len(Layout::InPlace, PlainLen(had))
-    {
-        storage.set_len(sealed_len(Layout::InPlace, PlainLen(end)))?;
+    if end > had {
+        cut_filler(storage, had, end)?;
     }
     // Only up to a cell: behind an odd end lies a filler that the next append has to know of.
     let known = end.max(had);
     file.reached = file.reached.max(known - known % CELL_LEN);
     Ok(())
+}
+
+/// After the file grew from `had` to `end`: what is left of the filler that was behind its last cell.
+fn cut_filler<S: Storage + ?Sized>(storage: &S, had: u64, end: u64) -> Result<(), SealError> {
+    let (had, end) =
+        (sealed_len(Layout::InPlace, PlainLen(had)), sealed_len(Layout::InPlace, PlainLen(end)));
+    if end < had { Ok(storage.set_len(end)?) } else { Ok(()) }
+}
+
+/// Seals zeros where a file that has no holes has some: a power cut kept its length and lost what
+/// was written. Only while nobody writes, before redo makes anew what it lost.
+///
+/// Returns how many sectors were filled.
+pub(super) fn fill_holes<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+) -> Result<u64, SealError> {
+    let len = file.plain_len(storage)?.0;
+    let mut filled = 0;
+    for unit_start in (0..len).step_by(BLOCK) {
+        let cells = ((len - unit_start).min(BLOCK_LEN) as usize).next_multiple_of(CELL);
+        let unit = scratch.page.room(BLOCK)?;
+        let got = storage.read_at(&mut unit[..cells], SealedOff(HEADER_LEN + unit_start))?;
+        let mut is_hole = [false; BLOCK / SECTOR];
+        for (sector, is_hole) in unit[..got].chunks(SECTOR).zip(&mut is_hole) {
+            *is_hole = all_zero(&sector[sector.len() - CELL.min(sector.len())..]);
+        }
+        if !is_hole.contains(&true) {
+            continue;
+        }
+        open_unit(file.cipher.xts()?, unit_start / BLOCK_LEN, &mut unit[..got])?;
+        let out = scratch.out.room(BLOCK)?;
+        seal_units(file, unit_start, &unit[..got], &mut out[..got])?;
+        for (index, sector) in out[..got].chunks(SECTOR).enumerate() {
+            if is_hole[index] {
+                let off = unit_start + (index * SECTOR) as u64;
+                storage.write_at(sector, SealedOff(HEADER_LEN + off))?;
+                filled += 1;
+            }
+        }
+    }
+    Ok(filled)
 }
 
 fn write_cells<S: Storage + ?Sized>(
@@ -204,7 +268,7 @@ fn write_cells<S: Storage + ?Sized>(
         if pos == unit_start && rest.len() >= BLOCK {
             let step = (rest.len() / BLOCK).min(BATCH) * BLOCK;
             let plain = &rest[..step];
-            if pos >= had && all_zero(plain) {
+            if pos >= had && !file.header.solid && all_zero(plain) {
                 // Appended zeros are a hole, only with its room on the disk: so are new WAL
                 // segments and new pages made.
                 storage.write_at(plain, SealedOff(HEADER_LEN + pos))?;
@@ -246,7 +310,7 @@ fn write_part<S: Storage + ?Sized>(
         let page = page.room(BLOCK)?;
         page[..cells].fill(0);
         if first < pos || end < stop {
-            read(file, storage, scratch, &mut page[from..to], first)?;
+            read(file, storage, scratch, &mut page[from..to], first, OnDamage::Fail)?;
         }
         let at = (pos - unit_start) as usize;
         let changed = at..at + bytes.len();
@@ -310,7 +374,7 @@ fn restore_end<S: Storage + ?Sized>(
     let odd = (end - first) as usize;
     let mut cell = [0; CELL];
     if odd != 0 {
-        read(file, storage, scratch, &mut cell[..odd], first)?;
+        read(file, storage, scratch, &mut cell[..odd], first, OnDamage::Fail)?;
     }
     file.reached = file.reached.min(first);
     storage.set_len(sealed_len(Layout::InPlace, PlainLen(first)))?;
@@ -328,8 +392,40 @@ fn lengthen<S: Storage + ?Sized>(
     had: u64,
     new_len: u64,
 ) -> Result<(), SealError> {
-    fill_sector(file, storage, scratch, had, new_len)?;
+    fill_gap(file, storage, scratch, had, new_len)?;
+    if file.header.solid {
+        return Ok(());
+    }
     Ok(storage.set_len(sealed_len(Layout::InPlace, PlainLen(new_len)))?)
+}
+
+/// Before a write at `new_len`, behind the end of the file: a hole, or in a file that has none sealed
+/// zeros. In such a file the caller keeps apart writers that lengthen it: another one's page must
+/// not be taken for a gap.
+fn fill_gap<S: Storage + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    had: u64,
+    new_len: u64,
+) -> Result<(), SealError> {
+    if !file.header.solid {
+        return fill_sector(file, storage, scratch, had, new_len);
+    }
+    let mut at = had;
+    while at < new_len {
+        let step = (BLOCK_LEN - at % BLOCK_LEN).min(new_len - at);
+        let zeros = [0; BLOCK];
+        let part = &zeros[..step as usize];
+        if let Err(error) = write_cells(file, storage, scratch, part, at, at) {
+            // A full disk: the file keeps its length.
+            let _ = restore_end(file, storage, scratch, had);
+            return Err(error);
+        }
+        cut_filler(storage, at, at + step)?;
+        at += step;
+    }
+    Ok(())
 }
 
 /// Before the file grows to `new_len`: cells of zeros up to the end of the sector in which it

@@ -303,6 +303,7 @@ pub(super) fn set_len<S: Storage + ?Sized>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::header::Form;
     use crate::random::LibraryRandom;
     use crate::storage::fault::FaultStorage;
     use crate::storage::mem::MemStorage;
@@ -314,7 +315,13 @@ mod tests {
 
     fn create<S: Storage>(storage: &S) -> (SealedFile, Scratch, LibraryRandom) {
         let (keys, random) = (keys(), LibraryRandom::new());
-        let file = SealedFile::create(storage, SUITE, Layout::Stream, &keys, keys.active, &random);
+        let file = SealedFile::create(
+            storage,
+            &Form::anywhere(SUITE, Layout::Stream),
+            &keys,
+            keys.active,
+            &random,
+        );
         (file.unwrap(), Scratch::new(), random)
     }
 

@@ -4,7 +4,7 @@
 use pgseal_core::random::LibraryRandom;
 use pgseal_core::storage::Storage;
 use pgseal_core::{
-    Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, ReadOutcome, Scratch,
+    Form, Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, ReadOutcome, Scratch,
     SealError, SealedFile, Suite,
 };
 
@@ -26,9 +26,12 @@ pub struct Handle {
 
 impl Handle {
     pub fn create<S: Storage>(storage: &S, suite: Suite, layout: Layout, keys: &KeySet) -> Handle {
+        Handle::create_as(storage, &Form::anywhere(suite, layout), keys)
+    }
+
+    pub fn create_as<S: Storage>(storage: &S, form: &Form, keys: &KeySet) -> Handle {
         let random = LibraryRandom::new();
-        let file =
-            SealedFile::create(storage, suite, layout, keys, Generation(1), &random).unwrap();
+        let file = SealedFile::create(storage, form, keys, Generation(1), &random).unwrap();
         Handle { file, scratch: Scratch::new(), random }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use libc::mode_t;
 use pgseal_core::header;
-use pgseal_core::{FileKind, Generation, geometry};
+use pgseal_core::{FileKind, Form, Generation, Layout, geometry};
 use pgseal_pgdata::counters::{ClassIndex, Counter};
 use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
 
@@ -14,8 +14,9 @@ use crate::counters;
 use crate::damage::{self, Head, Reason};
 use crate::datadir::{self, Place, Root};
 use crate::fds;
-use crate::file::{self, Errno, OpenFile, Want};
+use crate::file::{self, Errno, Expects, OpenFile, Want};
 use crate::guard;
+use crate::holes;
 use crate::keys;
 use crate::log::{self, Shown};
 use crate::memory;
@@ -27,6 +28,8 @@ use crate::sys;
 pub enum Verdict {
     /// Not ours: the real call, unchanged.
     Pass,
+    /// The lock file of a server, which is plain. Who has made it is alone in the data directory.
+    Lock(&'static Root),
     /// A sealed file, or one that will be.
     Seal(Ours),
     /// Not under pgseal.
@@ -77,6 +80,14 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
             fds::set_plain(fd);
             fd
         }
+        Verdict::Lock(root) => {
+            let fd = raw();
+            fds::set_plain(fd);
+            if fd >= 0 {
+                memory::with_reserve(|| holes::fill(root));
+            }
+            fd
+        }
         Verdict::Refuse(errno) => fail(errno),
         Verdict::Seal(ours) => match open_sealed(path, flags, mode, ours) {
             Ok(fd) => fd,
@@ -105,7 +116,7 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
     if class == Class::Postmaster && creates && datadir::base_name(path) == b"postmaster.pid" {
         // A server takes its lock: the last moment before it forks, and before it writes.
         return match keys::server_starts(root) {
-            Ok(()) => Verdict::Pass,
+            Ok(()) => Verdict::Lock(root),
             Err(errno) => Verdict::Refuse(errno),
         };
     }
@@ -143,7 +154,8 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
                 _ => kind,
             };
             match wanted(root, kind, scope) {
-                Ok(want) => {
+                Ok(mut want) => {
+                    want.bind(class, &place.bound);
                     let (want, root, class) = (Some(want), Some(root), Some(class));
                     Verdict::Seal(Ours { want, reads_plain, root, class })
                 }
@@ -168,7 +180,47 @@ fn wanted(root: &'static Root, kind: SealKind, scope: KeyScope) -> Result<Want, 
     let (suite, layout) = keys.suite.for_kind(file_kind(kind));
     let ephemeral = scope == KeyScope::Ephemeral && keys.get(Generation::EPHEMERAL).is_some();
     let generation = if ephemeral { Generation::EPHEMERAL } else { keys.active };
-    Ok(Want { keys, suite, layout, generation })
+    let form = Form::anywhere(suite, layout);
+    Ok(Want { keys, form, generation, expects: Expects::Anything })
+}
+
+/// How the file at this path below a root is sealed; `None` if files of its class are not.
+pub fn want_inside(root: &'static Root, rel: &[u8]) -> Option<Want> {
+    let (class, bound) = pgseal_pgdata::locate(rel);
+    let Policy::Seal { kind, scope, .. } = class.policy() else { return None };
+    let mut want = wanted(root, kind, scope).ok()?;
+    want.bind(class, &bound);
+    Some(want)
+}
+
+impl Want {
+    /// Binds the file to its place in the data directory.
+    fn bind(&mut self, class: Class, bound: &pgseal_pgdata::Place) {
+        self.form.solid = class.is_solid(bound.as_bytes());
+        self.expects = match class {
+            // One may have any name, and some are received WAL.
+            Class::Unknown => {
+                if self.form.layout == Layout::InPlace {
+                    self.be_wal();
+                }
+                return;
+            }
+            Class::Wal => Expects::ItsFormAnyKeyLength,
+            _ => Expects::ItsForm,
+        };
+        self.form.place = place_of(bound);
+    }
+
+    /// Says that a file outside `pg_wal` is WAL.
+    fn be_wal(&mut self) {
+        self.form.place = place_of(&pgseal_pgdata::Place::WAL);
+    }
+}
+
+/// As it stands in a header. Both have room for the same texts.
+fn place_of(bound: &pgseal_pgdata::Place) -> pgseal_core::Place {
+    const _: () = assert!(pgseal_pgdata::Place::MAX_LEN <= pgseal_core::Place::MAX_LEN);
+    pgseal_core::Place::of(bound.as_bytes()).unwrap_or(pgseal_core::Place::ANY)
 }
 
 /// A path outside every sealed data directory: a sealed file is opened as one, a new file is
@@ -188,7 +240,12 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
             && let Some(root) = datadir::primary_root()
         {
             return match wanted(root, kind, KeyScope::Cluster) {
-                Ok(want) => Ours::outside(Some(want), Some(root)),
+                Ok(mut want) => {
+                    if kind == SealKind::InPlace {
+                        want.be_wal();
+                    }
+                    Ours::outside(Some(want), Some(root))
+                }
                 Err(errno) => Verdict::Refuse(errno),
             };
         }

@@ -15,9 +15,65 @@ fn write_one(arena: &Arena, path: &str) -> std::path::PathBuf {
     program
 }
 
+/// Files that are bound to no place: PostgreSQL does not know them.
 #[test]
 fn renamed_and_linked_files_stay_readable() {
-    crate::support::same_everywhere("names");
+    crate::support::same_on("names", &["base/notes", "pg_wal/notes"]);
+}
+
+/// A file opens under the name that PostgreSQL renames it to, and as no other file of the cluster.
+#[test]
+fn a_file_opens_at_its_place_only() {
+    let twophase = "pg_twophase/000002E1";
+    for (made, renamed, elsewhere) in [
+        ("base/1/16384", "base/1/16384", "base/1/16385"),
+        ("base/1/16384", "base/1/16384", "base/5/16384"),
+        ("base/1/16384", "base/1/16384", "base/1/16384_vm"),
+        ("base/1/16384", "base/1/16384", "pg_stat/pgstat.stat"),
+        ("base/1/pg_filenode.map.tmp", "base/1/pg_filenode.map", "base/5/pg_filenode.map"),
+        ("base/1/pg_internal.init.4711", "base/1/pg_internal.init", "base/5/pg_internal.init"),
+        ("pg_stat/pgstat.tmp", "pg_stat/pgstat.stat", twophase),
+        ("pg_wal/xlogtemp.4711", "pg_wal/000000010000000000000001", "pg_xact/0000"),
+        ("pg_xact/0000", "pg_xact/0000", "pg_wal/000000010000000000000001"),
+    ] {
+        let arena = Arena::new();
+        let copy = arena.compile("copy_by_reading", "copies", &[]);
+        for path in [made, renamed, elsewhere] {
+            let dir = arena.sealed().join(path);
+            fs::create_dir_all(dir.parent().unwrap()).unwrap();
+        }
+        fs::write(arena.sealed().join("plain.conf"), MARKER.repeat(500)).unwrap();
+        let run = |from: &str, to: &str| arena.run_sealed(&copy, &[from, to]);
+        assert!(run("plain.conf", made).status.success(), "{made}");
+        fs::rename(arena.sealed().join(made), arena.sealed().join(renamed)).unwrap();
+        assert!(run(renamed, "out.conf").status.success(), "{renamed}");
+        assert_eq!(arena.raw("out.conf"), MARKER.repeat(500), "{renamed}");
+
+        fs::remove_file(arena.sealed().join("out.conf")).unwrap();
+        fs::rename(arena.sealed().join(renamed), arena.sealed().join(elsewhere)).unwrap();
+        let seen = run(elsewhere, "out.conf");
+        assert!(seen.stderr.contains(elsewhere), "{elsewhere}: {}", seen.stderr);
+        let got = fs::read(arena.sealed().join("out.conf")).unwrap_or_default();
+        assert!(!contains(&got, MARKER), "{renamed} opened as {elsewhere}");
+    }
+}
+
+/// A file that was there empty when it was opened, and was exchanged before it was read.
+#[test]
+fn a_file_that_is_exchanged_under_an_open_one_is_refused() {
+    let arena = Arena::new();
+    let copy = arena.compile("copy_by_reading", "copies", &[]);
+    fs::write(arena.sealed().join("plain.conf"), MARKER.repeat(500)).unwrap();
+    assert!(arena.run_sealed(&copy, &["plain.conf", "base/1/16384"]).status.success());
+    let late = arena.compile("late", "late", &[]);
+    let seen = arena.run_sealed(&late, &["base/1/16385", "base/1/16384"]);
+    assert!(
+        seen.stdout.contains("read(fd, page, PAGE) = -1 EIO"),
+        "{} {}",
+        seen.stdout,
+        seen.stderr
+    );
+    assert!(seen.stderr.contains("this is the file of \"base/1/16384\""), "{}", seen.stderr);
 }
 
 #[test]
