@@ -6,6 +6,7 @@ pub mod code;
 pub mod copy;
 pub mod descriptor;
 pub mod directory;
+mod jump;
 pub mod map;
 pub mod open;
 pub mod raw;

@@ -141,7 +141,6 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
         crate::changes::share();
         crate::file::take_buffers()?;
         crate::memory::grow_stack();
-        real::find_all();
     }
     Ok(())
 }

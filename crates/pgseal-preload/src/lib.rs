@@ -33,7 +33,8 @@ mod window;
 
 /// Runs when the library is loaded, before `main`.
 extern "C" fn start() {
-    calls::code::start();
+    // Also `dlerror`: to look for it when it is called would make it forget.
+    real::find_all();
     pgseal_core::memory::use_for_ciphers();
     if program::active() {
         memory::with_reserve(|| {

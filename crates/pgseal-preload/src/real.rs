@@ -1,8 +1,8 @@
 //! The C library's own functions, behind our exported ones.
 //!
-//! Resolved on first use with `dlsym(RTLD_NEXT)`: constructors of other libraries call `open`
-//! before ours has run. A server resolves all of them before it forks. A function that cannot be
-//! found ends the process: going on without it could only mean writing past the seal.
+//! Found with `dlsym(RTLD_NEXT)` when the library starts, or on first use: constructors of other
+//! libraries call `open` before ours has run. A function that cannot be found ends the process: going
+//! on without it could only mean writing past the seal.
 
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -26,34 +26,44 @@ fn missing(name: &CStr) {
     unsafe { libc::_exit(127) };
 }
 
-fn resolve(cell: &AtomicUsize, name: &CStr) -> usize {
-    let known = cell.load(Ordering::Relaxed);
-    if known != 0 {
-        return known;
-    }
+/// The address of a function of the C library, also for one that must not call it but jump there.
+#[inline]
+pub fn address_of(place: Place) -> usize {
+    let known = CELLS[place as usize].load(Ordering::Relaxed);
+    if known != 0 { known } else { resolve(place) }
+}
+
+#[cold]
+fn resolve(place: Place) -> usize {
+    let name = NAMES[place as usize];
     let found = find(name);
     if found == 0 {
         missing(name);
     }
-    cell.store(found, Ordering::Relaxed);
+    CELLS[place as usize].store(found, Ordering::Relaxed);
     found
 }
 
+/// Finds all functions that are there. To look for one takes a lock of the linker: were another thread
+/// in the linker at a `fork`, the child would wait for it forever. So a program does it at its start.
+pub fn find_all() {
+    for (cell, name) in CELLS.iter().zip(NAMES) {
+        cell.store(find(name), Ordering::Relaxed);
+    }
+}
+
 macro_rules! real {
-    ($(fn $name:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(, ...$rest:ident: $rest_ty:ty)?) -> $ret:ty;)*) => {
+    (
+        $(jump $jump:ident = $jump_symbol:literal;)*
+        $(fn $name:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(, ...$rest:ident: $rest_ty:ty)?) -> $ret:ty;)*
+    ) => {
         /// The place of each function's address, all in a row.
         #[allow(non_camel_case_types)]
-        enum Place { $($name,)* Count }
+        #[derive(Clone, Copy)]
+        pub enum Place { $($jump,)* $($name,)* Count }
         static CELLS: [AtomicUsize; Place::Count as usize] =
             [const { AtomicUsize::new(0) }; Place::Count as usize];
-
-        /// Finds all functions that are there: what a server finds before it forks, its children
-        /// need not look for, each through the tables of all libraries.
-        pub fn find_all() {
-            for (cell, name) in CELLS.iter().zip([$($symbol),*]) {
-                cell.store(find(name), Ordering::Relaxed);
-            }
-        }
+        static NAMES: [&CStr; Place::Count as usize] = [$($jump_symbol,)* $($symbol),*];
 
         $(
             /// The C library's function of this name.
@@ -63,7 +73,7 @@ macro_rules! real {
             #[inline]
             pub unsafe fn $name($($arg: $ty,)* $($rest: $rest_ty)?) -> $ret {
                 type Function = unsafe extern "C" fn($($ty,)* $($rest_ty)?) -> $ret;
-                let address = resolve(&CELLS[Place::$name as usize], $symbol);
+                let address = address_of(Place::$name);
                 // SAFETY: the address is that of the C function of this signature.
                 let function = unsafe { core::mem::transmute::<usize, Function>(address) };
                 // SAFETY: the caller upholds the C function's contract.
@@ -74,6 +84,16 @@ macro_rules! real {
 }
 
 real! {
+    jump fork = c"fork";
+    jump vfork = c"vfork";
+    jump execl = c"execl";
+    jump execle = c"execle";
+    jump execlp = c"execlp";
+    jump execv = c"execv";
+    jump execve = c"execve";
+    jump execvp = c"execvp";
+    jump execvpe = c"execvpe";
+    jump fexecve = c"fexecve";
     fn open = c"open" (path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn close = c"close" (fd: c_int) -> c_int;
     fn read = c"read" (fd: c_int, buf: *mut c_void, len: size_t) -> ssize_t;
@@ -140,26 +160,6 @@ real! {
 pub unsafe fn syscall(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
     // SAFETY: the caller's contract.
     unsafe { syscall_numbers(number, a, b, c, d, e, f) }
-}
-
-/// The address of a function of the C library, for one that must not call it but jump there.
-pub fn address_of(name: &CStr) -> usize {
-    let found = find(name);
-    if found == 0 {
-        missing(name);
-    }
-    found
-}
-
-/// The address of the C library's `dlopen`, for the one who must not call it but jump there.
-pub fn dlopen_address() -> usize {
-    static CELL: AtomicUsize = AtomicUsize::new(0);
-    resolve(&CELL, c"dlopen")
-}
-
-/// The address of the C library's `dlerror`, so that it is known.
-pub fn dlerror_address() -> usize {
-    resolve(&CELLS[Place::dlerror as usize], c"dlerror")
 }
 
 /// The value of `errno`.

@@ -202,7 +202,7 @@ pub const FAMILIES: &[Family] = &[
         name: "processes that share",
         treatment: Hooked,
         why: "vfork becomes fork; after exec each entry of the table is held against the kernel. Refuse: clone that shares memory or descriptors and not both, unshare of descriptors in a thread (EPERM).",
-        tests: &["vfork_child.c", "shares_refused.c"],
+        tests: &["vfork_child.c", "exec_while_loading.c", "shares_refused.c"],
         symbols: &[
             "vfork", "clone", "unshare", "execl", "execle", "execlp", "execv", "execve", "execvp",
             "execvpe", "fexecve",

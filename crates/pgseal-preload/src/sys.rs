@@ -3,6 +3,7 @@
 
 use core::ffi::{CStr, c_int};
 use core::fmt::{self, Write};
+use core::mem::MaybeUninit;
 use core::ops::Deref;
 
 use crate::memory::with_reserve;
@@ -21,9 +22,11 @@ impl Drop for Fd {
 /// Room for a path: the longest that the kernel takes, below the longest directory.
 const PATH_ROOM: usize = 2 * libc::PATH_MAX as usize;
 
-/// A path in the making, on the stack.
+/// A path in the making, on the stack. What lies behind its bytes has no value: most paths are short,
+/// and zeros for all of the room would cost more than the path.
 pub struct PathText {
-    bytes: [u8; PATH_ROOM],
+    /// The path, and a NUL.
+    bytes: [MaybeUninit<u8>; PATH_ROOM],
     len: usize,
     /// It had no room for all of the path.
     cut: bool,
@@ -32,7 +35,9 @@ pub struct PathText {
 impl PathText {
     /// An empty one.
     pub const fn new() -> PathText {
-        PathText { bytes: [0; PATH_ROOM], len: 0, cut: false }
+        let mut bytes = [MaybeUninit::uninit(); PATH_ROOM];
+        bytes[0] = MaybeUninit::new(0);
+        PathText { bytes, len: 0, cut: false }
     }
 
     /// With these bytes.
@@ -47,15 +52,20 @@ impl PathText {
         let room = PATH_ROOM - 1 - self.len;
         self.cut |= bytes.len() > room;
         let take = bytes.len().min(room);
-        self.bytes[self.len..self.len + take].copy_from_slice(&bytes[..take]);
+        self.bytes[self.len..self.len + take].write_copy_of_slice(&bytes[..take]);
         self.len += take;
-        self.bytes[self.len] = 0;
+        self.bytes[self.len].write(0);
     }
 
     /// Keeps the first `len` bytes.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-        self.bytes[self.len] = 0;
+        self.bytes[self.len].write(0);
+    }
+
+    fn with_nul(&self) -> &[u8] {
+        // SAFETY: `push` and `truncate` write each byte before they count it, and the NUL behind them.
+        unsafe { self.bytes[..=self.len].assume_init_ref() }
     }
 }
 
@@ -63,7 +73,7 @@ impl Deref for PathText {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.with_nul()[..self.len]
     }
 }
 
@@ -82,7 +92,7 @@ impl Deref for CPath {
 
     fn deref(&self) -> &CStr {
         // There is a NUL behind every path in the making.
-        CStr::from_bytes_until_nul(&self.0.bytes).unwrap_or_default()
+        CStr::from_bytes_until_nul(self.0.with_nul()).unwrap_or_default()
     }
 }
 
@@ -170,10 +180,14 @@ fn gather(fd: c_int, limit: usize) -> Result<Vec<u8>, c_int> {
 
 /// The target of a symbolic link.
 pub fn read_link(path: &CStr) -> Option<PathText> {
-    let mut buf = [0_u8; libc::PATH_MAX as usize];
-    // SAFETY: `path` is a C string, `buf` valid for writes of its length.
-    let got = unsafe { libc::readlink(path.as_ptr(), buf.as_mut_ptr().cast(), buf.len()) };
-    Some(PathText::of(&buf[..usize::try_from(got).ok()?]))
+    let mut text = PathText::new();
+    let room = libc::PATH_MAX as usize;
+    // SAFETY: `path` is a C string, the room is within the text's.
+    let got = unsafe { libc::readlink(path.as_ptr(), text.bytes.as_mut_ptr().cast(), room) };
+    text.len = usize::try_from(got).ok()?;
+    // The kernel puts no NUL behind it.
+    text.bytes[text.len].write(0);
+    Some(text)
 }
 
 /// `stat()` of a path.
@@ -273,14 +287,16 @@ fn initial_environment() -> Option<(usize, usize)> {
 
 /// The current working directory.
 pub fn current_dir() -> Option<PathText> {
-    let mut buf = [0_u8; libc::PATH_MAX as usize];
-    // SAFETY: `buf` is valid for writes of its length.
-    let got = unsafe { libc::getcwd(buf.as_mut_ptr().cast(), buf.len()) };
+    let mut text = PathText::new();
+    let room = libc::PATH_MAX as usize;
+    // SAFETY: the room is within the text's.
+    let got = unsafe { libc::getcwd(text.bytes.as_mut_ptr().cast(), room) };
     if got.is_null() {
         return None;
     }
-    let len = buf.iter().position(|byte| *byte == 0)?;
-    Some(PathText::of(&buf[..len]))
+    // SAFETY: a C string, which lies at the start of the text.
+    text.len = unsafe { CStr::from_ptr(got) }.count_bytes();
+    Some(text)
 }
 
 #[cfg(test)]

@@ -5,98 +5,36 @@ use core::ffi::{c_char, c_int, c_void};
 
 use libc::pid_t;
 
+use crate::calls::jump::jumps;
 use crate::fds;
 use crate::log;
 use crate::program;
-use crate::real::{self, fail};
-
-/// A function that has its arguments pass untouched: `$before` says where to jump on.
-macro_rules! jumps {
-    ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = $before:ident;)*) => { $(
-        $(#[$doc])*
-        /// # Safety
-        /// As for the C library's function.
-        #[cfg(target_arch = "x86_64")]
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-            core::arch::naked_asm!(
-                "endbr64",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                // Of a variadic call; and the stack is aligned to 16 bytes at a call.
-                "push rax",
-                "call {before}",
-                "mov r11, rax",
-                "pop rax",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                "jmp r11",
-                before = sym $before,
-            )
-        }
-
-        $(#[$doc])*
-        /// # Safety
-        /// As for the C library's function.
-        #[cfg(target_arch = "aarch64")]
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $ty),*) -> $ret {
-            core::arch::naked_asm!(
-                "hint #34",
-                "stp x29, x30, [sp, #-80]!",
-                "stp x0, x1, [sp, #16]",
-                "stp x2, x3, [sp, #32]",
-                "stp x4, x5, [sp, #48]",
-                "stp x6, x7, [sp, #64]",
-                "mov x29, sp",
-                "bl {before}",
-                "mov x16, x0",
-                "ldp x0, x1, [sp, #16]",
-                "ldp x2, x3, [sp, #32]",
-                "ldp x4, x5, [sp, #48]",
-                "ldp x6, x7, [sp, #64]",
-                "ldp x29, x30, [sp], #80",
-                "br x16",
-                before = sym $before,
-            )
-        }
-    )* };
-}
+use crate::real::{self, Place, fail};
 
 /// A child of `vfork` runs in the memory of its parent: in the programs of PostgreSQL it gets a copy.
 extern "C" fn before_vfork() -> usize {
-    if program::active() { real::address_of(c"fork") } else { real::address_of(c"vfork") }
+    real::address_of(if program::active() { Place::fork } else { Place::vfork })
 }
 
 macro_rules! before_exec {
-    ($($before:ident = $name:literal;)*) => { $(
+    ($($before:ident = $name:ident;)*) => { $(
         /// A child that shares this memory has done what it does to descriptors.
         extern "C" fn $before() -> usize {
             fds::doubt_all();
-            real::address_of($name)
+            real::address_of(Place::$name)
         }
     )* };
 }
 
 before_exec! {
-    before_execl = c"execl";
-    before_execle = c"execle";
-    before_execlp = c"execlp";
-    before_execv = c"execv";
-    before_execve = c"execve";
-    before_execvp = c"execvp";
-    before_execvpe = c"execvpe";
-    before_fexecve = c"fexecve";
+    before_execl = execl;
+    before_execle = execle;
+    before_execlp = execlp;
+    before_execv = execv;
+    before_execve = execve;
+    before_execvp = execvp;
+    before_execvpe = execvpe;
+    before_fexecve = fexecve;
 }
 
 jumps! {

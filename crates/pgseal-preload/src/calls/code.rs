@@ -2,16 +2,16 @@
 //! with all libraries that it brings along. `dlerror`: says why one was refused.
 //!
 //! The C library's `dlopen` looks at its caller (search paths, name space). So ours calls nothing:
-//! it has the module looked at and then jumps on, with all registers and the return address as
-//! they came.
+//! it has the module looked at and then jumps on.
 
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::audit;
+use crate::calls::jump::jumps;
 use crate::log;
 use crate::program;
-use crate::real;
+use crate::real::{self, Place};
 
 /// The longest text that `dlerror` gives; what is longer is in the log.
 const MAX_TEXT: usize = 1024;
@@ -41,7 +41,7 @@ unsafe extern "C" fn before_load(file: *const c_char, caller: usize) -> usize {
             return refused as unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void as usize;
         }
     }
-    real::dlopen_address()
+    real::address_of(Place::dlopen)
 }
 
 /// Keeps the reason for `dlerror`.
@@ -66,11 +66,6 @@ unsafe extern "C" fn refused(_file: *const c_char, flags: c_int) -> *mut c_void 
     unsafe { real::dlopen(text.as_ptr(), flags) }
 }
 
-/// Finds the C library's `dlerror`: to look for it when it is called would make it forget.
-pub fn start() {
-    let _ = real::dlerror_address();
-}
-
 /// `dlerror(3)`: of a module that was refused the reason, as the server tells it its client.
 /// # Safety
 /// As for `dlerror(3)`.
@@ -81,49 +76,7 @@ pub unsafe extern "C" fn dlerror() -> *mut c_char {
     if PENDING.replace(false) { TEXT.with(|text| text.get().cast()) } else { of_linker }
 }
 
-/// `dlopen(3)`.
-/// # Safety
-/// As for `dlopen(3)`.
-#[cfg(target_arch = "x86_64")]
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
-    core::arch::naked_asm!(
-        "endbr64",
-        "push rdi",
-        "push rsi",
-        // The stack is aligned to 16 bytes at a call.
-        "sub rsp, 8",
-        // The return address says who calls.
-        "mov rsi, [rsp + 24]",
-        "call {before}",
-        "add rsp, 8",
-        "pop rsi",
-        "pop rdi",
-        "jmp rax",
-        before = sym before_load,
-    )
-}
-
-/// `dlopen(3)`.
-/// # Safety
-/// As for `dlopen(3)`.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(naked)]
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void {
-    core::arch::naked_asm!(
-        "hint #34",
-        "stp x29, x30, [sp, #-32]!",
-        "stp x0, x1, [sp, #16]",
-        "mov x29, sp",
-        // The return address says who calls.
-        "mov x1, x30",
-        "bl {before}",
-        "mov x16, x0",
-        "ldp x0, x1, [sp, #16]",
-        "ldp x29, x30, [sp], #32",
-        "br x16",
-        before = sym before_load,
-    )
+jumps! {
+    /// `dlopen(3)`.
+    fn dlopen(file: *const c_char, flags: c_int) -> *mut c_void = before_load;
 }

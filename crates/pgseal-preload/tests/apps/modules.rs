@@ -131,3 +131,18 @@ fn the_administrator_may_let_a_module_in() {
     let seen = arena.run_sealed(&program, &["PGSEAL_ALLOW_MODULES=module.so", text(&module)]);
     assert!(seen.stdout.contains("/module.so: refused"), "{}", seen.stderr);
 }
+
+/// What a child calls between `fork` and `exec` was found before: the linker may be busy for ever.
+#[test]
+fn a_child_needs_no_linker_to_execute_a_program() {
+    let arena = Arena::new();
+    let (app, options) = ("exec_while_loading", ["-shared", "-fPIC", "-DLIBRARY"]);
+    let library = arena.compile(app, "slow.so", &options);
+    let program = arena.compile(app, app, &["-pthread"]);
+    let expected = arena.run_plain(&program, &[text(&library)]);
+    assert!(expected.stdout.ends_with("= 0\n"), "{} {}", expected.stdout, expected.stderr);
+    for run in [Arena::run_sealed, Arena::run_bystander] {
+        let seen = run(&arena, &program, &[text(&library)]);
+        assert_eq!(seen.stdout, expected.stdout, "{}", seen.stderr);
+    }
+}
