@@ -4,11 +4,11 @@
 //! them or none. The rest of the header is padding: zeros that no reader looks at.
 
 use aws_lc_rs::aead::{Aad, Nonce};
-use zeroize::Zeroizing;
 
 use crate::error::{HeaderFault, SealError};
 use crate::geometry::{HEAD_LEN, HEADER_LEN};
 use crate::keyset::{Generation, KeySet, KeyringId};
+use crate::memory::KeyBytes;
 use crate::place::Place;
 use crate::random::Random;
 use crate::suite::{Layout, Suite};
@@ -36,7 +36,7 @@ const TAG_AT: usize = 496;
 pub type FileId = [u8; 16];
 
 /// The random key material of one file.
-pub(crate) type FileKey = Zeroizing<[u8; FILE_KEY_LEN]>;
+pub type FileKey = KeyBytes<FILE_KEY_LEN>;
 
 /// What a new file is to be, beside its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,8 +156,8 @@ pub(crate) fn create(
         keys.wrapping_key(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
     let mut file_id = [0; 16];
     random.fill(&mut file_id)?;
-    let mut file_key = Zeroizing::new([0; FILE_KEY_LEN]);
-    random.fill(file_key.as_mut())?;
+    let mut file_key = FileKey::zeros()?;
+    random.fill(file_key.as_mut_slice())?;
     let header = Header { suite, layout, solid, place, file_id, keyring_id, generation };
     let mut nonce = [0; 12];
     random.fill(&mut nonce)?;
@@ -176,7 +176,7 @@ pub(crate) fn create(
     bytes[NONCE_AT..WRAPPED_AT].copy_from_slice(&nonce);
     let (aad, rest) = bytes.split_at_mut(AAD_LEN);
     let body = &mut rest[WRAPPED_AT - AAD_LEN..TAG_AT - AAD_LEN];
-    body.copy_from_slice(file_key.as_ref());
+    body.copy_from_slice(file_key.as_slice());
     let tag = wrapping_key
         .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), body)
         .map_err(|_| SealError::Cipher("file key not wrapped"))?;
@@ -184,12 +184,9 @@ pub(crate) fn create(
     Ok((header, file_key, bytes))
 }
 
-/// Unwraps the file key of a header that [`classify`] called sealed.
-pub(crate) fn unwrap_key(
-    start: &[u8],
-    header: &Header,
-    keys: &KeySet,
-) -> Result<FileKey, SealError> {
+/// Unwraps the file key of a header that [`classify`] called sealed. For the tests of those above this
+/// crate, too, which look for it in the memory of a server.
+pub fn unwrap_key(start: &[u8], header: &Header, keys: &KeySet) -> Result<FileKey, SealError> {
     let unknown =
         SealError::KeyUnknown { keyring_id: header.keyring_id, generation: header.generation };
     if keys.keyring_id != header.keyring_id {
@@ -200,14 +197,14 @@ pub(crate) fn unwrap_key(
     if start.len() < LEN {
         return Err(damaged());
     }
-    let mut file_key = Zeroizing::new([0; FILE_KEY_LEN]);
+    let mut file_key = FileKey::zeros()?;
     wrapping_key
         .open_separate_gather(
             Nonce::assume_unique_for_key(array_at(start, NONCE_AT)),
             Aad::from(&start[..AAD_LEN]),
             &start[WRAPPED_AT..TAG_AT],
             &start[TAG_AT..LEN],
-            file_key.as_mut(),
+            file_key.as_mut_slice(),
         )
         .map_err(|_| damaged())?;
     Ok(file_key)

@@ -4,10 +4,12 @@
 //! (`spec/key-hierarchy.md`, section 2).
 
 use core::fmt;
+use std::alloc::Layout;
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
+use crate::memory::KeyBytes;
 use crate::suite::Suite;
 
 /// The random identity of a keyring, 16 bytes; the header of every sealed file names it.
@@ -47,8 +49,8 @@ impl fmt::Display for Generation {
     }
 }
 
-/// A 256-bit data key. Zeroized on drop, never cloned, never printed.
-pub struct DataKey(Box<[u8; 32]>);
+/// A 256-bit data key. Wiped on drop, never cloned, never printed.
+pub struct DataKey(KeyBytes<32>);
 
 impl DataKey {
     /// Length in bytes.
@@ -56,21 +58,16 @@ impl DataKey {
 
     /// A key whose bytes `fill` writes in place, so that no copy is left on the stack.
     pub fn init_with<E>(fill: impl FnOnce(&mut [u8; 32]) -> Result<(), E>) -> Result<DataKey, E> {
-        let mut key = DataKey(Box::new([0; 32]));
-        fill(&mut key.0)?;
-        Ok(key)
+        let no_memory = |_| std::alloc::handle_alloc_error(Layout::new::<[u8; 32]>());
+        let mut key = KeyBytes::zeros().unwrap_or_else(no_memory);
+        fill(&mut key)?;
+        Ok(DataKey(key))
     }
 
     /// The bytes, for the primitives that need them.
     #[must_use]
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
-    }
-}
-
-impl Drop for DataKey {
-    fn drop(&mut self) {
-        self.0.zeroize();
     }
 }
 

@@ -7,9 +7,11 @@
 #![allow(unsafe_code)]
 
 use core::ffi::{c_char, c_int, c_void};
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use core::sync::atomic::{Ordering, compiler_fence};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
-
-use zeroize::Zeroize;
+use std::sync::OnceLock;
 
 /// There is no memory. Nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,13 +65,100 @@ pub fn copied(bytes: &[u8]) -> Result<Box<[u8]>, OutOfMemory> {
     Ok(copy.into_boxed_slice())
 }
 
-/// From now on AWS-LC takes its memory from Rust's global allocator, which the library has made one
-/// with a reserve. Called once, before anything is sealed.
-pub fn use_for_ciphers() {
-    // SAFETY: three functions that keep what AWS-LC expects of its own.
-    unsafe {
-        aws_lc_sys::CRYPTO_set_mem_functions(Some(take), Some(take_again), Some(give_back));
+/// Where memory for keys comes from: [`KeyBytes`], and all that AWS-LC allocates, for most of it is key
+/// schedules.
+#[derive(Clone, Copy)]
+pub struct KeyMemory {
+    /// As [`alloc`].
+    pub take: unsafe fn(Layout) -> *mut u8,
+    /// As [`dealloc`], also of what the global allocator gave before. What it gets is wiped.
+    pub give: unsafe fn(*mut u8, Layout),
+}
+
+static KEY_MEMORY: OnceLock<KeyMemory> = OnceLock::new();
+
+fn key_memory() -> KeyMemory {
+    KEY_MEMORY.get().copied().unwrap_or(KeyMemory { take: alloc, give: dealloc })
+}
+
+/// From now on keys lie in this memory. Called once, before anything is sealed.
+pub fn use_for_keys(memory: KeyMemory) {
+    if KEY_MEMORY.set(memory).is_ok() {
+        // SAFETY: three functions that keep what AWS-LC expects of its own.
+        unsafe {
+            aws_lc_sys::CRYPTO_set_mem_functions(Some(take), Some(take_again), Some(give_back));
+        }
     }
+}
+
+/// A key, in memory for keys: it is never moved, and wiped when it is dropped.
+pub struct KeyBytes<const N: usize>(NonNull<[u8; N]>);
+
+// SAFETY: it owns its memory, as a box does.
+unsafe impl<const N: usize> Send for KeyBytes<N> {}
+// SAFETY: as above.
+unsafe impl<const N: usize> Sync for KeyBytes<N> {}
+
+impl<const N: usize> KeyBytes<N> {
+    /// Zeros, or an error.
+    pub fn zeros() -> Result<KeyBytes<N>, OutOfMemory> {
+        const { assert!(N > 0) };
+        // SAFETY: the layout has a size.
+        let place = unsafe { (key_memory().take)(Layout::new::<[u8; N]>()) };
+        let place = NonNull::new(place.cast::<[u8; N]>()).ok_or(OutOfMemory)?;
+        // SAFETY: fresh memory of this length.
+        unsafe { place.write([0; N]) };
+        Ok(KeyBytes(place))
+    }
+}
+
+impl<const N: usize> Deref for KeyBytes<N> {
+    type Target = [u8; N];
+
+    fn deref(&self) -> &[u8; N] {
+        // SAFETY: valid as long as this lives.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<const N: usize> DerefMut for KeyBytes<N> {
+    fn deref_mut(&mut self) -> &mut [u8; N] {
+        // SAFETY: valid as long as this lives, and borrowed mutably.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+impl<const N: usize> Drop for KeyBytes<N> {
+    fn drop(&mut self) {
+        let place = self.0.as_ptr().cast::<u8>();
+        // SAFETY: our own memory of this length.
+        unsafe { wipe(place, N) };
+        // SAFETY: taken with this layout, and not used after this.
+        unsafe { (key_memory().give)(place, Layout::new::<[u8; N]>()) };
+    }
+}
+
+/// Writes zeros that no optimisation leaves out, eight at a time where it can: files are opened and
+/// closed all the time.
+///
+/// # Safety
+/// `place` is valid for writes of `len` bytes.
+unsafe fn wipe(place: *mut u8, len: usize) {
+    let (words, bytes) =
+        if place.cast::<u64>().is_aligned() { (len / 8, len % 8) } else { (0, len) };
+    for at in 0..words {
+        // SAFETY: within the memory, and aligned.
+        let word = unsafe { place.cast::<u64>().add(at) };
+        // SAFETY: as above.
+        unsafe { word.write_volatile(0) };
+    }
+    for at in len - bytes..len {
+        // SAFETY: within the memory.
+        let byte = unsafe { place.add(at) };
+        // SAFETY: as above.
+        unsafe { byte.write_volatile(0) };
+    }
+    compiler_fence(Ordering::SeqCst);
 }
 
 /// Bytes before a piece of AWS-LC's memory, for its length. As AWS-LC has them, so that it may give
@@ -83,7 +172,7 @@ fn with_prefix(len: usize) -> Option<Layout> {
 unsafe extern "C" fn take(len: usize, _file: *const c_char, _line: c_int) -> *mut c_void {
     let Some(layout) = with_prefix(len) else { return core::ptr::null_mut() };
     // SAFETY: the layout has a size.
-    let start = unsafe { alloc(layout) };
+    let start = unsafe { (key_memory().take)(layout) };
     if start.is_null() {
         return core::ptr::null_mut();
     }
@@ -111,10 +200,10 @@ unsafe extern "C" fn give_back(piece: *mut c_void, _file: *const c_char, _line: 
     // SAFETY: AWS-LC gives back what it took.
     let (start, len) = unsafe { prefix_of(piece) };
     // SAFETY: the piece is valid for its length; it may hold a key.
-    unsafe { core::slice::from_raw_parts_mut(piece.cast::<u8>(), len) }.zeroize();
+    unsafe { wipe(piece.cast(), len) };
     let Some(layout) = with_prefix(len) else { return };
     // SAFETY: taken with this layout.
-    unsafe { dealloc(start, layout) };
+    unsafe { (key_memory().give)(start, layout) };
 }
 
 unsafe extern "C" fn take_again(
@@ -144,6 +233,22 @@ mod tests {
     fn what_there_is_no_memory_for_is_an_error() {
         assert_eq!(zeros(usize::MAX / 2), Err(OutOfMemory));
         assert_eq!(zeros(usize::MAX), Err(OutOfMemory));
+    }
+
+    #[test]
+    fn all_of_a_key_is_wiped() {
+        for (from, len) in [(0, 64), (0, 63), (3, 40), (1, 1), (8, 0)] {
+            let mut memory = [0xAA_u8; 80];
+            let part = &mut memory[from..from + len];
+            // SAFETY: valid for its length.
+            unsafe { wipe(part.as_mut_ptr(), part.len()) };
+            for (at, byte) in memory.iter().enumerate() {
+                assert_eq!(*byte == 0, (from..from + len).contains(&at), "{from} {len} {at}");
+            }
+        }
+        let mut key = KeyBytes::<64>::zeros().unwrap();
+        key.fill(7);
+        assert_eq!(*key, [7; 64]);
     }
 
     #[test]

@@ -19,12 +19,13 @@ use crate::program::{self, Role};
 use crate::random::KernelRandom;
 use crate::real;
 use crate::sys::{self, PathText};
+use crate::vault;
 
 /// The data keys of a data directory, from the helper. Says itself what went wrong.
 pub fn load(root: &Root) -> Result<&'static KeySet, c_int> {
     let keyring = root.keyring_path();
     let arguments = [b"helper".to_vec(), b"keys".to_vec(), b"--keyring".to_vec(), keyring.to_vec()];
-    let frame = run_helper(&arguments).map(Zeroizing::new)?;
+    let frame = run_helper(&arguments)?;
     let mut keys = handover::decode(&frame).map_err(|_| {
         log::line(format_args!(
             "ERROR: the keys of \"{}\" were not handed over; see the message above, or try \"pgseal key show\"",
@@ -39,28 +40,20 @@ pub fn load(root: &Root) -> Result<&'static KeySet, c_int> {
         })?;
         keys.insert(Generation::EPHEMERAL, ephemeral);
     }
-    protect(&keys);
     // The keys live as long as the process.
     Ok(Box::leak(Box::new(keys)))
 }
 
-/// Keeps the pages of the data keys out of swap and core dumps, as far as the limits allow.
-fn protect(keys: &KeySet) {
-    let page_size = real::page_size();
-    let mut locked = true;
-    for generation in keys.generations() {
-        let Some(key) = keys.get(generation) else { continue };
-        let start = key.bytes().as_ptr() as usize & !(page_size - 1);
-        // SAFETY: locking a page that holds live memory of ours has no effect on its contents.
-        locked &= unsafe { libc::mlock(start as *const _, page_size) } == 0;
-        // SAFETY: as above; only the core dump changes.
-        unsafe { libc::madvise(start as *mut _, page_size, libc::MADV_DONTDUMP) };
-    }
-    if !locked && program::role() == Role::Server {
-        log::line(format_args!(
-            "WARNING: the data keys could not be locked in memory; raise RLIMIT_MEMLOCK (systemd: LimitMEMLOCK=) if swap is not encrypted"
-        ));
-    }
+/// Says of how much memory with keys the limit does not allow that it is locked.
+fn tell_limit() {
+    let bytes = match vault::prepare() {
+        vault::Limit::Enough => return,
+        vault::Limit::Bytes(bytes) => bytes,
+    };
+    log::line(format_args!(
+        "WARNING: {} kB of the keys of each process can be locked in memory, the rest may be swapped out (it is in no core dump); raise RLIMIT_MEMLOCK to 1 MB or more (systemd: LimitMEMLOCK=1M), or encrypt swap",
+        bytes / 1024
+    ));
 }
 
 /// Makes the keyring of a data directory that is about to be created: as the environment says, or
@@ -137,6 +130,7 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
     }
     if program::role() == Role::Server {
         wipe_environment(root);
+        tell_limit();
         crate::counters::share();
         crate::changes::share();
         crate::file::take_buffers()?;
@@ -253,7 +247,7 @@ fn helper_path() -> Option<Vec<u8>> {
 }
 
 /// Runs the helper and returns what it printed. It gets our environment without `LD_PRELOAD`.
-fn run_helper(arguments: &[Vec<u8>]) -> Result<Vec<u8>, c_int> {
+fn run_helper(arguments: &[Vec<u8>]) -> Result<Zeroizing<Vec<u8>>, c_int> {
     let Some(helper) = helper_path() else {
         log::line(format_args!(
             "ERROR: the program pgseal was not found beside the library; set PGSEAL_HELPER to its path"
@@ -277,7 +271,7 @@ fn run_helper(arguments: &[Vec<u8>]) -> Result<Vec<u8>, c_int> {
             Shown(helper.to_bytes())
         ));
     })?;
-    let output = sys::read_to_end(reader.0, handover::MAX_FRAME_LEN);
+    let output = sys::read_to_end(reader.0, handover::MAX_FRAME_LEN).map(Zeroizing::new);
     let mut status = 0;
     loop {
         // SAFETY: waits for our own child; `status` is valid for a write.

@@ -29,13 +29,14 @@ mod storage;
 pub mod symbols;
 mod sys;
 mod upgrade;
+mod vault;
 mod window;
 
 /// Runs when the library is loaded, before `main`.
 extern "C" fn start() {
     // Also `dlerror`: to look for it when it is called would make it forget.
     real::find_all();
-    pgseal_core::memory::use_for_ciphers();
+    vault::start();
     if program::active() {
         memory::with_reserve(|| {
             audit::check_program();

@@ -34,8 +34,9 @@ const LARGE_PIECES: usize = 8;
 /// What pieces are aligned to.
 const ALIGN: usize = 64;
 
-/// Pieces of one length. No lock: a child may be forked at any time.
-#[repr(C, align(64))]
+/// Pieces of one length. No lock: a child may be forked at any time. Their memory starts at a page, so
+/// that it can be left out of core dumps.
+#[repr(C, align(4096))]
 struct Pieces<const LEN: usize, const COUNT: usize> {
     memory: UnsafeCell<[[u8; LEN]; COUNT]>,
     taken: [AtomicBool; COUNT],
@@ -85,6 +86,18 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
+/// Leaves the reserve out of core dumps: where there is no memory, keys come to lie in it.
+pub fn hide_reserve() {
+    let page = crate::real::page_size();
+    let start = SMALLS.memory.get().cast::<u8>();
+    let first = start.align_offset(page);
+    let len = (SMALL * SMALL_PIECES - first) / page * page;
+    // SAFETY: within the pieces.
+    let start = unsafe { start.add(first) };
+    // SAFETY: whole pages, of which only the core dump changes.
+    unsafe { libc::madvise(start.cast(), len, libc::MADV_DONTDUMP) };
+}
+
 /// Runs what cannot fail for want of memory: it gets the reserve, and if that is dry the process
 /// ends. For paths that are rare, and where an error would be no better.
 pub fn with_reserve<T>(work: impl FnOnce() -> T) -> T {
@@ -129,7 +142,7 @@ static ALLOCATOR: Allocator = Allocator;
 
 /// The C library has no memory.
 #[cold]
-fn from_reserve(layout: Layout) -> *mut u8 {
+pub fn from_reserve(layout: Layout) -> *mut u8 {
     let needed = DEPTH.get() > 0;
     let mut place = core::ptr::null_mut();
     if layout.align() <= ALIGN && (needed || is_for_all()) {

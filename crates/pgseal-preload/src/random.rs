@@ -1,71 +1,97 @@
-//! Random bytes in batches, from the kernel, that no child inherits.
+//! Random bytes, drawn anew for each use.
 //!
-//! A nonce is needed for every page that is written; a system call for each would be the dearest
-//! part of it. The batch lies in a page that the kernel zeroes in a forked child
-//! (`MADV_WIPEONFORK`), and the count of what is left lies in the same page: a child starts empty.
+//! Nothing is drawn in advance: a batch in memory would be used twice when a machine is resumed
+//! twice from one snapshot, and a nonce that repeats gives away pages and lets tags be forged.
+//! Nobody tells a program that its machine was cloned; the kernel knows (`vmgenid`), and mixes it
+//! in. Its generator in the vDSO ([`Shortcut`], Linux 6.11) knows as well, and of `fork`, and
+//! costs a few dozen nanoseconds; elsewhere each draw is a `getrandom(2)`.
 
-use core::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use core::ffi::{c_int, c_uint, c_void};
+use core::ptr::{self, NonNull};
+use std::sync::{Mutex, TryLockError};
 
 use pgseal_core::random::{Random, RandomFailed};
 
+use crate::module::Module;
 use crate::real;
 
 /// The generator of this process.
 pub struct KernelRandom;
 
-struct Batch {
-    page: NonNull<u8>,
+/// The vDSO's `getrandom`: buffer, its length, flags, state, the length of a state.
+type Draw = unsafe extern "C" fn(*mut c_void, usize, c_uint, *mut c_void, usize) -> isize;
+
+const NAME: &core::ffi::CStr =
+    if cfg!(target_arch = "aarch64") { c"__kernel_getrandom" } else { c"__vdso_getrandom" };
+
+/// The kernel's generator without a system call. Its state lies in memory of a kind that the kernel
+/// empties in a child, and in no core dump; it is made anew after that, and when the kernel's own
+/// generator was.
+struct Shortcut {
+    draw: Draw,
+    state: NonNull<c_void>,
     len: usize,
 }
 
-// SAFETY: the page belongs to the batch alone and is only touched under the mutex.
-unsafe impl Send for Batch {}
+// SAFETY: the state is memory of the process, and only touched under the mutex.
+unsafe impl Send for Shortcut {}
 
-static BATCH: Mutex<Option<Batch>> = Mutex::new(None);
-/// The first bytes of the page count the random bytes that are left.
-const COUNT: usize = 8;
+/// `struct vgetrandom_opaque_params` of `linux/random.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Params {
+    size_of_state: u32,
+    mmap_prot: u32,
+    mmap_flags: u32,
+    reserved: [u32; 13],
+}
 
-impl Batch {
-    /// A fresh page, or `None` where the kernel cannot promise to wipe it: then every request
-    /// goes to the kernel.
-    fn new() -> Option<Batch> {
-        let len = real::page_size();
-        let (prot, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: an anonymous mapping at an address of the kernel's choice.
-        let page = unsafe { real::mmap(core::ptr::null_mut(), len, prot, flags, -1, 0) };
-        if page == libc::MAP_FAILED {
+impl Shortcut {
+    fn find() -> Option<Shortcut> {
+        let address = Module::of_vdso()?.exported(NAME).ok()??;
+        // SAFETY: the kernel's function of this name and signature.
+        let draw = unsafe { core::mem::transmute::<usize, Draw>(address) };
+        let mut params = Params::default();
+        let ask: *mut c_void = (&raw mut params).cast();
+        // SAFETY: this length of a state asks for the parameters.
+        if unsafe { draw(ptr::null_mut(), 0, 0, ask, usize::MAX) } != 0 {
             return None;
         }
-        // SAFETY: the mapping is ours and of this length.
-        let wiped = unsafe { libc::madvise(page, len, libc::MADV_WIPEONFORK) };
-        // SAFETY: as above. Best effort: keeps the batch out of core dumps.
-        unsafe { libc::madvise(page, len, libc::MADV_DONTDUMP) };
-        (wiped == 0).then_some(Batch { page: NonNull::new(page.cast())?, len })
-    }
-
-    fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is `len` bytes, ours alone, and borrowed mutably through `self`.
-        unsafe { core::slice::from_raw_parts_mut(self.page.as_ptr(), self.len) }
-    }
-
-    fn take(&mut self, out: &mut [u8]) -> Result<(), RandomFailed> {
-        let page = self.bytes();
-        let (head, body) = page.split_at_mut(COUNT);
-        let mut count = [0; COUNT];
-        count.copy_from_slice(head);
-        let mut left = (u64::from_le_bytes(count) as usize).min(body.len());
-        if left < out.len() {
-            fill_from_kernel(body)?;
-            left = body.len();
+        let (len, page) = (params.size_of_state as usize, real::page_size());
+        // A state lies within one page.
+        if len == 0 || len > page {
+            return None;
         }
-        let from = &mut body[left - out.len()..left];
-        out.copy_from_slice(from);
-        from.fill(0);
-        head.copy_from_slice(&((left - out.len()) as u64).to_le_bytes());
-        Ok(())
+        let (prot, flags) = (params.mmap_prot as c_int, params.mmap_flags as c_int);
+        // SAFETY: an anonymous map, at an address of the kernel's choice, as the kernel wants it.
+        let state = unsafe { real::mmap(ptr::null_mut(), page, prot, flags, -1, 0) };
+        if state == libc::MAP_FAILED {
+            return None;
+        }
+        Some(Shortcut { draw, state: NonNull::new(state)?, len })
     }
+
+    /// Fills all of `bytes`, or nothing is said of them.
+    fn fill(&mut self, bytes: &mut [u8]) -> bool {
+        let into = bytes.as_mut_ptr().cast();
+        // SAFETY: the buffer is valid for its length, the state is one, and nobody else's now.
+        let got = unsafe { (self.draw)(into, bytes.len(), 0, self.state.as_ptr(), self.len) };
+        usize::try_from(got) == Ok(bytes.len())
+    }
+}
+
+/// `None`: nobody has looked. `Some(None)`: the kernel has none.
+static SHORTCUT: Mutex<Option<Option<Shortcut>>> = Mutex::new(None);
+
+fn fill_quickly(bytes: &mut [u8]) -> bool {
+    // Another thread draws, or drew when this process was forked off: do not wait for it.
+    let mut shortcut = match SHORTCUT.try_lock() {
+        Ok(shortcut) => shortcut,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return false,
+    };
+    let shortcut = shortcut.get_or_insert_with(Shortcut::find);
+    shortcut.as_mut().is_some_and(|shortcut| shortcut.fill(bytes))
 }
 
 fn fill_from_kernel(bytes: &mut [u8]) -> Result<(), RandomFailed> {
@@ -85,20 +111,9 @@ fn fill_from_kernel(bytes: &mut [u8]) -> Result<(), RandomFailed> {
 
 impl Random for KernelRandom {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomFailed> {
-        if bytes.len() > 256 {
-            return fill_from_kernel(bytes);
-        }
-        let mut batch = BATCH.lock().unwrap_or_else(PoisonError::into_inner);
-        if batch.is_none() {
-            *batch = Batch::new();
-        }
-        match batch.as_mut() {
-            Some(batch) => batch.take(bytes),
-            None => fill_from_kernel(bytes),
-        }
+        if fill_quickly(bytes) { Ok(()) } else { fill_from_kernel(bytes) }
     }
 }
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,5 +144,21 @@ mod tests {
         assert_ne!(own, drawn);
         assert_ne!(own, [0; 12]);
         assert_ne!(drawn, [0; 12]);
+    }
+
+    /// Where the kernel has it, it is used: else each page that is written costs a system call.
+    #[test]
+    fn the_shortcut_is_found_where_the_kernel_has_it() {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+        let version = (numbers.next().unwrap().unwrap(), numbers.next().unwrap().unwrap());
+        if version < (6, 11) || cfg!(target_arch = "aarch64") && version < (6, 12) {
+            return;
+        }
+        let mut shortcut = Shortcut::find().unwrap();
+        let (mut first, mut second) = ([0; 300], [0; 300]);
+        assert!(shortcut.fill(&mut first) && shortcut.fill(&mut second));
+        assert_ne!(first[..], second[..]);
+        assert_ne!(first[200..], [0; 100]);
     }
 }

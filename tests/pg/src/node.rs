@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use crate::programs::{as_server_user, programs};
 
 pub use self::process::{limit_address_space, with_file_limit};
-use self::process::{patiently, send, wait};
+use self::process::{patiently, send, through_shell, wait};
 
 mod commands;
 mod process;
@@ -42,6 +42,8 @@ pub struct Node {
     env: Vec<(String, String)>,
     /// The soft limit on the size of files of the next server, in KiB.
     file_limit_kib: Option<u64>,
+    /// What a shell runs before the next server, for other limits.
+    before_start: Option<String>,
 }
 
 /// What a program said and how it ended.
@@ -109,6 +111,7 @@ impl Node {
             log_start: 0,
             env: Vec::new(),
             file_limit_kib: None,
+            before_start: None,
         }
     }
 
@@ -129,6 +132,7 @@ impl Node {
             log_start: 0,
             env: other.env.clone(),
             file_limit_kib: None,
+            before_start: None,
         };
         node.configure(&format!("port = {}", node.port));
         node
@@ -196,6 +200,11 @@ impl Node {
         self.file_limit_kib = kib;
     }
 
+    /// Has a shell run this before it starts the next server: `ulimit`.
+    pub fn run_before_start(&mut self, first: &str) {
+        self.before_start = Some(first.to_owned());
+    }
+
     /// Appends lines to `postgresql.conf`; the last line for a setting counts.
     ///
     /// # Panics
@@ -255,6 +264,9 @@ impl Node {
         command.arg("-D").arg(self.data());
         if let Some(kib) = self.file_limit_kib {
             command = with_file_limit(&command, kib);
+        }
+        if let Some(first) = &self.before_start {
+            command = through_shell(&command, first);
         }
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);
         let mut child = command.spawn().expect("the server's program runs");

@@ -1,10 +1,7 @@
 //! The paged layout: 8192-byte pages in groups of 256 behind a tag block each
 //! (`spec/sealed-file.md`, section 6).
 
-use super::{
-    BATCH, BLOCK, Buffer, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, all_zero,
-    fresh_nonce,
-};
+use super::{BATCH, BLOCK, Buffer, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, all_zero};
 use crate::cipher::{NonceBytes, TagBytes};
 use crate::error::SealError;
 use crate::geometry::{
@@ -266,10 +263,16 @@ fn seal_pages<S: Storage + ?Sized>(
         tags.fill(0);
     }
     let entries = &mut tags[at..at + pages * ENTRY];
-    for (index, ((page, sealed), entry)) in
-        plain.chunks(BLOCK).zip(sealed.chunks_mut(BLOCK)).zip(entries.chunks_mut(ENTRY)).enumerate()
+    let mut nonces = [[0; 12]; BATCH];
+    // One draw for all: it may be a system call.
+    random.fill(nonces[..pages].as_flattened_mut())?;
+    for (index, (((page, sealed), entry), nonce)) in plain
+        .chunks(BLOCK)
+        .zip(sealed.chunks_mut(BLOCK))
+        .zip(entries.chunks_mut(ENTRY))
+        .zip(nonces)
+        .enumerate()
     {
-        let nonce = fresh_nonce(random)?;
         let block = BlockNo(first.0 + index as u64);
         let tag = file.cipher.seal_block(block, nonce, page, &mut sealed[..page.len()])?;
         encode_entry(nonce, tag, entry);

@@ -9,12 +9,17 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::programs::as_server_user;
 
-/// The same command through a shell that lowers the limit first.
+/// The same command through a shell that lowers the limit on the size of files first.
 #[must_use]
 pub fn with_file_limit(command: &Command, kib: u64) -> Command {
-    let mut limited = as_server_user(Path::new("/bin/bash"));
     // A process over the limit gets SIGXFSZ, which PostgreSQL ignores, and then EFBIG.
-    limited.args(["-c", &format!("ulimit -f {kib}; trap '' XFSZ; exec \"$0\" \"$@\"")]);
+    through_shell(command, &format!("ulimit -f {kib}; trap '' XFSZ"))
+}
+
+/// The same command through a shell that runs `first`.
+pub(super) fn through_shell(command: &Command, first: &str) -> Command {
+    let mut limited = as_server_user(Path::new("/bin/bash"));
+    limited.args(["-c", &format!("{first}; exec \"$0\" \"$@\"")]);
     limited.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {

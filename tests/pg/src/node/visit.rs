@@ -22,6 +22,7 @@ impl Node {
             log_start: 0,
             env: base.env.clone(),
             file_limit_kib: None,
+            before_start: None,
         }
     }
 

@@ -220,7 +220,7 @@ pub const CHECKS: &[Check] = &[
     ),
     check(
         "memory-lock",
-        "The server's data keys are locked in memory",
+        "The keys in the server's processes are locked in memory, and in no core dump",
         "raise the limit: LimitMEMLOCK=1M in the systemd unit, or ulimit -l 1024 before the start",
         memory::memory_lock,
     ),

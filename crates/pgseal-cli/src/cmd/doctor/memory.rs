@@ -5,27 +5,47 @@ use std::path::Path;
 
 use super::checks::{Verdict, ok, skip, warn};
 use super::context::Context;
-use super::proc::{self, Limit};
+use super::proc::{self, KeyMemory, Limit};
+
+/// Children of the postmaster that are looked at: all have their memory from it.
+const MOST_CHILDREN: usize = 16;
 
 pub fn memory_lock(context: &Context) -> Verdict {
-    let Some(pid) = context.server_pid else { return skip("no server runs") };
-    let status = proc::read(pid, "status");
-    let limits = proc::read(pid, "limits");
-    judge_lock(status.as_deref(), limits.as_deref())
+    let Some(postmaster) = context.server_pid else { return skip("no server runs") };
+    let limits = proc::read(postmaster, "limits");
+    // A child that ends meanwhile has no memory; only what it has inherited counts, not the parent's.
+    let children = context.processes.iter().copied().filter(|pid| *pid != postmaster);
+    let all = children.chain([postmaster]).take(MOST_CHILDREN);
+    let memory = all.filter_map(|pid| {
+        let smaps = proc::read(pid, "smaps").filter(|text| !text.is_empty())?;
+        Some((pid, proc::key_memory(&smaps)))
+    });
+    judge_lock(&memory.collect::<Vec<_>>(), limits.as_deref())
 }
 
-fn judge_lock(status: Option<&str>, limits: Option<&str>) -> Verdict {
-    let locked = status.and_then(|text| proc::status_kib(text, "VmLck"));
-    let limit = limits.and_then(|text| proc::soft_limit(text, "Max locked memory"));
-    let limit = match limit {
+fn judge_lock(processes: &[(u32, KeyMemory)], limits: Option<&str>) -> Verdict {
+    let limit = match limits.and_then(|text| proc::soft_limit(text, "Max locked memory")) {
         Some(Limit::Unlimited) => "no limit".to_owned(),
         Some(Limit::Bytes(bytes)) => format!("limit {} kB", bytes / 1024),
         None => "limit not known".to_owned(),
     };
-    match locked {
-        None => skip("the server's process may not be looked at"),
-        Some(0) => warn(format!("nothing is locked, {limit}")),
-        Some(kib) => ok(format!("{kib} kB locked, {limit}")),
+    let Some((_, least)) = processes.iter().min_by_key(|(_, memory)| memory.locked_kib) else {
+        return skip("the server's processes may not be looked at");
+    };
+    let none = processes.iter().find(|(_, memory)| *memory == KeyMemory::default());
+    if let Some((pid, _)) = none {
+        return warn(format!("process {pid} keeps its keys in memory that a core dump would have"));
+    }
+    let worst = processes.iter().max_by_key(|(_, memory)| memory.unlocked_kib);
+    match worst.filter(|(_, memory)| memory.unlocked_kib > 0) {
+        Some((pid, memory)) => {
+            warn(format!("{} kB of keys of process {pid} not locked, {limit}", memory.unlocked_kib))
+        }
+        None => ok(format!(
+            "{} kB or more of keys locked in each of {} processes, {limit}",
+            least.locked_kib,
+            processes.len()
+        )),
     }
 }
 
@@ -119,12 +139,18 @@ mod tests {
 
     #[test]
     fn locked_memory_is_judged() {
-        let limit = "Max locked memory         65536        65536       bytes     \n";
-        assert_eq!(judge_lock(Some("VmLck:\t 4 kB\n"), Some(limit)).state, State::Ok);
-        let none = judge_lock(Some("VmLck:\t 0 kB\n"), Some(limit));
-        assert_eq!(none.state, State::Warn);
-        assert!(none.saw.contains("limit 64 kB"), "{none:?}");
-        assert_eq!(judge_lock(None, None).state, State::Skipped);
+        let limit = Some("Max locked memory         65536        65536       bytes     \n");
+        let of = |locked_kib, unlocked_kib| KeyMemory { locked_kib, unlocked_kib };
+        let well = judge_lock(&[(7, of(8, 0)), (8, of(12, 0))], limit);
+        assert_eq!(well.state, State::Ok);
+        assert!(well.saw.contains("8 kB or more of keys locked in each of 2"), "{well:?}");
+        // One process is enough.
+        let part = judge_lock(&[(7, of(8, 0)), (8, of(64, 4))], limit);
+        assert_eq!(part.state, State::Warn);
+        assert!(part.saw.contains("4 kB of keys of process 8 not locked, limit 64 kB"), "{part:?}");
+        let none = judge_lock(&[(7, of(8, 0)), (9, of(0, 0))], limit);
+        assert!(none.state == State::Warn && none.saw.contains("process 9"), "{none:?}");
+        assert_eq!(judge_lock(&[], None).state, State::Skipped);
     }
 
     #[test]

@@ -34,10 +34,36 @@ pub fn mapped_library(text: &str) -> Option<(PathBuf, bool)> {
     }
 }
 
-/// A field in kB of `/proc/PID/status`.
-pub fn status_kib(text: &str, name: &str) -> Option<u64> {
-    let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    rest.split_whitespace().next()?.parse().ok()
+/// How much memory of a process is for keys: written by it alone, and in no core dump.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyMemory {
+    /// In use and locked, in kB.
+    pub locked_kib: u64,
+    /// In use and not locked, in kB.
+    pub unlocked_kib: u64,
+}
+
+/// What `/proc/PID/smaps` says of it.
+pub fn key_memory(smaps: &str) -> KeyMemory {
+    let (mut memory, mut is_own, mut in_use_kib) = (KeyMemory::default(), false, 0);
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        match words.next().unwrap_or_default() {
+            "VmFlags:" => {
+                let has = |flag| line.split_whitespace().skip(1).any(|word| word == flag);
+                // What is emptied at a fork is no key: the state of a random generator.
+                if is_own && has("dd") && !has("wf") {
+                    let sum =
+                        if has("lo") { &mut memory.locked_kib } else { &mut memory.unlocked_kib };
+                    *sum += in_use_kib;
+                }
+            }
+            "Rss:" => in_use_kib = words.next().and_then(|kib| kib.parse().ok()).unwrap_or(0),
+            range if range.contains('-') => is_own = words.next() == Some("rw-p"),
+            _ => {}
+        }
+    }
+    memory
 }
 
 /// The parent in `/proc/PID/stat`; the name of the program may hold anything.
@@ -106,6 +132,24 @@ Max locked memory         8388608              8388608              bytes
     }
 
     #[test]
+    fn memory_for_keys_is_what_no_core_dump_has() {
+        let mapping = |range: &str, rss: u64, flags: &str| {
+            format!("{range} 00000000 00:00 0\nSize: 64 kB\nRss: {rss} kB\nVmFlags: {flags} \n")
+        };
+        let smaps = [
+            mapping("7f00-7f10 rw-p", 12, "rd wr mr mw me ac lo dd"),
+            mapping("7f10-7f20 rw-p", 8, "rd wr mr mw me ac dd"),
+            mapping("7f20-7f30 rw-p", 4, "rd wr mr mw me wf dd"),
+            mapping("7f30-7f40 rw-p", 99, "rd wr mr mw me ac lo"),
+            mapping("7f40-7f50 r--p", 7, "rd mr dd"),
+            mapping("7f50-7f60 rw-p", 20, "rd wr mr mw me ac lo dd"),
+        ];
+        let wanted = KeyMemory { locked_kib: 32, unlocked_kib: 8 };
+        assert_eq!(key_memory(&smaps.concat()), wanted);
+        assert_eq!(key_memory(""), KeyMemory::default());
+    }
+
+    #[test]
     fn the_library_is_found_in_the_maps() {
         let maps = "\
 55d0c1e00000-55d0c1f00000 r--p 00000000 fe:01 1234   /usr/lib/postgresql/15/bin/postgres
@@ -120,10 +164,7 @@ Max locked memory         8388608              8388608              bytes
     }
 
     #[test]
-    fn status_and_stat_are_read() {
-        let status = "Name:\tpostgres\nVmPeak:\t  222000 kB\nVmLck:\t       8 kB\n";
-        assert_eq!(status_kib(status, "VmLck"), Some(8));
-        assert_eq!(status_kib(status, "VmSwap"), None);
+    fn the_parent_is_read() {
         assert_eq!(parent("42 (post) gres)) S 17 42 42 0"), Some(17));
         assert_eq!(parent("nonsense"), None);
     }
