@@ -23,11 +23,21 @@
 #include "common/controldata_utils.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
 #error "pgseal_guard is written for PostgreSQL 15 to 19"
+#endif
+
+/*
+ * Betas of 19 had functions that switch data checksums while the server runs;
+ * 19rc1 has none.  A server that has them needs a hook here that refuses the
+ * one that switches them off (object_access_hook, OAT_FUNCTION_EXECUTE).
+ */
+#ifdef F_PG_DISABLE_DATA_CHECKSUMS
+#error "this server can switch data checksums off while it runs, which pgseal_guard does not refuse yet"
 #endif
 
 PG_MODULE_MAGIC;
@@ -106,7 +116,7 @@ static bool
 checksums_are_off(void)
 {
 #if PG_VERSION_NUM >= 190000
-	/* An enum since 19, kept up to date from shared memory by a show hook. */
+	/* An enum in betas of 19, with a show hook: its text does for either. */
 	const char *state = GetConfigOptionByName("data_checksums", NULL, true);
 
 	return state != NULL && strcmp(state, "on") != 0;

@@ -103,23 +103,6 @@ impl Cipher {
             Kind::Xts(_) => Err(NotAuthentic),
         }
     }
-
-    /// Opens a block from `sealed` into `plain`, of the same length. On failure the contents of
-    /// `plain` are unspecified. GCM only: the other suites have nothing to tell a block that
-    /// changed meanwhile.
-    pub(crate) fn open_block_from(
-        &self,
-        block: BlockNo,
-        nonce: NonceBytes,
-        tag: &TagBytes,
-        sealed: &[u8],
-        plain: &mut [u8],
-    ) -> Result<(), NotAuthentic> {
-        let Kind::Gcm(key) = &self.kind else { return Err(NotAuthentic) };
-        let (nonce, aad) = (Nonce::assume_unique_for_key(nonce), aad_for(self.aad, block));
-        key.open_separate_gather(nonce, Aad::from(aad), sealed, tag, plain)
-            .map_err(|_| NotAuthentic)
-    }
 }
 
 fn gcm(

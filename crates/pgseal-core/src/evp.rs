@@ -180,26 +180,6 @@ impl Xts {
         }
     }
 
-    /// Decrypts the start of data unit `unit`, from `input` to `output`.
-    pub(crate) fn decrypt_between(
-        &mut self,
-        unit: u64,
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<(), SealError> {
-        check_blocks(input)?;
-        match &mut self.0 {
-            XtsKind::Native { decrypt, .. } => {
-                decrypt.start(&tweak_of(unit))?;
-                decrypt.run_between(input, output)
-            }
-            XtsKind::FromEcb { decrypt, tweak, .. } => {
-                output.copy_from_slice(input);
-                run_from_ecb(decrypt, tweak, unit, output)
-            }
-        }
-    }
-
     /// Decrypts the start of data unit `unit` in place.
     pub(crate) fn decrypt(&mut self, unit: u64, data: &mut [u8]) -> Result<(), SealError> {
         check_blocks(data)?;

@@ -41,14 +41,6 @@ pub trait Storage {
         Ok(got + self.read_at(second, SealedOff(sealed_off.0 + got as u64))?)
     }
 
-    /// Shows the `len` bytes at `sealed_off` to `look` where they lie, if the storage has them in
-    /// memory, and says whether it did and they stayed there all the while; otherwise what `look`
-    /// made of them counts for nothing. The shorter way to pages that are read one after the other:
-    /// a cipher that reads them where they lie saves the copy of [`Storage::read_at`].
-    fn with_view(&self, _sealed_off: SealedOff, _len: usize, _look: &mut dyn FnMut(&[u8])) -> bool {
-        false
-    }
-
     /// Writes all of `buf`, lengthening the file if need be; after an error any part of it may
     /// have been written.
     fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()>;

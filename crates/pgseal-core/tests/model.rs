@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use pgseal_core::random::LibraryRandom;
-use pgseal_core::storage::mem::{MemStorage, Views};
+use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
 use pgseal_core::{
     Form, Generation, Layout, OnDamage, Opened, Place, PlainLen, PlainOff, Scratch, SealedFile,
@@ -47,10 +47,9 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn check(form: &Form, views: Views, ops: &[Op]) {
+fn check(form: &Form, ops: &[Op]) {
     let Form { suite, layout, solid, .. } = *form;
-    let (keys, random, storage) =
-        (keys(), LibraryRandom::new(), MemStorage::with_views(views).counting());
+    let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default().counting());
     let mut scratch = Scratch::new();
     let mut file = SealedFile::create(&storage, form, &keys, Generation(1), &random).unwrap();
     let mut model: Vec<u8> = Vec::new();
@@ -104,14 +103,13 @@ proptest! {
     #[test]
     fn behaves_like_a_plain_file(
         ops in proptest::collection::vec(op(), 1..24),
-        views in prop_oneof![Just(Views::Never), Just(Views::Kept), Just(Views::Lost)],
     ) {
         for suite in Suite::ALL {
             for layout in [Layout::Paged, Layout::Stream, Layout::InPlace] {
                 for solid in [false, true] {
                     let place = Place::ANY;
                     if layout.carries(suite) && (layout == Layout::InPlace || !solid) {
-                        check(&Form { suite, layout, solid, place }, views, &ops);
+                        check(&Form { suite, layout, solid, place }, &ops);
                     }
                 }
             }

@@ -5,7 +5,6 @@
 //! ends in a verdict: seal, pass or refuse; `symbols.rs` is the table, `spec/hooks.md` is made from
 //! it.
 
-mod ahead;
 pub mod audit;
 pub mod calls;
 mod changes;
@@ -13,6 +12,7 @@ mod copies;
 mod counters;
 mod damage;
 mod datadir;
+mod fault;
 mod fds;
 mod file;
 pub mod guard;

@@ -9,7 +9,6 @@ use libc::{iovec, off_t};
 use pgseal_core::storage::{GroupName, Storage};
 use pgseal_core::{SealedLen, SealedOff};
 
-use crate::ahead::ReadAhead;
 use crate::changes;
 use crate::real;
 use crate::sys;
@@ -19,7 +18,6 @@ use crate::window::TagWindow;
 #[derive(Default)]
 pub struct Maps {
     window: RefCell<TagWindow>,
-    ahead: RefCell<ReadAhead>,
 }
 
 /// A descriptor as storage. Does not own it.
@@ -76,15 +74,7 @@ impl Storage for FdStorage<'_> {
         }
     }
 
-    fn with_view(&self, sealed_off: SealedOff, len: usize, look: &mut dyn FnMut(&[u8])) -> bool {
-        let Some(maps) = self.maps else { return false };
-        maps.ahead.borrow_mut().with_view(self.fd, sealed_off, len, look)
-    }
-
     fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()> {
-        if let Some(maps) = self.maps {
-            maps.ahead.borrow_mut().wrote();
-        }
         let mut done = 0;
         while done < buf.len() {
             let rest = &buf[done..];
@@ -130,7 +120,6 @@ impl Storage for FdStorage<'_> {
     fn set_len(&self, sealed_len: SealedLen) -> io::Result<()> {
         if let Some(maps) = self.maps {
             maps.window.borrow_mut().close();
-            maps.ahead.borrow_mut().close();
         }
         // SAFETY: no pointers involved.
         let done = unsafe { real::ftruncate(self.fd, offset(SealedOff(sealed_len.0))?) };

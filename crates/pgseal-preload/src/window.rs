@@ -4,10 +4,11 @@
 //! the large one. Checkpoints, bulk loads and VACUUM write many pages of one group in a row: from
 //! the fourth on their tags are stored through a map of that one tag block.
 //!
-//! A store into a map cannot report an error, it kills the process (SIGBUS). So the map is only
-//! made of a block that this process has just written the ordinary way (it is allocated and in
-//! memory), and only on file systems that then need no new room for it: not on those that copy on
-//! write.
+//! A store into a map cannot report an error: if the file was cut short, or the block is to be read
+//! or found room for again and cannot be, it is SIGBUS. Then the tags are written the ordinary way
+//! ([`crate::fault`]), which has an error. So that this stays rare, the map is only made of a block
+//! that this process has just written the ordinary way (it is allocated and in memory), and only on
+//! file systems that then need no new room for it: not on those that copy on write.
 
 use core::ffi::c_int;
 use core::ptr::{self, NonNull};
@@ -15,6 +16,7 @@ use core::ptr::{self, NonNull};
 use pgseal_core::SealedOff;
 use pgseal_core::geometry::TAG_BLOCK_LEN;
 
+use crate::fault;
 use crate::real;
 
 const LEN: usize = TAG_BLOCK_LEN as usize;
@@ -58,14 +60,19 @@ impl TagWindow {
         let Some(map) = self.map else { return false };
         // SAFETY: `within` and the length lie within the map, checked above.
         let target = unsafe { map.as_ptr().add(within) };
-        // SAFETY: as above; `entries` cannot overlap a map that only we know.
-        unsafe { ptr::copy_nonoverlapping(entries.as_ptr(), target, entries.len()) };
-        true
+        let is_there = fault::guarded(map.as_ptr(), LEN, || {
+            // SAFETY: as above; `entries` cannot overlap a map that only we know.
+            unsafe { ptr::copy_nonoverlapping(entries.as_ptr(), target, entries.len()) };
+        });
+        if !is_there {
+            self.close();
+        }
+        is_there
     }
 
     fn open(&mut self, fd: c_int) {
         // A map starts at a whole page of memory.
-        if !LEN.is_multiple_of(real::page_size()) || !is_suitable(fd) {
+        if !LEN.is_multiple_of(real::page_size()) || !is_suitable(fd) || !fault::is_handled() {
             self.unsuitable = true;
             return;
         }
@@ -102,14 +109,6 @@ fn is_suitable(fd: c_int) -> bool {
     matches!(kind_of_file_system(fd), Some(libc::EXT4_SUPER_MAGIC | libc::TMPFS_MAGIC))
 }
 
-/// Whether the page cache of this machine is the one place where the file changes, and a map shows
-/// it as `read` does.
-pub fn is_local(fd: c_int) -> bool {
-    let local =
-        [libc::EXT4_SUPER_MAGIC, libc::TMPFS_MAGIC, libc::XFS_SUPER_MAGIC, libc::BTRFS_SUPER_MAGIC];
-    kind_of_file_system(fd).is_some_and(|kind| local.contains(&kind))
-}
-
 /// `f_type` of `statfs(2)`.
 fn kind_of_file_system(fd: c_int) -> Option<libc::c_long> {
     let mut answer = core::mem::MaybeUninit::<libc::statfs>::uninit();
@@ -119,4 +118,49 @@ fn kind_of_file_system(fd: c_int) -> Option<libc::c_long> {
     }
     // SAFETY: the call succeeded and filled the structure.
     Some(unsafe { answer.assume_init() }.f_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    /// A file where tags are mapped: the directory for temporary files may be of another kind.
+    fn file() -> std::fs::File {
+        let made = [std::env::temp_dir(), "/dev/shm".into()].into_iter().find_map(|dir| {
+            let path = dir.join(format!("pgseal-window-{}", std::process::id()));
+            let options =
+                std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+            let file = options.ok().filter(|file| is_suitable(file.as_raw_fd()));
+            let _ = std::fs::remove_file(path);
+            file
+        });
+        made.unwrap()
+    }
+
+    #[test]
+    fn a_map_whose_file_was_cut_is_given_up() {
+        // Rust's own programs have a handler, for stacks that overflow.
+        // SAFETY: this test only.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+        let (file, mut window) = (file(), TagWindow::default());
+        let fd = file.as_raw_fd();
+        file.set_len(4 * TAG_BLOCK_LEN).unwrap();
+        let at = SealedOff(TAG_BLOCK_LEN + 64);
+        let stored: Vec<bool> = (0..6).map(|byte| window.write(fd, &[byte; 32], at)).collect();
+        assert_eq!(stored, [false, false, false, true, true, true]);
+        let mut bytes = [0; 32];
+        assert_eq!(crate::sys::pread_full(fd, &mut bytes, at.0), Ok(32));
+        assert_eq!(bytes, [5; 32]);
+        // As another process does.
+        file.set_len(0).unwrap();
+        assert!(!window.write(fd, &[7; 32], at));
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        // It begins anew.
+        file.set_len(4 * TAG_BLOCK_LEN).unwrap();
+        let stored: Vec<bool> = (0..5).map(|byte| window.write(fd, &[byte; 32], at)).collect();
+        assert_eq!(stored, [false, false, false, true, true]);
+        assert_eq!(crate::sys::pread_full(fd, &mut bytes, at.0), Ok(32));
+        assert_eq!(bytes, [4; 32]);
+    }
 }

@@ -88,16 +88,3 @@ fn a_new_file_is_not_cut() {
     assert!(made.get("pwrite64").is_some_and(|count| *count >= 10), "{made:?}");
     assert_eq!(made.get("ftruncate"), None, "{made:?}");
 }
-
-/// Pages read one behind the other are opened out of a map of the file; not if each is written again.
-#[test]
-fn what_is_written_again_is_not_mapped() {
-    let arena = Arena::new();
-    arena.compile("steady", "steady", &["-fno-builtin"]);
-    let maps = |what| calls(&arena, what, "1000")["mmap"];
-    // Here and there, and one behind the other. Tags are written through a map, too.
-    let (read, written) = (maps("r"), maps("w"));
-    let (scanned, updated) = (maps("s"), maps("u"));
-    assert!(scanned > read, "scanned: {scanned} maps, read: {read}");
-    assert!(updated <= written, "updated: {updated} maps, written: {written}");
-}

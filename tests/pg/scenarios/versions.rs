@@ -128,6 +128,21 @@ fn every_file_of_a_busy_server_has_a_class() {
     node.assert_authentic();
 }
 
+/// The guard insists on data checksums when the server starts. A server with a function that switches
+/// them off needs a guard that refuses it.
+#[test]
+fn no_function_switches_checksums_off() {
+    let mut node = Node::sealed(&[]);
+    node.start();
+    assert_eq!(node.sql("show data_checksums"), "on");
+    let functions = "select string_agg(proname, ' ') from pg_proc \
+                     where proname ~ 'checksum' and proname !~ '^pg_stat_get_db_checksum'";
+    assert_eq!(node.sql(functions), "");
+    let set = node.try_sql("alter system set data_checksums = off");
+    assert!(set.is_err_and(|text| text.contains("cannot be changed")), "ALTER SYSTEM");
+    node.stop();
+}
+
 /// 18 reads and writes asynchronously: in the backend, or in processes of its own.
 #[test]
 fn asynchronous_io_by_method() {

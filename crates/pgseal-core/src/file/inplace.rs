@@ -70,9 +70,6 @@ fn read_cells<S: Storage + ?Sized>(
     // Within what the file is known to have reached there is no padding to be told from data, and
     // the call that asks for a little more than PostgreSQL did is the dearer one.
     let inside = end <= file.reached;
-    if inside && open_where_they_lie(file, storage, start, target)? {
-        return Ok(target.len());
-    }
     let (got, most) = if inside {
         (storage.read_at(target, SealedOff(HEADER_LEN + start))?, target.len())
     } else {
@@ -103,37 +100,6 @@ fn read_cells<S: Storage + ?Sized>(
         }
     }
     Ok(plain)
-}
-
-/// Decrypts whole units straight out of the memory of the storage, if it has them there. `false`: it
-/// has not, or there is a hole among them.
-fn open_where_they_lie<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    start: u64,
-    target: &mut [u8],
-) -> Result<bool, SealError> {
-    if !target.len().is_multiple_of(BLOCK) {
-        return Ok(false);
-    }
-    let xts = file.cipher.xts()?;
-    let (off, len) = (SealedOff(HEADER_LEN + start), target.len());
-    let mut opened = Ok(true);
-    let mut open = |sealed: &[u8]| {
-        let units = sealed.chunks_exact(BLOCK).zip(target.chunks_exact_mut(BLOCK));
-        for ((sealed, unit), unit_no) in units.zip(start / BLOCK_LEN..) {
-            if sealed.chunks(SECTOR).any(|sector| all_zero(&sector[SECTOR - CELL..])) {
-                opened = Ok(false);
-                return;
-            }
-            if let Err(error) = xts.decrypt_between(unit_no, sealed, unit) {
-                opened = Err(error);
-                return;
-            }
-        }
-    };
-    let seen = storage.with_view(off, len, &mut open);
-    Ok(opened? && seen)
 }
 
 /// Which sectors of a unit, or of the start of one, are holes.

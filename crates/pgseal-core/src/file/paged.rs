@@ -54,10 +54,6 @@ pub(super) fn read<S: Storage + ?Sized>(
         if in_block == 0 && rest.len() >= BLOCK {
             let pages = (rest.len() / BLOCK).min((GROUP_PAGES - block.0 % GROUP_PAGES) as usize);
             let target = &mut rest[..pages * BLOCK];
-            if open_where_they_lie(file, storage, block, target)? {
-                outcome.len += pages * BLOCK;
-                continue;
-            }
             if pages == 1 {
                 file.tags.expect(block, &scratch.recent);
             }
@@ -98,32 +94,6 @@ pub(super) fn read<S: Storage + ?Sized>(
         }
     }
     Ok(outcome)
-}
-
-/// Opens whole pages of one group straight out of the memory of the storage, if it has them there.
-/// `false`: it has not, or one of them is a hole or does not open; nothing is decided then.
-fn open_where_they_lie<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    first: BlockNo,
-    target: &mut [u8],
-) -> Result<bool, SealError> {
-    // Without a tag, nothing would tell a page of which only the half had been there.
-    if !file.header.suite.authenticates() || !file.tags.has(storage, first.0 / GROUP_PAGES) {
-        return Ok(false);
-    }
-    let (off, len) = (block_sealed_off(Layout::Paged, first), target.len());
-    let mut all_open = true;
-    let SealedFile { tags, cipher, .. } = file;
-    let mut open = |sealed: &[u8]| {
-        let pages = sealed.chunks_exact(BLOCK).zip(target.chunks_exact_mut(BLOCK));
-        all_open = pages.zip(first.0..).all(|((sealed, page), block)| {
-            let entry = tags.entry(BlockNo(block));
-            let Some((nonce, tag)) = decode_entry(&entry) else { return false };
-            cipher.open_block_from(BlockNo(block), nonce, &tag, sealed, page).is_ok()
-        });
-    };
-    Ok(storage.with_view(off, len, &mut open) && all_open)
 }
 
 /// Opens a page that was just read and whose tag is at hand, in place; reads page and tag again

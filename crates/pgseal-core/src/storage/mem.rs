@@ -7,23 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::{GroupName, Storage};
 use crate::units::{SealedLen, SealedOff};
 
-/// What [`Storage::with_view`] does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Views {
-    /// It has no views.
-    #[default]
-    Never,
-    /// It shows the bytes.
-    Kept,
-    /// It shows half of the bytes and then zeros, and says that they went away.
-    Lost,
-}
-
 /// A file in memory.
 #[derive(Debug, Default)]
 pub struct MemStorage {
     bytes: Mutex<Vec<u8>>,
-    views: Views,
     /// The changes of tags, if they are counted; few counters, so that groups share them.
     changes: Option<[AtomicU64; 4]>,
 }
@@ -33,12 +20,6 @@ impl MemStorage {
     #[must_use]
     pub fn with(bytes: Vec<u8>) -> MemStorage {
         MemStorage { bytes: Mutex::new(bytes), ..MemStorage::default() }
-    }
-
-    /// An empty file that has views, or loses them.
-    #[must_use]
-    pub fn with_views(views: Views) -> MemStorage {
-        MemStorage { views, ..MemStorage::default() }
     }
 
     /// Counts changes of tags from now on.
@@ -77,21 +58,6 @@ pub(crate) fn write_to(bytes: &mut Vec<u8>, buf: &[u8], off: SealedOff) -> io::R
 impl Storage for MemStorage {
     fn read_at(&self, buf: &mut [u8], off: SealedOff) -> io::Result<usize> {
         Ok(read_from(&self.bytes(), buf, off))
-    }
-
-    fn with_view(&self, off: SealedOff, len: usize, look: &mut dyn FnMut(&[u8])) -> bool {
-        if self.views == Views::Never {
-            return false;
-        }
-        let mut view = vec![0; len];
-        if read_from(&self.bytes(), &mut view, off) < len {
-            return false;
-        }
-        if self.views == Views::Lost {
-            view[len / 2..].fill(0);
-        }
-        look(&view);
-        self.views == Views::Kept
     }
 
     fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {

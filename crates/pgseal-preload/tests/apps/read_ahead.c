@@ -1,6 +1,6 @@
 /* Pages read one after the other, in one piece and in several, while another process overwrites, cuts and
    lengthens the file; with a second argument, a sealed byte of a page to come is changed meanwhile. Says on
-   stderr whether the library has mapped the file. */
+   stderr whether the library has mapped the file: what is read through a map may change after it was checked. */
 #include "app.h"
 #define PAGES 600
 static char *all, page[16 * PAGE];

@@ -12,8 +12,7 @@ int posix_memalign(void **out, size_t align, size_t len)
     return allocations++, (*out = __libc_memalign(align, len)) ? 0 : ENOMEM;
 }
 
-/* steady FILE what rounds; what: r pread, w pwrite, R read, W write, l lseek to the end, v preadv, V pwritev,
-   s pread of page after page, u the same and each page written again */
+/* steady FILE what rounds; what: r pread, w pwrite, R read, W write, l lseek to the end, v preadv, V pwritev */
 int main(int argc, char **argv)
 {
     static char page[4 * PAGE];
@@ -30,14 +29,10 @@ int main(int argc, char **argv)
         for (int i = 0; i < (half ? rounds : 50); i++) {
             /* Jumps from group to group of tags: no call can profit from the one before. */
             long off = (i % 2 ? 150 + i % 100 : i % 100) * (long)PAGE, done = -1;
-            if (what == 's' || what == 'u')
-                off = i % 256 * (long)PAGE;
             if (what == 'R' || what == 'W')
                 lseek(fd, off, SEEK_SET);
             switch (what) {
-            case 'r':
-            case 's': done = pread(fd, page, PAGE, off); break;
-            case 'u': done = pread(fd, page, PAGE, off) < PAGE ? -1 : pwrite(fd, page, PAGE, off); break;
+            case 'r': done = pread(fd, page, PAGE, off); break;
             case 'w': done = pwrite(fd, page, PAGE, off); break;
             case 'R': done = read(fd, page, PAGE); break;
             case 'W': done = write(fd, page, PAGE); break;
