@@ -132,8 +132,8 @@ impl fmt::Display for ColumnError {
 
 impl std::error::Error for ColumnError {}
 
-impl From<crate::random::RandomFailed> for ColumnError {
-    fn from(_: crate::random::RandomFailed) -> ColumnError {
+impl From<pgseal_random::RandomFailed> for ColumnError {
+    fn from(_: pgseal_random::RandomFailed) -> ColumnError {
         ColumnError::NoRandom
     }
 }

@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::ColumnError;
-use crate::random::fill_random;
+use pgseal_random::fill as fill_random;
 
 pub use keys::*;
 pub use values::*;

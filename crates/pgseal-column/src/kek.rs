@@ -11,7 +11,7 @@ use crate::gcm::Gcm;
 use crate::header::{NONCE_BYTES, TAG_BYTES};
 use crate::key::{ColumnKey, Domain, KEY_BYTES, Length};
 use crate::labels;
-use crate::random::fill_random;
+use pgseal_random::fill as fill_random;
 
 /// Bytes of a wrapped column key.
 pub const WRAPPED_BYTES: usize = 1 + CHECK_BYTES + NONCE_BYTES + KEY_BYTES + TAG_BYTES;

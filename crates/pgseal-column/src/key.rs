@@ -12,8 +12,8 @@ use crate::header::{
     Header, HeaderBytes, MAX_HEADER_BYTES, MAX_PLAIN_BYTES, Mode, NONCE_BYTES, TAG_BYTES,
 };
 use crate::labels;
-use crate::random::fill_random;
 use crate::siv::{Associated, Siv};
+use pgseal_random::fill as fill_random;
 
 /// Bytes of a column key and of a KEK.
 pub const KEY_BYTES: usize = 32;

@@ -1,7 +1,7 @@
 //! The column ciphers of pgseal: values of sealed columns, their keys, and a C interface.
 //!
 //! The formats are those of `spec/column-cipher.md`; the C header is `include/pgseal_column.h`. Nothing
-//! here knows PostgreSQL. No value allocates; unsafe code is only in `aes`, `random` and `ffi`.
+//! here knows PostgreSQL. No value allocates; unsafe code is only in `aes` and `ffi`.
 
 #![deny(unsafe_code)]
 
@@ -14,7 +14,6 @@ pub mod header;
 mod kek;
 mod key;
 pub mod labels;
-mod random;
 mod raw;
 pub mod siv;
 
@@ -22,7 +21,7 @@ pub use aes::BLOCK_BYTES;
 pub use error::ColumnError;
 pub use kek::{Argon2idCost, Kek, WRAPPED_BYTES};
 pub use key::{ColumnKey, Domain, KEY_BYTES, MAX_SHORT_TYPE_CODE, NumberCode, TypeCode};
-pub use random::{RandomFailed, fill_random};
+pub use pgseal_random::{RandomFailed, fill as fill_random};
 pub use raw::{RawKey, RawMode};
 
 /// The number of the C interface; raised when a call changes.

@@ -206,39 +206,6 @@ impl<'a> Module<'a> {
         Module::of_image(image, dynamic.ok_or(Broken)?, info.dlpi_addr)
     }
 
-    /// Of the object that the kernel maps into each process, with what can be called without a system
-    /// call.
-    pub fn of_vdso() -> Option<Module<'static>> {
-        // SAFETY: no pointers involved.
-        let base = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
-        if base == 0 {
-            return None;
-        }
-        // SAFETY: the kernel says that an ELF object is there, which stays.
-        let head = unsafe { &*(base as *const libc::Elf64_Ehdr) };
-        // SAFETY: zeros are a valid value of this plain structure.
-        let mut info: libc::dl_phdr_info = unsafe { core::mem::zeroed() };
-        info.dlpi_addr = base as u64;
-        info.dlpi_phdr = (base + usize::try_from(head.e_phoff).ok()?) as *const libc::Elf64_Phdr;
-        info.dlpi_phnum = head.e_phnum;
-        // SAFETY: its program headers, as `dl_iterate_phdr` would pass them.
-        unsafe { Module::of_loaded(&info) }.ok()
-    }
-
-    /// The address of a symbol that a loaded object defines.
-    pub fn exported(&self, name: &CStr) -> Result<Option<usize>, Broken> {
-        for index in 1..self.symbol_count()? {
-            let symbol = add(self.symbols, index * SYMBOL_LEN)?;
-            let fields: [u8; 8] = self.image.at(symbol)?;
-            let text = u32::from_le_bytes([fields[0], fields[1], fields[2], fields[3]]);
-            if fields[6..] != [0, 0] && self.string(u64::from(text))? == name {
-                let address = add(self.bias, self.image.u64(add(symbol, 8)?)?)?;
-                return usize::try_from(address).map(Some).map_err(|_| Broken);
-            }
-        }
-        Ok(None)
-    }
-
     fn of_image(image: Image<'a>, dynamic: u64, bias: u64) -> Result<Module<'a>, Broken> {
         let mut module = Module {
             image,
