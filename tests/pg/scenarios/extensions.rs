@@ -4,31 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pgseal_scenarios::{Node, not_applicable};
-use pgseal_testkit::bindir;
+use pgseal_scenarios::Node;
 
 const MARKER: &str = "canary-extensions-Wv3q";
-
-/// Whether the extension is there. In a PostgreSQL of the distribution it must be.
-fn available(test: &str, node: &Node, extension: &str) -> bool {
-    let sql = format!("select count(*) from pg_available_extensions where name = '{extension}'");
-    if node.sql(&sql) == "1" {
-        return true;
-    }
-    let bindir = bindir().expect("PostgreSQL is installed");
-    assert!(
-        !bindir.starts_with("/usr/lib/postgresql"),
-        "the extension {extension} is missing: run scripts/setup.sh scenarios"
-    );
-    not_applicable(test, &format!("no {extension} comes with this build of the server"));
-    false
-}
 
 /// The same on a plain and on a sealed server, and on the sealed one after a crash.
 fn same_as_plain(test: &str, extension: &str, prepare: &str, ask: &str) {
     let mut plain = Node::plain(&[]);
     plain.start();
-    if !available(test, &plain, extension) {
+    if !plain.has_extensions(&[extension], test) {
         return;
     }
     plain.sql(prepare);

@@ -5,34 +5,9 @@
 //! The packages are those of the distribution's own server (`scripts/setup.sh test`); another server, unpacked
 //! beside it, has none of them.
 
-use pgseal_scenarios::{Node, assert_hidden, assert_shown, not_applicable};
-use pgseal_testkit::bindir;
+use pgseal_scenarios::{Node, assert_hidden, assert_shown};
 
 const MARKER: &str = "canary-languages-Zq7x";
-
-/// Whether the server has these extensions. The distribution's own server must.
-fn available(node: &Node, extensions: &[&str], test: &str) -> bool {
-    let missing: Vec<&str> = extensions
-        .iter()
-        .filter(|name| {
-            let sql = format!("select count(*) from pg_available_extensions where name = '{name}'");
-            node.sql(&sql) == "0"
-        })
-        .copied()
-        .collect();
-    if missing.is_empty() {
-        return true;
-    }
-    let server = bindir().expect("a server is there");
-    assert!(
-        !server.starts_with("/usr/lib/postgresql"),
-        "{}: no extension {}; run scripts/setup.sh test",
-        server.display(),
-        missing.join(", ")
-    );
-    not_applicable(test, &format!("this server has no {}", missing.join(", ")));
-    false
-}
 
 const SETTINGS: [(&str, &str); 2] =
     [("work_mem", "64kB"), ("max_parallel_workers_per_gather", "0")];
@@ -199,7 +174,7 @@ fn node_with_shared_rows() -> Node {
 
 fn language(name: &str, test: &str, ways: &[Way]) {
     let mut node = node_with_shared_rows();
-    if !available(&node, &[name], test) {
+    if !node.has_extensions(&[name], test) {
         return;
     }
     try_each(&node, name, ways);
@@ -232,7 +207,7 @@ fn hll_and_pg_partman_answer_as_on_a_plain_server() {
     for sealed in [false, true] {
         let mut node = if sealed { Node::sealed(&SETTINGS) } else { Node::plain(&SETTINGS) };
         node.start();
-        if !available(&node, &["hll", "pg_partman"], "languages::extensions") {
+        if !node.has_extensions(&["hll", "pg_partman"], "languages::extensions") {
             return;
         }
         node.sql(&format!(

@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Node;
+use crate::programs::not_applicable;
 use crate::session::Session;
 
 impl Node {
@@ -73,6 +74,28 @@ impl Node {
         let mut command = self.bare("psql");
         command.args(["-X", "-A", "-t", "-q"]);
         Session::open(command)
+    }
+
+    /// Whether these extensions can be created here. Of the distribution's own server they must; another one, unpacked
+    /// beside it, may lack them, and then `test` has nothing to do and says so ([`not_applicable`]).
+    ///
+    /// # Panics
+    /// When the distribution's own server lacks one.
+    #[must_use]
+    pub fn has_extensions(&self, names: &[&str], test: &str) -> bool {
+        let there = self.sql("select name from pg_available_extensions");
+        let lacks = |name: &&&str| !there.lines().any(|line| line == **name);
+        let missing: Vec<&str> = names.iter().filter(lacks).copied().collect();
+        if missing.is_empty() {
+            return true;
+        }
+        let (bindir, missing) = (self.bindir.display(), missing.join(", "));
+        assert!(
+            !self.bindir.starts_with("/usr/lib/postgresql"),
+            "{bindir}: no extension {missing}; run scripts/setup.sh test scenarios"
+        );
+        not_applicable(test, &format!("this server has no {missing}"));
+        false
     }
 
     /// The path of a relation's first segment, in the data directory.
