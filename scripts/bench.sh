@@ -49,7 +49,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     -h | --help)
-        sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+        usage
         exit 0
         ;;
     *) die "unknown option $1; --help lists them" ;;

@@ -93,6 +93,6 @@ test_debs() {
 case "${1:-}" in
 build) build ;;
 test) test_debs ;;
--h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" ;;
+-h | --help) usage ;;
 *) die "build or test?" ;;
 esac

@@ -12,7 +12,7 @@ set -euo pipefail
 case ${1:-} in
 '') ;;
 -h | --help)
-    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+    usage
     exit 0
     ;;
 *) die "unknown option $1" ;;

@@ -160,6 +160,6 @@ shell)
     prepare
     in_root "$root" bash
     ;;
--h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" ;;
+-h | --help) usage ;;
 *) die "run, list, table or shell?" ;;
 esac

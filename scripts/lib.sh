@@ -10,6 +10,47 @@ die() {
     exit 1
 }
 
+# The comment at the head of the script that runs.
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; }
+
+# read_options WORDS ARGUMENT...: for a word NAME=VARIABLE of WORDS the option --NAME sets VARIABLE to its value, for
+# NAME:VARIABLE to "yes"; what is no option becomes REST. -h prints the comment at the head of the script, and ends it.
+read_options() {
+    local words=$1 option known
+    shift
+    REST=()
+    while [ $# -gt 0 ]; do
+        option=$1
+        shift
+        case "$option" in
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        -*) ;;
+        *)
+            REST+=("$option")
+            continue
+            ;;
+        esac
+        for known in $words; do
+            case "$known" in
+            "${option#--}="*)
+                [ $# -gt 0 ] || die "$option needs a value"
+                printf -v "${known#*=}" %s "$1"
+                shift
+                continue 2
+                ;;
+            "${option#--}:"*)
+                printf -v "${known#*:}" yes
+                continue 2
+                ;;
+            esac
+        done
+        die "unknown option $option"
+    done
+}
+
 # The PostgreSQL majors with a server here, as the paths of their pg_config, oldest first.
 # PG_CONFIG (one or more paths) overrides what is found.
 pg_configs() {

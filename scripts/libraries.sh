@@ -129,6 +129,6 @@ check=$(cargo metadata --format-version 1 --no-deps | sed -E 's/.*"target_direct
 case "${1:-}" in
 write) write ;;
 refused) refused ;;
--h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" ;;
+-h | --help) usage ;;
 *) die "write or refused?" ;;
 esac

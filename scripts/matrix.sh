@@ -291,6 +291,6 @@ action=${1:-}
 case "$action" in
 run) run "$@" ;;
 table) table ;;
--h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" ;;
+-h | --help) usage ;;
 *) die "run or table?" ;;
 esac

@@ -239,6 +239,6 @@ fetch | path)
     done
     ;;
 list) list ;;
--h | --help) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0" ;;
+-h | --help) usage ;;
 *) die "fetch, path or list?" ;;
 esac

@@ -283,7 +283,7 @@ for purpose in "$@"; do
         [ -n "$(installed_version fonts-dejavu-core)" ] || packages+=(fonts-dejavu-core)
         ;;
     -h | --help)
-        sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+        usage
         exit 0
         ;;
     *) die "unknown purpose '$purpose'; one or more of: build test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report" ;;

@@ -10,7 +10,7 @@ set -euo pipefail
 
 case "${1:-}" in
 -h | --help)
-    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
+    usage
     exit 0
     ;;
 esac

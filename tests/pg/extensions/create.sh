@@ -7,15 +7,6 @@
 # it has, what differs.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-exec 9>&2
-finish() {
-    local status=$?
-    trap - EXIT
-    end_server
-    exit "$status"
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
 
 PRELOAD=pg_stat_statements,pg_cron,pglogical,pgaudit,pgauditlogtofile,pg_qualstats,pg_stat_kcache,pg_wait_sampling
 PRELOAD=$PRELOAD,bgw_replstatus,plugin_debugger,repmgr,set_user,pglogical_ticker,pg_prewarm

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # Shared by the scripts that run inside the clean root of scripts/extensions.sh, as PostgreSQL's user: a plain and a sealed
-# cluster that live in the same place, one after the other, so that what they print needs no translation.
+# cluster that live in the same place, one after the other, so that what they print needs no translation. The server that
+# runs when the script ends, however it ends, is ended. Descriptor 9 is the script's standard error; nothing inherits it.
 
 MAJOR=${EXTENSIONS_MAJOR:-15}
 BIN=/usr/lib/postgresql/$MAJOR/bin
@@ -19,6 +20,16 @@ die() {
     printf 'extensions: %s\n' "$*" >&2
     exit 1
 }
+
+exec 9>&2
+finish() {
+    local status=$?
+    trap - EXIT
+    end_server
+    exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
 
 # Any program of PostgreSQL as the mode has it.
 under() {

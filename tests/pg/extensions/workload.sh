@@ -14,15 +14,6 @@
 # was tried, what differs.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
-exec 9>&2
-finish() {
-    local status=$?
-    trap - EXIT
-    end_server
-    exit "$status"
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
 
 head_of() { sed -nE "s/^-- $2: (.*)/\1/p" "$HERE/workloads/$1.sql"; }
 

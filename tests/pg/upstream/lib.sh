@@ -14,24 +14,9 @@ upstream_start() {
     SUITE=$1
     shift
     local all=("$@")
-    MODE=plain JOBS=2 KEEP=no REST=()
+    MODE=plain JOBS=2 KEEP=no
     MAJOR=$(default_major)
-    while [ $# -gt 0 ]; do
-        case "$1" in
-        --mode) MODE=${2:-}; shift ;;
-        --major) MAJOR=${2:-}; shift ;;
-        --jobs) JOBS=${2:-}; shift ;;
-        --limit) LIMIT_S=${2:-}; shift ;;
-        --keep) KEEP=yes ;;
-        -h | --help)
-            sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
-            exit 0
-            ;;
-        -*) die "unknown option $1" ;;
-        *) REST+=("$1") ;;
-        esac
-        shift
-    done
+    read_options "mode=MODE major=MAJOR jobs=JOBS limit=LIMIT_S keep:KEEP" "$@"
     case "$MODE" in plain | sealed) ;; *) die "--mode is plain or sealed, not '$MODE'" ;; esac
 
     if [ "$(id -u)" = 0 ]; then

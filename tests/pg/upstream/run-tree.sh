@@ -13,23 +13,9 @@ cd "$PGSEAL_ROOT"
 HERE=tests/pg/upstream
 results=build/results/tree
 
-resume='' only='' majors=()
-while [ $# -gt 0 ]; do
-    case "$1" in
-    --resume) resume=yes ;;
-    --only)
-        only=${2:-}
-        shift
-        ;;
-    -h | --help)
-        sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"
-        exit 0
-        ;;
-    -*) die "unknown option $1" ;;
-    *) majors+=("$1") ;;
-    esac
-    shift
-done
+resume='' only=''
+read_options "resume:resume only=only" "$@"
+majors=("${REST[@]}")
 [ ${#majors[@]} -gt 0 ] || majors=(15 17 18)
 
 # suites MAJOR: one a line. Those of ssl, ldap and kerberos need servers of other kinds and skip themselves.
