@@ -97,6 +97,11 @@ need_upstream() {
     need dpkg-source dpkg-dev
     need patch patch
     need xz xz-utils
+    # What tests of backups compress with, and a terminal for psql's.
+    need lz4 lz4
+    need zstd zstd
+    need openssl openssl
+    perl -MIO::Pty -e 1 2>/dev/null || packages+=(libio-pty-perl)
 }
 
 need_matrix() {

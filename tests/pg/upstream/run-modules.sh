@@ -148,7 +148,10 @@ bad=()
 while IFS=$'\t' read -r test verdict; do
     reason=
     [ "$MODE" = plain ] || reason=$(awk -F '\t' -v test="modules/$test" '$1 == test { print $2 }' "$HERE/skip.tsv")
-    if [ "$verdict" = ok ] && [ -n "$reason" ]; then bad+=("$test (passes, though skip.tsv names it)"); fi
+    if [ "$verdict" = ok ] && [ -n "$reason" ]; then
+        bad+=("$test (passes, though skip.tsv names it)")
+        sed -i "s|^$test"$'\t'"ok\$|&, though in skip.tsv|" "$RESULTS/results.tsv"
+    fi
     if [ "$verdict" != ok ] && [ -z "$reason" ]; then bad+=("$test"); fi
 done <"$RESULTS/results.tsv"
 total=$(wc -l <"$RESULTS/results.tsv")
