@@ -102,6 +102,9 @@ need_upstream() {
     need zstd zstd
     need openssl openssl
     perl -MIO::Pty -e 1 2>/dev/null || packages+=(libio-pty-perl)
+    # Headers for test modules.
+    [ -e /usr/include/gssapi/gssapi.h ] || packages+=(libkrb5-dev)
+    [ -e /usr/include/openssl/ssl.h ] || packages+=(libssl-dev)
 }
 
 need_matrix() {

@@ -1,4 +1,4 @@
-# Loaded into the TAP files of plain-view.tsv in a sealed run. What such a file itself opens with "<:raw" comes
+# Loaded into the TAP files of settings.tsv in a sealed run. What such a file itself opens with "<:raw" comes
 # from 'pgseal cat' if it is sealed, and what it writes into WAL goes through poke, which has the plain view.
 # Perl itself has not, so that the copies it makes of data directories are copies of sealed files.
 package PlainView;
@@ -46,10 +46,20 @@ sub import
 	return;
 }
 
-# After the module that it changes was compiled.
+# In the place of PostgreSQL::Test::Utils::slurp_dir, for tests that know each entry of a backup: pgseal/ is another.
+sub slurp_dir
+{
+	my ($dir) = @_;
+	opendir(my $handle, $dir) or die "could not open $dir: $!";
+	return grep { $_ ne 'pgseal' } readdir $handle;
+}
+
+# After the modules that it changes were compiled.
 INIT
 {
 	no warnings 'redefine';
+	no strict 'refs';
+	*{'main::slurp_dir'} = \&slurp_dir;
 	*PostgreSQL::Test::Cluster::write_wal = \&write_wal;
 }
 

@@ -51,19 +51,27 @@ upstream_end() {
     exit "$status"
 }
 
-# Sets VERSION, WHICH, SRC, BIN, PGXS, INCLUDE, LIBPATH from the cache of fetch.sh.
+# Sets VERSION, WHICH, SRC, BIN, PGXS, INCLUDE, LIBPATH, and CLIENT_LINK, the options that a program is linked with to
+# run beside these binaries, from the cache of fetch.sh.
 locate() {
-    local cache binaries root='' config
+    local cache binaries root='' config libs
     cache=${PGSEAL_CACHE:-$PGSEAL_ROOT/build/upstream}
     read -r VERSION WHICH binaries <"$cache/current-$MAJOR" || die "run $HERE/fetch.sh $MAJOR first"
     cache=$(cd "$cache/$VERSION" && pwd)
-    SRC=$cache/src LIBPATH=''
+    SRC=$cache/src LIBPATH='' CLIENT_LINK=()
     if [ "$WHICH" = fetched ]; then
         config=$(pg_config_of "$MAJOR") || die "run scripts/postgres-versions.sh fetch $MAJOR first"
         BIN=${config%/*}
         PGXS=$("$config" --pgxs)
         PGXS=${PGXS%/src/makefiles/pgxs.mk}
         INCLUDE=$("$config" --includedir-server)
+        # With the C library that the server was unpacked with, which is newer than this machine's.
+        root=$(postgres_cache)/$MAJOR
+        if [ -e "$root/loader" ]; then
+            libs=$root/$(dirname "$(cat "$root/loader")")
+            CLIENT_LINK=("-L$libs" -Xlinker "--dynamic-linker=$root/$(cat "$root/loader")" -Xlinker "-rpath=$libs"
+                -Xlinker --allow-shlib-undefined "$libs/libc.so.6" "$libs/libm.so.6")
+        fi
     else
         if [ "$WHICH" = unpacked ]; then
             root=$cache/pg
@@ -74,6 +82,7 @@ locate() {
         INCLUDE=$cache/pg/usr/include/postgresql/$MAJOR/server
         [ -d "$INCLUDE" ] || INCLUDE=/usr/include/postgresql/$MAJOR/server
     fi
+    CLIENT_LINK+=("-L$("$BIN/pg_config" --pkglibdir)")
     [ -x "$PGXS/src/test/regress/pg_regress" ] || die "no pg_regress in $PGXS"
     [ "$("$BIN/postgres" --version | sed -E 's/^[^0-9]*([0-9.]+).*/\1/')" = "${VERSION%%-*}" ] ||
         die "$BIN/postgres is not of version ${VERSION%%-*} any more; remove ${cache%/*} and run fetch.sh again"
@@ -111,11 +120,13 @@ private_installation() {
     mode_env
 }
 
-# make_in DIR TARGET...: make with PGXS and the private installation.
+# make_in DIR TARGET...: make with PGXS and the private installation. Programs are linked with the libraries that they use;
+# PostgreSQL's own list has those of the whole server.
 make_in() {
     local dir=$1
     shift
-    make -s -C "$dir" USE_PGXS=1 "PG_CONFIG=$BIN/pg_config" with_llvm=no "$@"
+    make -s -C "$dir" -o submake-libpgfeutils USE_PGXS=1 "PG_CONFIG=$BIN/pg_config" with_llvm=no \
+        "LDFLAGS_EX=${CLIENT_LINK[*]}" "LIBS=-lpgcommon -lpgport -lssl -lcrypto -lm" "$@"
 }
 
 # build_modules: the C modules of the regression tests, into $WORK/lib.

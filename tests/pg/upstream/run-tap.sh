@@ -36,17 +36,21 @@ src/test/modules/*)
     ;;
 src/interfaces/libpq)
     for program in "$WORK/tree/$dir"/test/*.c; do
-        gcc -O2 -I"$INCLUDE" -I"${INCLUDE%/server}" -I"$(dirname "${INCLUDE%/"$MAJOR"/server}")/postgresql" \
-            -o "${program%.c}" "$program" -lpq >>"$RESULTS/make.log" 2>&1 || die "cannot build $program"
+        gcc -O2 -I"$INCLUDE" -I"${INCLUDE%/"$MAJOR"/server}" -o "${program%.c}" "$program" \
+            "${CLIENT_LINK[@]}" -lpq -lpgcommon -lpgport \
+            >>"$RESULTS/make.log" 2>&1 || die "cannot build $program; see $RESULTS/make.log"
     done
     ;;
 esac
-# GCM asks for checksums, and the tests call initdb without -k: hence a wrapper, in both modes for the
-# comparison's sake. In a sealed run it also sees to it that each cluster really is sealed.
-cat >"$WORK/bin/initdb" <<WRAPPER
+# The suite of pgseal that takes part by default, GCM, asks for checksums, and the tests call initdb without -k: hence a
+# wrapper in a sealed run. It also sees to it that each cluster really is sealed.
+if [ "$MODE" = sealed ]; then
+    cat >"$WORK/bin/initdb" <<WRAPPER
 #!/bin/sh
-'$BIN/initdb' "\$@" -k || exit
-[ '$MODE' = sealed ] || exit 0
+case "\$PGSEAL_SUITE" in
+*xts) '$BIN/initdb' "\$@" || exit ;;
+*) '$BIN/initdb' "\$@" -k || exit ;;
+esac
 while [ \$# -gt 0 ]; do
     case "\$1" in
     -D | --pgdata) [ -e "\$2/pgseal/keyring" ] || { echo "NOT SEALED: \$2 has no keyring" >&2; exit 1; } ;;
@@ -54,7 +58,8 @@ while [ \$# -gt 0 ]; do
     shift
 done
 WRAPPER
-chmod +x "$WORK/bin/initdb"
+    chmod +x "$WORK/bin/initdb"
+fi
 
 # Tests look into pg_config.h, of which a server that is unpacked or fetched has only the server's own.
 cat >"$WORK/bin/pg_config" <<WRAPPER
@@ -85,13 +90,18 @@ for setting in "${MODE_ENV[@]}"; do
 done
 environment+=("REGRESS_SHLIB=$WORK/lib/regress.so" "TESTDIR=$WORK/tree/$dir"
     "TESTDATADIR=$WORK/tree/$dir/tmp_check" "TESTLOGDIR=$WORK/tree/$dir/tmp_check/log" "top_builddir=$WORK/tree"
-    "PATH=$WORK/tree/$dir/test:$WORK/bin:$BIN:$PATH"
+    "PATH=$WORK/tree/$dir:$WORK/tree/$dir/test:$WORK/bin:$BIN:$PATH"
     PGPORT=54160 "PG_REGRESS=$PGXS/src/test/regress/pg_regress" PG_TEST_EXTRA=
     "TAP_SUITE=$SUITE" "TAP_MODE=$MODE" "TAP_LIBRARY=$library" "TAP_OUT=$RESULTS/files"
-    "TAP_HERE=$HERE" "TAP_PERL=$SRC/src/test/perl" "TAP_LIMIT_S=$((LIMIT_S / 3))")
+    "TAP_HERE=$HERE" "TAP_PERL=$SRC/src/test/perl" "TAP_LIMIT_S=$((LIMIT_S / 3))" "TAP_TEMPLATE=$WORK/template")
 # What PostgreSQL's own build tells its tests: what it was built with, and programs, where they are here.
 while read -r name value; do
-    case "$value" in /* | gzip) command -v "$value" >/dev/null || continue ;; esac
+    case "$value" in
+    /* | gzip)
+        command -v "$value" >/dev/null || continue
+        if [ "$MODE" = sealed ] && [ -e "$HERE/sealed-bin/${value##*/}" ]; then value=$HERE/sealed-bin/${value##*/}; fi
+        ;;
+    esac
     environment+=("$name=$value")
 done < <(sed -nE 's/^(with_[a-z_]+|enable_injection_points|TAR|LZ4|ZSTD|OPENSSL|PYTHON)[ \t]*= *([^ ]+)$/\1 \2/p
     s/^GZIP[ \t]*= *([^ ]+)$/GZIP_PROGRAM \1/p' "$PGXS/src/Makefile.global")

@@ -1,16 +1,21 @@
 #!/usr/bin/env bash
 # tap-file.sh FILE: runs one TAP file for run-tap.sh (prove's --exec). Its lines go to prove and to
 # $TAP_OUT/NAME.tap, its exit status to $TAP_OUT/NAME.status; it has $TAP_LIMIT_S seconds. One that bails out
-# fails, and the others still run.
+# fails, and the others still run. In a sealed run it has what settings.tsv says of it.
 set -u
 file=$1
 name=$(basename "$file" .pl)
 mode=("TAP_MODE=$TAP_MODE") modules=(-I "$TAP_PERL")
 if [ "$TAP_MODE" = sealed ]; then
     mode=("LD_PRELOAD=$TAP_LIBRARY")
-    if grep -q "^$TAP_SUITE/$name\.pl"$'\t' "$TAP_HERE/plain-view.tsv"; then
-        modules+=(-I "$TAP_HERE" -MPlainView)
-    fi
+    for setting in $(awk -F '\t' -v file="$TAP_SUITE/$name.pl" '$1 == file { print $2 }' "$TAP_HERE/settings.tsv"); do
+        case "$setting" in
+        PlainView) modules+=(-I "$TAP_HERE" -MPlainView) ;;
+        # The keys that the nodes share are of the default suite.
+        PGSEAL_SUITE=*) mode=(-u PGSEAL_KEYRING_FROM "${mode[@]}" "$setting") ;;
+        *) mode+=("${setting//TEMPLATE/$TAP_TEMPLATE}") ;;
+        esac
+    done
 fi
 # In the foreground: the limit on the whole run then reaches this process group too.
 timeout --foreground --kill-after=20 "$TAP_LIMIT_S" env "${mode[@]}" perl "${modules[@]}" "$file" |
