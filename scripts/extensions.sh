@@ -2,48 +2,76 @@
 # extensions.sh run [--resume] [NAME...]   what extensions do on a plain and on a sealed server, compared; after 'make build'
 # extensions.sh list                       the names: "create", and those of tests/pg/extensions/workloads
 # extensions.sh table                      writes the tables of docs/extensions.md from the last runs
-# extensions.sh shell                      a shell in the root, as root
+# extensions.sh shell [SUITE MAJOR]        a shell in the root (of bookworm 15), as root
 #
 # Runs in a clean root of Debian 12 made by debootstrap (as root), with Debian's PostgreSQL 15 and every package
 # postgresql-15-* of its archive. "create" is CREATE EXTENSION of every extension and LOAD of every module there; each
 # other name is a workload (tests/pg/extensions/workload.sh). NAME may be a part of a name ("pl": every language).
+# A workload whose extension Debian 12 does not have names another release, its PostgreSQL and the packages ("-- release:
+# trixie 17 postgresql-17-pgvector"): it runs in a root of that release, with these packages.
 # --resume leaves out workloads that had no difference in the last run. Exit status 1: a difference for which
 # tests/pg/extensions/reasons.tsv has no reason, or a reason for which there is no difference.
 #
-# The root is made once and kept: PGSEAL_EXTENSIONS_ROOT, default /var/cache/pgseal/extensions/SUITE (3 GB). Remove it,
-# and what Debian has published since is taken. Clusters live in memory (up to 3 GB). Results: build/results/extensions.
+# The roots are made once and kept, as SUITE (3 GB) below PGSEAL_EXTENSIONS_ROOTS, default /var/cache/pgseal/extensions.
+# Remove one, and what Debian has published since is taken. Clusters live in memory (up to 3 GB). Results: build/results/extensions.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/root.sh"
 cd "$PGSEAL_ROOT"
 
-SUITE=bookworm MAJOR=15
-# What is tried and has another name.
-MORE=("postgresql-plperl-$MAJOR" "postgresql-plpython3-$MAJOR" "postgresql-pltcl-$MAJOR" pgbouncer pgpool2 r-base-core)
-root=${PGSEAL_EXTENSIONS_ROOT:-/var/cache/pgseal/extensions/$SUITE}
+DEFAULT_RELEASE="bookworm 15"
+# What is tried there and has another name.
+MORE=(postgresql-plperl-15 postgresql-plpython3-15 postgresql-pltcl-15 pgbouncer pgpool2 r-base-core)
+roots=${PGSEAL_EXTENSIONS_ROOTS:-/var/cache/pgseal/extensions}
 tests=tests/pg/extensions
 results=build/results/extensions
 inside=/srv/pgseal-extensions
 
+# release NAME: suite and major that the workload wants.
+release() {
+    local wanted=''
+    [ "$1" = create ] || wanted=$(sed -nE 's/^-- release: ([^ ]+ [0-9]+) .*/\1/p' "$tests/workloads/$1.sql")
+    say "${wanted:-$DEFAULT_RELEASE}"
+}
+
+# into RELEASE: SUITE, MAJOR, root.
+into() {
+    read -r SUITE MAJOR <<<"$1"
+    root=$roots/$SUITE
+}
+
+# The packages of the release that is tried.
+packages() {
+    if [ "$SUITE $MAJOR" = "$DEFAULT_RELEASE" ]; then
+        in_root "$root" apt-cache pkgnames "postgresql-$MAJOR-" | grep -vE -- '-(doc|dbgsym)$'
+    else
+        sed -nE "s/^-- release: $SUITE $MAJOR (.*)/\1/p" "$tests"/workloads/*.sql | tr ' ' '\n'
+    fi | LC_ALL=C sort -u
+}
+
 finish() {
     local status=$?
     trap - EXIT
+    leave
+    exit "$status"
+}
+
+leave() {
     stop_servers_below "$root/srv/extensions"
     umount "$root/srv/extensions" 2>/dev/null || true
     leave_root "$root"
-    exit "$status"
 }
 
 # The root with its packages, made if need be, and open for commands until this script ends.
 prepare() {
-    local program packages
+    local program wanted more=()
     [ "$(id -u)" = 0 ] || die "a root of its own can only be made as root: sudo make test-extensions"
     for program in debootstrap flock; do
         command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh test-extensions"
     done
     mkdir -p "$root" "$results"
     exec 8>"$root.lock"
-    flock -w 20 8 || die "somebody works in $root; set PGSEAL_EXTENSIONS_ROOT to another directory"
+    flock -w 20 8 || die "somebody works in $root; set PGSEAL_EXTENSIONS_ROOTS to another directory"
     trap finish EXIT
     trap 'exit 130' INT TERM
     umount "$root/srv/extensions" 2>/dev/null || true
@@ -56,24 +84,31 @@ prepare() {
         touch "$root/etc/pgseal-root"
     fi
     enter_root "$root"
-    if [ ! -e "$root/etc/pgseal-packages" ]; then
-        in_root "$root" apt-get -qq update
-        # No cluster is made by the way.
-        mkdir -p "$root/etc/postgresql-common"
-        say "create_main_cluster = false" >"$root/etc/postgresql-common/createcluster.conf"
-        packages=$(in_root "$root" apt-cache pkgnames "postgresql-$MAJOR-" | grep -vE -- '-(doc|dbgsym)$' | LC_ALL=C sort)
-        say "extensions: installing PostgreSQL $MAJOR and $(wc -l <<<"$packages") packages"
-        # shellcheck disable=SC2086 # a list
-        in_root "$root" apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends "postgresql-$MAJOR" \
-            "${MORE[@]}" $packages >"$results/install.log" 2>&1 || { tail -n 5 "$results/install.log"; die "apt-get install"; }
-        in_root "$root" apt-get clean
-        say "$packages" >"$root/etc/pgseal-packages"
+    [ "$SUITE $MAJOR" != "$DEFAULT_RELEASE" ] || more=("${MORE[@]}")
+    # In the default release all of the archive, as it was then; in another one what workloads ask for.
+    if [ -e "$root/etc/pgseal-packages" ] && { [ ${#more[@]} -gt 0 ] || packages | cmp -s - "$root/etc/pgseal-packages"; }; then
+        return
     fi
+    in_root "$root" apt-get -qq update
+    # No cluster is made by the way.
+    mkdir -p "$root/etc/postgresql-common"
+    say "create_main_cluster = false" >"$root/etc/postgresql-common/createcluster.conf"
+    wanted=$(packages)
+    say "extensions: installing PostgreSQL $MAJOR and $(wc -l <<<"$wanted") packages"
+    # shellcheck disable=SC2086 # a list
+    in_root "$root" apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends "postgresql-$MAJOR" \
+        "${more[@]}" $wanted >"$results/install.log" 2>&1 || { tail -n 5 "$results/install.log"; die "apt-get install"; }
+    in_root "$root" apt-get clean
+    say "$wanted" >"$root/etc/pgseal-packages"
 }
 
 # What was built goes into the root, and the tests.
 bring() {
     local guard=target/guard/$MAJOR/pgseal_guard.so file
+    # Only the distribution's own servers have theirs from 'make build'.
+    if [ "$SUITE $MAJOR" != "$DEFAULT_RELEASE" ]; then
+        PG_CONFIG=$(scripts/postgres-versions.sh fetch "$MAJOR") scripts/guard.sh build
+    fi
     for file in target/release/pgseal target/release/libpgseal.so "$guard"; do
         [ -e "$file" ] || die "$file is missing; run 'make build' first"
     done
@@ -124,7 +159,7 @@ judge() {
 }
 
 run() {
-    local resume=no chosen=() name wanted status=0
+    local resume=no chosen=() name wanted release status=0
     if [ "${1:-}" = --resume ]; then
         resume=yes
         shift
@@ -136,17 +171,23 @@ run() {
         chosen+=("$name")
     done
     [ ${#chosen[@]} -gt 0 ] || die "no such name, or nothing left: $*"
-    prepare
-    bring
-    say "extensions: $(in_root "$root" "/usr/lib/postgresql/$MAJOR/bin/postgres" --version)"
-    for name in "${chosen[@]}"; do
-        case "$name" in
-        create) set -- create.sh ;;
-        *) set -- workload.sh "$name" ;;
-        esac
-        in_root "$root" setpriv --reuid=postgres --regid=postgres --init-groups -- bash "$inside/$1" "${@:2}" </dev/null || status=1
-        take_results
-    done
+    while read -r release; do
+        into "$release"
+        prepare
+        bring
+        say "extensions: $SUITE, $(in_root "$root" "/usr/lib/postgresql/$MAJOR/bin/postgres" --version)"
+        for name in "${chosen[@]}"; do
+            [ "$(release "$name")" = "$release" ] || continue
+            case "$name" in
+            create) set -- create.sh ;;
+            *) set -- workload.sh "$name" ;;
+            esac
+            in_root "$root" setpriv --reuid=postgres --regid=postgres --init-groups -- \
+                env "EXTENSIONS_MAJOR=$MAJOR" bash "$inside/$1" "${@:2}" </dev/null || status=1
+            take_results
+        done
+        leave
+    done < <(for name in "${chosen[@]}"; do release "$name"; done | LC_ALL=C sort -u)
     [ "$status" = 0 ] || die "not all could be run; see $results"
     judge "${chosen[@]}" || die "differences without a reason; what was printed is below $results"
     say "extensions: sealed and plain the same, but for what reasons.tsv names"
@@ -157,6 +198,8 @@ run) run "${@:2}" ;;
 list) names ;;
 table) exec "$tests/table.sh" "$results" ;;
 shell)
+    [ $# -gt 1 ] || set -- shell "$DEFAULT_RELEASE"
+    into "${*:2}"
     prepare
     in_root "$root" bash
     ;;

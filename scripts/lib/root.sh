@@ -17,6 +17,11 @@ make_root() {
     # As apt is set up here: proxies, sources.
     rm -f "$dir/etc/apt/sources.list"
     cp -rL /etc/apt/. "$dir/etc/apt/"
+    if [ "$suite" != "$(host_suite)" ]; then
+        [ -n "$mirror" ] || die "the package sources of this machine name no Debian archive (apt-get indextargets)"
+        rm -rf "$dir/etc/apt/sources.list.d"
+        say "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$dir/etc/apt/sources.list"
+    fi
     # Nothing starts by itself.
     printf '#!/bin/sh\nexit 101\n' >"$dir/usr/sbin/policy-rc.d"
     chmod 755 "$dir/usr/sbin/policy-rc.d"

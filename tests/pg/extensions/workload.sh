@@ -8,7 +8,7 @@
 #
 # Comments at the head of the file: "-- tried: WORDS for the table", "-- extensions: NAMES", "-- packages: NAMES" of what
 # is no extension, "-- preload: MODULES", "-- setting: LINE of postgresql.conf", "-- normalise: SED SCRIPT", and
-# "-- ignore: REGEXP of tables whose rows differ by nature".
+# "-- ignore: REGEXP of tables whose rows differ by nature", "-- release: SUITE MAJOR PACKAGES" (scripts/extensions.sh).
 #
 # Results below results/NAME; a line for each workload in results/workloads.tsv: NAME, same|DIFFERENT, the versions, what
 # was tried, what differs.
@@ -87,6 +87,7 @@ versions() {
         for name in $(head_of "$1" packages); do
             dpkg-query -W -f '${Package} ${Version}\n' "$name"
         done
+        [ -z "$(head_of "$1" release)" ] || postgres --version | sed -E 's/^[^0-9]*([0-9.]+) [(](.*)[)]/PostgreSQL \1 (\2)/'
     } | paste -sd ',' | sed 's/,/, /g'
 }
 

@@ -22,7 +22,7 @@ CLUSTER places USING places_gist;
 ANALYZE places;
 CHECKPOINT;
 SELECT a.id, count(p.id) FROM areas a LEFT JOIN places p ON ST_Intersects(a.geom, p.geom) GROUP BY a.id ORDER BY a.id;
-SELECT id, round(ST_Distance(geog, 'POINT(8.5 47.4)'::geography)) FROM places ORDER BY geog <-> 'POINT(8.5 47.4)'::geography LIMIT 5;
+SELECT id, round(ST_Distance(geog, 'POINT(8.5 47.4)'::geography)) FROM places ORDER BY geog <-> 'POINT(8.5 47.4)'::geography, id LIMIT 5;
 SELECT ST_AsText(ST_Transform(geom, 3857), 2) FROM places WHERE id < 4 ORDER BY id;
 SELECT md5(string_agg(ST_AsGeoJSON(geom), ',' ORDER BY id)) FROM places;
 SELECT length(ST_AsMVT(q)) > 0 FROM (SELECT id, ST_AsMVTGeom(ST_Transform(geom, 3857), ST_TileEnvelope(2, 1, 1)) AS geom FROM places
@@ -63,7 +63,7 @@ INSERT INTO places SELECT g, 'canary-postgis-Zq7x late ' || g, ST_SetSRID(ST_Mak
 SET enable_seqscan = off;
 SELECT count(*) FROM places WHERE geom && ST_MakeEnvelope(0, 0, 50, 50, 4326);
 SELECT a.id, count(p.id) FROM areas a JOIN places p ON ST_Contains(a.geom, p.geom) GROUP BY a.id ORDER BY a.id;
-SELECT id, round(ST_Distance(geog, 'POINT(8.5 47.4)'::geography)) FROM places ORDER BY geog <-> 'POINT(8.5 47.4)'::geography LIMIT 5;
+SELECT id, round(ST_Distance(geog, 'POINT(8.5 47.4)'::geography)) FROM places ORDER BY geog <-> 'POINT(8.5 47.4)'::geography, id LIMIT 5;
 SET postgis.enable_outdb_rasters = on;
 SET postgis.gdal_enabled_drivers = 'ENABLE_ALL';
 SELECT ST_Value(rast, 1, 5, 5) FROM tiles WHERE name LIKE '%outside';
