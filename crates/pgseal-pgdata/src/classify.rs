@@ -45,8 +45,8 @@ pub fn classify(rel: &[u8]) -> Class {
     }
 }
 
-/// The components of a path without empty ones and `.`, as many as there is room for; `None` if
-/// one of them is `..`.
+/// The components of a path without empty ones and `.`; of more than there is room for, the first ones
+/// and the last. `None` if one of them is `..`.
 pub(crate) fn components<'a, 'p>(
     rel: &'p [u8],
     parts: &'a mut [&'p [u8]],
@@ -57,10 +57,8 @@ pub(crate) fn components<'a, 'p>(
             b"" | b"." => {}
             b".." => return None,
             _ => {
-                if let Some(place) = parts.get_mut(count) {
-                    *place = part;
-                    count += 1;
-                }
+                count = parts.len().min(count + 1);
+                *parts.get_mut(count.checked_sub(1)?)? = part;
             }
         }
     }

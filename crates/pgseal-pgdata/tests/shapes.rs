@@ -73,6 +73,18 @@ fn names_that_are_not_relations() {
     }
 }
 
+/// Below a directory with the name of a configuration file there are files of all sorts.
+#[test]
+fn the_last_name_decides_however_deep_it_lies() {
+    for deep in 0..12 {
+        let dirs = "d/".repeat(deep);
+        for (name, class) in [("a.conf", Class::Config), ("a.conf/rows", Class::Unknown)] {
+            let path = format!("mine/{dirs}{name}");
+            assert_eq!(classify(path.as_bytes()), class, "{path}");
+        }
+    }
+}
+
 #[test]
 fn near_misses_elsewhere() {
     for path in [
