@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# fuzz.sh [TARGET...]: runs each fuzz target (default: all) for FUZZ_SECONDS (default 60). Needs cargo-fuzz and
-# the toolchain FUZZ_TOOLCHAIN (default nightly).
+# fuzz.sh [TARGET...]: runs each fuzz target (default: all) for FUZZ_SECONDS (default 60), from its seeds in fuzz/seeds
+# and from what earlier runs kept in fuzz/corpus. Needs cargo-fuzz and the toolchain FUZZ_TOOLCHAIN (default nightly).
+# A finding is a crash, a failed assertion, an input of more than 10 s, one allocation of more than 16 MiB, which no
+# input of 64 KiB needs, or 1 GiB in all.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -16,7 +18,11 @@ cargo "+$toolchain" --version >/dev/null 2>&1 ||
 for target in "${targets[@]}"; do
     say "fuzz $target, $seconds s"
     log=$(mktemp)
-    cargo "+$toolchain" fuzz run "$target" -- -max_total_time="$seconds" >"$log" 2>&1 || {
+    corpus=("fuzz/corpus/$target")
+    mkdir -p "${corpus[0]}"
+    [ ! -d "fuzz/seeds/$target" ] || corpus+=("fuzz/seeds/$target")
+    cargo "+$toolchain" fuzz run "$target" "${corpus[@]}" -- -max_total_time="$seconds" -max_len=65536 \
+        -timeout=10 -malloc_limit_mb=16 -rss_limit_mb=1024 >"$log" 2>&1 || {
         tail -n 40 "$log"
         rm -f "$log"
         die "$target found something; the input is in fuzz/artifacts/$target"

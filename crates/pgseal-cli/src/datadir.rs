@@ -8,6 +8,7 @@ use pgseal_convert::{Disk, Journal, Phase};
 use pgseal_keys::{KEYRING_DIR, KeyError, keyring_path};
 
 use crate::error::CliError;
+use crate::server_files::{is_major, pid_of};
 use crate::{as_owner, small_file};
 
 /// A data directory that exists.
@@ -71,9 +72,7 @@ impl DataDir {
     /// came along in a copy does not count.
     pub fn server_pid(&self) -> Option<u32> {
         let text = small_file::read_text(&self.root.join("postmaster.pid")).ok()?;
-        // That of a server of one session (postgres --single) is negative.
-        let pid: i32 = text.lines().next()?.trim().parse().ok()?;
-        let pid = pid.unsigned_abs();
+        let pid = pid_of(&text)?;
         let process = PathBuf::from(format!("/proc/{pid}"));
         match fs::read_link(process.join("cwd")) {
             // A server works in its data directory.
@@ -129,12 +128,6 @@ pub fn read_major(root: &Path) -> Option<String> {
     let text = small_file::read_text(&root.join("PG_VERSION")).ok()?;
     let major = text.trim();
     is_major(major).then(|| major.to_owned())
-}
-
-/// Whether this can stand in a path: a number, or two (9.6).
-fn is_major(text: &str) -> bool {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    text.len() <= 8 && text.split('.').all(is_number)
 }
 
 /// The data directory that a file lies in: the nearest directory above it with a keyring.

@@ -6,30 +6,21 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
 use crate::error::CliError;
-use crate::small_file;
-
-const NAME: &str = "shared_preload_libraries";
-
-const COMMENT: &str = "\
-# Added by pgseal: this data directory is sealed. The guard module refuses to start the server
-# without libpgseal.so, which would take the sealed files for damaged ones. Keep it first.";
+use crate::{conf_text, small_file};
 
 /// Puts the guard module before what a configuration file preloads, unless it is there already.
 pub fn add(path: &Path, guard: &str) -> Result<(), CliError> {
     let text = read(path)?;
-    let others = last_setting(&text).unwrap_or_default();
-    if others.split(',').any(is_guard) {
-        return Ok(());
+    match conf_text::with_guard(&text, guard) {
+        Some(text) => write(path, &text),
+        None => Ok(()),
     }
-    let value = if others.is_empty() { guard.to_owned() } else { format!("{guard},{others}") };
-    let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    write(path, &format!("{text}{break_before}\n{COMMENT}\n{NAME} = '{value}'\n"))
 }
 
 /// Takes the guard module out of a configuration file; the rest stays as it is.
 pub fn remove(path: &Path) -> Result<(), CliError> {
     let text = read(path)?;
-    let without = without_guard(&text);
+    let without = conf_text::without_guard(&text);
     if without == text {
         return Ok(());
     }
@@ -39,7 +30,7 @@ pub fn remove(path: &Path) -> Result<(), CliError> {
 /// Whether a configuration file says anything about what is preloaded.
 pub fn sets_preload(path: &Path) -> Result<bool, CliError> {
     match small_file::read_text(path) {
-        Ok(text) => Ok(last_setting(&text).is_some()),
+        Ok(text) => Ok(conf_text::preloaded(&text).is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(CliError::io(path, "read the configuration")(error)),
     }
@@ -100,66 +91,6 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
-/// Whether an element of the list is the guard module: its name, or a path of it.
-fn is_guard(element: &str) -> bool {
-    let file = element.trim().rsplit('/').next().unwrap_or_default();
-    file.strip_suffix(".so").unwrap_or(file) == "pgseal_guard"
-}
-
-fn without_guard(text: &str) -> String {
-    let mut kept: Vec<String> = Vec::new();
-    for line in text.split_inclusive('\n') {
-        let Some(value) = setting(line).filter(|value| value.split(',').any(is_guard)) else {
-            kept.push(line.to_owned());
-            continue;
-        };
-        let others: Vec<&str> = value.split(',').filter(|element| !is_guard(element)).collect();
-        let others = others.join(",");
-        let is_ours = take_comment(&mut kept);
-        // What we added repeats what stood there before.
-        let before = kept.iter().rev().find_map(|line| setting(line)).unwrap_or_default();
-        if is_ours && before == others {
-            if kept.last().is_some_and(|line| line == "\n") {
-                kept.pop();
-            }
-        } else {
-            kept.push(format!("{NAME} = '{others}'\n"));
-        }
-    }
-    kept.concat()
-}
-
-/// Removes our comment from the end of the lines, if it is there.
-fn take_comment(lines: &mut Vec<String>) -> bool {
-    let comment: Vec<String> = COMMENT.lines().map(|line| format!("{line}\n")).collect();
-    let is_there = lines.ends_with(&comment);
-    if is_there {
-        lines.truncate(lines.len() - comment.len());
-    }
-    is_there
-}
-
-/// The value of the last `shared_preload_libraries` in the file: the one that counts.
-fn last_setting(text: &str) -> Option<String> {
-    text.lines().rev().find_map(setting)
-}
-
-/// The value, if the line sets what is preloaded.
-fn setting(line: &str) -> Option<String> {
-    let line = line.trim_start();
-    let (head, rest) = line.split_at_checked(NAME.len())?;
-    if !head.eq_ignore_ascii_case(NAME) {
-        return None;
-    }
-    let value = rest.trim_start();
-    let value = value.strip_prefix('=').unwrap_or(value).trim_start();
-    let value = match value.strip_prefix('\'') {
-        Some(quoted) => quoted.split('\'').next().unwrap_or(""),
-        None => value.split(['#', ' ', '\t']).next().unwrap_or(""),
-    };
-    Some(value.trim().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,7 +107,7 @@ mod tests {
         remove(&path).unwrap();
         let newline = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
         assert_eq!(fs::read_to_string(&path).unwrap(), format!("{before}{newline}"));
-        last_setting(&added).unwrap()
+        conf_text::preloaded(&added).unwrap()
     }
 
     #[test]
@@ -209,19 +140,5 @@ mod tests {
             "pgseal_guard,auto_explain"
         );
         assert_eq!(after("shared_preload_libraries = ''\n"), "pgseal_guard");
-    }
-
-    #[test]
-    fn a_line_that_was_edited_since_keeps_the_rest() {
-        let text = format!(
-            "a = 1\n\n{COMMENT}\nshared_preload_libraries = '/x/pgseal_guard.so,new'\nb = 2\n"
-        );
-        assert_eq!(without_guard(&text), "a = 1\n\nshared_preload_libraries = 'new'\nb = 2\n");
-        let auto = "shared_preload_libraries = 'pgseal_guard, auto_explain'\n";
-        assert_eq!(without_guard(auto), "shared_preload_libraries = ' auto_explain'\n");
-        assert_eq!(
-            without_guard("shared_preload_libraries = 'x'"),
-            "shared_preload_libraries = 'x'"
-        );
     }
 }

@@ -157,8 +157,17 @@ impl Journal {
             return Ok(None);
         }
         let text = read_whole(media, &path)?;
-        let damaged = |what: String| ConvertError::Journal { path: path.clone(), what };
-        let journal: Journal = serde_json::from_slice(&text)
+        Journal::parse(&text, &path).map(Some)
+    }
+
+    /// Takes a journal apart. Whoever wrote it, what it names is only text: nothing is looked for here.
+    /// `path` is for messages.
+    ///
+    /// # Errors
+    /// [`ConvertError::Journal`].
+    pub fn parse(text: &[u8], path: &Path) -> Result<Journal, ConvertError> {
+        let damaged = |what: String| ConvertError::Journal { path: path.to_owned(), what };
+        let journal: Journal = serde_json::from_slice(text)
             .map_err(|error| damaged(format!("not the journal of a conversion ({error})")))?;
         if journal.format != FORMAT || journal.version != VERSION {
             return Err(damaged("written by another release of pgseal; use that one".to_owned()));
@@ -171,7 +180,20 @@ impl Journal {
         if journal.operation != Operation::Decrypt && journal.suite().is_none() {
             return Err(damaged(format!("no suite is called \"{}\"", journal.suite)));
         }
-        Ok(Some(journal))
+        Ok(journal)
+    }
+
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// [`ConvertError::Journal`] when JSON cannot be written.
+    pub fn to_bytes(&self, path: &Path) -> Result<Vec<u8>, ConvertError> {
+        let mut text = serde_json::to_vec_pretty(self).map_err(|error| ConvertError::Journal {
+            path: path.to_owned(),
+            what: error.to_string(),
+        })?;
+        text.push(b'\n');
+        Ok(text)
     }
 
     /// Writes it over the one that is there, so that a crash leaves one of them whole.
@@ -184,12 +206,8 @@ impl Journal {
         root: &Path,
         control: &Control,
     ) -> Result<(), ConvertError> {
-        let mut text = serde_json::to_vec_pretty(self).map_err(|error| ConvertError::Journal {
-            path: Journal::path(root),
-            what: error.to_string(),
-        })?;
-        text.push(b'\n');
-        write_whole(media, &Journal::path(root), &text, &root.join(OWN_DIR), control)
+        let path = Journal::path(root);
+        write_whole(media, &path, &self.to_bytes(&path)?, &root.join(OWN_DIR), control)
     }
 
     /// Removes it: the end of a conversion.

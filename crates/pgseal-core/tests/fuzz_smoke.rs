@@ -3,44 +3,20 @@
 
 #[path = "../../../fuzz/bodies.rs"]
 mod bodies;
+#[allow(dead_code)]
+#[path = "../../../fuzz/smoke.rs"]
+mod smoke;
 
 mod common;
 
 use common::{Handle, combinations, pattern};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
-
-struct Noise(u64);
-
-impl Noise {
-    fn next(&mut self) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 24) as usize
-    }
-
-    fn bytes(&mut self, most: usize) -> Vec<u8> {
-        let len = self.next() % (most + 1);
-        (0..len).map(|_| self.next() as u8).collect()
-    }
-
-    /// Changes a few bytes, or the length, of an input.
-    fn mutate(&mut self, bytes: &mut Vec<u8>, within: usize) {
-        for _ in 0..1 + self.next() % 3 {
-            let at = self.next() % within.min(bytes.len()).max(1);
-            match self.next() % 4 {
-                0 => bytes.truncate(at),
-                1 if at < bytes.len() => bytes[at] = [0, 1, 2, 0x7F, 0xFF][self.next() % 5],
-                _ if at < bytes.len() => bytes[at] ^= 1 << (self.next() % 8),
-                _ => {}
-            }
-        }
-    }
-}
+use smoke::Noise;
 
 #[test]
 fn headers() {
+    smoke::run("header", 300, bodies::header);
     let mut noise = Noise(0x5EED);
     for _ in 0..500 {
         bodies::header(&noise.bytes(5000));

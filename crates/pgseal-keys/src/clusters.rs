@@ -108,7 +108,34 @@ impl Clusters {
         if text.len() > MAX_LEN {
             return Err(bad(&path, "it is longer than 8192 bytes".to_owned()));
         }
-        parse(&text, &path).map(Some)
+        Clusters::parse(&text, &path).map(Some)
+    }
+
+    /// The provider in the text of a cluster's file. `path` is for messages.
+    ///
+    /// # Errors
+    /// [`KeyError::ClusterFile`].
+    pub fn parse(text: &str, path: &Path) -> Result<Provider, KeyError> {
+        // ASCII, as in the library, which looks for the same line.
+        let mut provider = None;
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim_ascii();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let number = index + 1;
+            let value = line.split_once('=').filter(|(name, _)| name.trim_ascii() == "provider");
+            let Some((_, value)) = value else {
+                return Err(bad(path, format!("line {number} is not \"provider = URI\"")));
+            };
+            if provider.is_some() {
+                return Err(bad(path, format!("line {number} names a second provider")));
+            }
+            let parsed = Provider::parse(value.trim_ascii())
+                .map_err(|error| bad(path, format!("line {number}: {error}")))?;
+            provider = Some(parsed);
+        }
+        provider.ok_or_else(|| bad(path, "it names no provider".to_owned()))
     }
 
     /// Writes the file of a cluster, over the one that is there: mode 0640 and, written by root, of
@@ -199,28 +226,6 @@ fn expect_private(path: &Path, meta: &fs::Metadata) -> Result<(), KeyError> {
     Ok(())
 }
 
-fn parse(text: &str, path: &Path) -> Result<Provider, KeyError> {
-    let mut provider = None;
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let number = index + 1;
-        let value = line.split_once('=').filter(|(name, _)| name.trim() == "provider");
-        let Some((_, value)) = value else {
-            return Err(bad(path, format!("line {number} is not \"provider = URI\"")));
-        };
-        if provider.is_some() {
-            return Err(bad(path, format!("line {number} names a second provider")));
-        }
-        let parsed = Provider::parse(value.trim())
-            .map_err(|error| bad(path, format!("line {number}: {error}")))?;
-        provider = Some(parsed);
-    }
-    provider.ok_or_else(|| bad(path, "it names no provider".to_owned()))
-}
-
 fn bad(path: &Path, what: String) -> KeyError {
     KeyError::ClusterFile { path: path.to_owned(), what }
 }
@@ -278,6 +283,7 @@ mod tests {
             "provider = nonsense",
             "provider = env:A\nprovider = env:B",
             "provider = env:A\nother = 1",
+            "provider\u{a0}= env:A",
         ] {
             let error = read(text).unwrap_err();
             assert!(matches!(error, KeyError::ClusterFile { .. }), "{text:?}: {error}");

@@ -11,7 +11,8 @@ use std::ffi::CString;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::log::{self, Shown};
-use crate::module::{Broken, Identity, Import, Kind, Mapped, Module, Origin};
+use crate::mapped::{Identity, Mapped};
+use crate::module::{Broken, Import, Kind, Module, Origin};
 use crate::program;
 use crate::search::{self, NoMemory, Places, Search};
 use crate::symbols::{self, Treatment};

@@ -9,8 +9,10 @@ use pgseal_pgdata::{Class, locate, locate_in_tablespace, tablespace_relative};
 use crate::keys;
 use crate::log::{self, Shown};
 use crate::memory::with_reserve;
+pub use crate::paths::{base_name, is_system, join, parent};
 use crate::program::{self, Role};
 use crate::sys::{self, PathText};
+use crate::texts;
 
 /// The keyring's path below a data directory.
 pub const KEYRING: &[u8] = b"pgseal/keyring";
@@ -81,12 +83,7 @@ impl Root {
         let text = sys::c_path(&join(&self.path, CONVERSION))
             .and_then(|path| sys::read_whole(&path, 1 << 16))
             .unwrap_or_default();
-        let names = |command: &[u8]| text.windows(command.len()).any(|window| window == command);
-        match () {
-            () if names(b"\"decrypt\"") => "decrypt",
-            () if names(b"\"rekey\"") => "rekey",
-            () => "encrypt",
-        }
+        texts::interrupted_command(&text)
     }
 
     /// The path of its keyring.
@@ -113,28 +110,6 @@ impl Root {
     pub fn loaded_keys(&self) -> Option<&'static KeySet> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).and_then(Result::ok)
     }
-}
-
-/// `dir/name`.
-pub fn join(dir: &[u8], name: &[u8]) -> PathText {
-    let mut path = PathText::of(dir.strip_suffix(b"/").unwrap_or(dir));
-    path.push(b"/");
-    path.push(name);
-    path
-}
-
-/// What is before the last slash.
-pub fn parent(path: &[u8]) -> &[u8] {
-    match path.iter().rposition(|byte| *byte == b'/') {
-        Some(0) => b"/",
-        Some(at) => &path[..at],
-        None => b".",
-    }
-}
-
-/// What is behind the last slash.
-pub fn base_name(path: &[u8]) -> &[u8] {
-    path.iter().rposition(|byte| *byte == b'/').map_or(path, |at| &path[at + 1..])
 }
 
 /// Whether this process has come upon a sealed data directory.
@@ -241,48 +216,8 @@ pub fn absolute(path: &[u8]) -> PathText {
         let known = state().cwd.as_ref().map(|(path, _)| PathText::of(path));
         known.unwrap_or_else(|| look_at_cwd().0)
     };
-    if full[..] == *b"/" {
-        full.truncate(0);
-    }
-    for part in path.split(|byte| *byte == b'/') {
-        match part {
-            b"" | b"." => {}
-            b".." => {
-                let keep = full.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-                full.truncate(keep);
-            }
-            part => {
-                full.push(b"/");
-                full.push(part);
-            }
-        }
-    }
-    if full.is_empty() { PathText::of(b"/") } else { full }
-}
-
-/// Directories in which no data directory may lie, so that nobody has to search them for one: a
-/// server opens many files there.
-const SYSTEM: [&[u8]; 12] = [
-    b"/usr/share/",
-    b"/usr/lib/",
-    b"/usr/lib64/",
-    b"/usr/bin/",
-    b"/usr/sbin/",
-    b"/lib/",
-    b"/lib64/",
-    b"/bin/",
-    b"/etc/",
-    b"/proc/",
-    b"/sys/",
-    b"/dev/",
-];
-/// Directories below those, in which one may.
-const NOT_SYSTEM: [&[u8]; 1] = [b"/dev/shm/"];
-
-/// Whether an absolute path is below a directory in which no data directory may lie.
-pub fn is_system(path: &[u8]) -> bool {
-    let below = |dirs: &[&[u8]]| dirs.iter().any(|dir| path.starts_with(dir));
-    below(&SYSTEM) && !below(&NOT_SYSTEM)
+    full.walk(path);
+    full
 }
 
 /// Refuses a data directory in which paths would not be looked at.
@@ -410,30 +345,21 @@ fn keyring_has_id(root: &Root, id: KeyringId) -> bool {
 /// is not enough: before the first record it is what the crash left, and the last checkpoint of a
 /// recovery is, like that of a stop, made under "shutting down".
 pub fn in_recovery(root: &Root) -> bool {
-    const SHUTTING_DOWN: u32 = 3;
-    const IN_CRASH_RECOVERY: u32 = 4;
-    const IN_ARCHIVE_RECOVERY: u32 = 5;
-    const IN_PRODUCTION: u32 = 6;
     match control_state(root) {
-        Some(IN_CRASH_RECOVERY | IN_ARCHIVE_RECOVERY) => true,
-        Some(SHUTTING_DOWN | IN_PRODUCTION) => postmaster_starts(root),
-        _ => false,
+        Some(texts::State::Recovering) => true,
+        Some(texts::State::Perhaps) => postmaster_starts(root),
+        Some(texts::State::Stopped) | None => false,
     }
 }
 
 /// Whether `pg_control` says that the server was stopped in order, as a primary or as a standby.
 pub fn stopped_cleanly(root: &Root) -> bool {
-    const SHUT_DOWN: u32 = 1;
-    const SHUT_DOWN_IN_RECOVERY: u32 = 2;
-    matches!(control_state(root), Some(SHUT_DOWN | SHUT_DOWN_IN_RECOVERY))
+    control_state(root) == Some(texts::State::Stopped)
 }
 
-/// `state` of `global/pg_control` (`DBState`, `catalog/pg_control.h`).
-fn control_state(root: &Root) -> Option<u32> {
+fn control_state(root: &Root) -> Option<texts::State> {
     let path = sys::c_path(&join(&root.path, b"global/pg_control")).ok()?;
-    let control = sys::read_whole(&path, 1 << 16).ok()?;
-    let state = control.get(16..20)?;
-    Some(u32::from_le_bytes(state.try_into().ok()?))
+    texts::state(&sys::read_whole(&path, 1 << 16).ok()?)
 }
 
 /// Whether this process belongs to a server whose postmaster has not let anybody write yet.
@@ -446,14 +372,7 @@ fn postmaster_starts(root: &Root) -> bool {
         .and_then(|path| sys::read_whole(&path, 1 << 14))
         .unwrap_or_default();
     // A single-user server is its own postmaster and writes no status.
-    says_it_starts(&text).unwrap_or_else(|| replays_here().unwrap_or(false))
-}
-
-/// The state of the postmaster in its lock file: whether it waits for the startup process.
-fn says_it_starts(lock_file: &[u8]) -> Option<bool> {
-    let status = lock_file.split(|byte| *byte == b'\n').nth(7).map(<[u8]>::trim_ascii);
-    let status = status.filter(|status| !status.is_empty())?;
-    Some(matches!(status, b"starting" | b"standby"))
+    texts::says_it_starts(&text).unwrap_or_else(|| replays_here().unwrap_or(false))
 }
 
 /// Whether this process itself replays WAL (`InRecovery`, `src/backend/access/transam/xlogutils.c`):
@@ -468,46 +387,4 @@ pub fn replays_here() -> Option<bool> {
 /// For messages: the path as the user knows it.
 pub fn shown(path: &[u8]) -> Shown<'_> {
     Shown(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_directories_of_the_system_are_not_searched() {
-        for path in [&b"/usr/share/postgresql/15/timezone/UTC"[..], b"/dev/null", b"/proc/1/stat"] {
-            assert!(is_system(path));
-        }
-        // A file system in memory, and PostgreSQL's own default.
-        for path in [&b"/dev/shm/data/base/1/1"[..], b"/usr/local/pgsql/data/base/1/1", b"/devel/x"]
-        {
-            assert!(!is_system(path));
-        }
-    }
-
-    #[test]
-    fn a_postmaster_says_whether_it_starts() {
-        let file = |status: &str| format!("12\n/data\n17\n5432\n/tmp\n\n  1  2\n{status}");
-        for (status, starts) in [
-            ("starting\n", Some(true)),
-            ("standby \n", Some(true)),
-            ("ready   \n", Some(false)),
-            ("stopping\n", Some(false)),
-            ("", None),
-        ] {
-            assert_eq!(says_it_starts(file(status).as_bytes()), starts, "{status}");
-        }
-        assert_eq!(says_it_starts(b"-12\n/data\n"), None);
-    }
-
-    #[test]
-    fn paths_are_made_absolute_without_following_links() {
-        assert_eq!(&absolute(b"/a//b/./c/../d")[..], b"/a/b/d");
-        assert_eq!(&absolute(b"/..")[..], b"/");
-        assert_eq!(parent(b"/a/b"), b"/a");
-        assert_eq!(parent(b"/a"), b"/");
-        assert_eq!(base_name(b"/a/b"), b"b");
-        assert_eq!(base_name(b"b"), b"b");
-    }
 }

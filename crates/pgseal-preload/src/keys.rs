@@ -19,6 +19,7 @@ use crate::program::{self, Role};
 use crate::random::KernelRandom;
 use crate::real;
 use crate::sys::{self, PathText};
+use crate::texts;
 use crate::vault;
 
 /// The data keys of a data directory, from the helper. Says itself what went wrong.
@@ -180,7 +181,7 @@ pub fn wipe_environment(root: &Root) {
     let registered = || registered_provider(root.loaded_keys()?.keyring_id);
     let provider = sys::env(c"PGSEAL_PROVIDER").or_else(registered).or_else(|| {
         let keyring = sys::read_whole(&sys::c_path(&root.keyring_path()).ok()?, 1 << 20).ok()?;
-        provider_of(&keyring)
+        texts::provider_of(&keyring).map(<[u8]>::to_vec)
     });
     if let Some(name) = provider.as_deref().and_then(|uri| uri.strip_prefix(b"env:"))
         && let Ok(name) = sys::c_path(name)
@@ -196,29 +197,12 @@ pub fn wipe_environment(root: &Root) {
     }
 }
 
-/// The provider URI in the text of a keyring: the string behind the member `provider`.
-fn provider_of(keyring: &[u8]) -> Option<Vec<u8>> {
-    let member = b"\"provider\"";
-    let at = keyring.windows(member.len()).position(|window| window == member)? + member.len();
-    let value = keyring.get(at..)?.iter().skip_while(|byte| **byte != b'"').skip(1);
-    Some(value.take_while(|byte| **byte != b'"').copied().collect())
-}
-
 /// The provider in the file of this cluster in `/etc/pgseal/clusters.d`, which the helper has judged.
 fn registered_provider(id: KeyringId) -> Option<Vec<u8>> {
     let dir = sys::env(c"PGSEAL_CLUSTERS_DIR");
     let dir = dir.as_deref().unwrap_or(b"/etc/pgseal/clusters.d");
     let path = sys::c_path(&datadir::join(dir, format!("{id}.conf").as_bytes())).ok()?;
-    provider_in(&sys::read_whole(&path, 1 << 13).ok()?)
-}
-
-/// The value of the line `provider = URI`.
-fn provider_in(text: &[u8]) -> Option<Vec<u8>> {
-    let value = |line: &[u8]| {
-        let rest = line.trim_ascii().strip_prefix(b"provider")?.trim_ascii_start();
-        Some(rest.strip_prefix(b"=")?.trim_ascii().to_vec())
-    };
-    text.split(|byte| *byte == b'\n').find_map(value)
+    texts::provider_in(&sys::read_whole(&path, 1 << 13).ok()?).map(<[u8]>::to_vec)
 }
 
 /// The `pgseal` program: `PGSEAL_HELPER`, else beside this library, else `../../bin/pgseal`.
@@ -404,24 +388,5 @@ impl Drop for BlockedChild {
         self.swallow();
         // SAFETY: the set that was in force before.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_provider_is_read_from_the_file_of_a_cluster() {
-        let text = b"# provider = env:A\n\n  provider\t=  env:PGSEAL_KEY \r\n";
-        assert_eq!(provider_in(text).as_deref(), Some(&b"env:PGSEAL_KEY"[..]));
-        assert_eq!(provider_in(b"providers = x\nprovider"), None);
-    }
-
-    #[test]
-    fn the_provider_is_read_from_the_keyring_text() {
-        let text = br#"{"version": 1, "provider": "env:PGSEAL_KEY", "suite": "x"}"#;
-        assert_eq!(provider_of(text).as_deref(), Some(&b"env:PGSEAL_KEY"[..]));
-        assert_eq!(provider_of(b"{}"), None);
     }
 }

@@ -2,17 +2,16 @@
 //! looked at before it is loaded, and the linker cannot be asked without its loading it.
 
 use core::ffi::CStr;
-use std::collections::TryReserveError;
 use std::ffi::CString;
 
-use crate::module::{Mapped, Module, is_ours};
+use crate::linker;
+pub use crate::linker::NoMemory;
+use crate::mapped::Mapped;
+use crate::module::{Module, is_ours};
 use crate::sys;
 
 /// The list of libraries that `ldconfig` makes.
 const CACHE: &CStr = c"/etc/ld.so.cache";
-const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
-const CACHE_HEAD: usize = 48;
-const CACHE_ENTRY: usize = 24;
 /// What `$LIB` is on Debian and its children; it is `lib64` elsewhere.
 const MULTIARCH: &str =
     if cfg!(target_arch = "aarch64") { "lib/aarch64-linux-gnu" } else { "lib/x86_64-linux-gnu" };
@@ -78,16 +77,6 @@ pub struct Found {
     pub map: Mapped,
 }
 
-/// No memory.
-#[derive(Debug)]
-pub struct NoMemory;
-
-impl From<TryReserveError> for NoMemory {
-    fn from(_: TryReserveError) -> NoMemory {
-        NoMemory
-    }
-}
-
 /// One search after another, with what they share.
 #[derive(Default)]
 pub struct Search {
@@ -132,7 +121,7 @@ impl Search {
         }
         let cache = self.cache.get_or_insert_with(|| Mapped::new(CACHE));
         if let Some(cache) = cache {
-            in_cache(cache.bytes(), name, &mut found)?;
+            linker::for_each_in_cache(cache.bytes(), name, &mut |path| take(path, &mut found))?;
         }
         for dir in DEFAULT_PLACES {
             if !found.is_empty() {
@@ -200,87 +189,18 @@ fn in_directory(dir: &[u8], name: &[u8], found: &mut Vec<Found>) -> Result<(), N
     Ok(())
 }
 
-/// In the list of `ldconfig`; a file that is not of the form of glibc 2.2 and newer says nothing.
-fn in_cache(cache: &[u8], name: &[u8], found: &mut Vec<Found>) -> Result<(), NoMemory> {
-    let Some(base) = new_form(cache) else { return Ok(()) };
-    let u32_at = |at: usize| -> Option<usize> {
-        let bytes = base.get(at..)?.first_chunk()?;
-        usize::try_from(u32::from_le_bytes(*bytes)).ok()
-    };
-    let text = |at: usize| Some(CStr::from_bytes_until_nul(base.get(at..)?).ok()?.to_bytes());
-    for index in 0..u32_at(20).unwrap_or(0) {
-        let entry = CACHE_HEAD + index * CACHE_ENTRY;
-        let (Some(key), Some(value)) = (u32_at(entry + 4), u32_at(entry + 8)) else { break };
-        // Without its end, which is not looked for in every name.
-        let starts = base.get(key..).is_some_and(|rest| rest.starts_with(name));
-        if starts
-            && base.get(key + name.len()) == Some(&0)
-            && let Some(path) = text(value)
-        {
-            take(path, found)?;
-        }
-    }
-    Ok(())
-}
-
-/// The part of the file from which its offsets count; an older form may stand before it.
-fn new_form(cache: &[u8]) -> Option<&[u8]> {
-    if cache.starts_with(CACHE_MAGIC) {
-        return Some(cache);
-    }
-    let old = cache.strip_prefix(b"ld.so-1.7.0\0")?;
-    let count = u32::from_le_bytes(*old.first_chunk()?);
-    let at = 16 + usize::try_from(count).ok()?.checked_mul(12)?;
-    cache.get(at.next_multiple_of(8)..).filter(|rest| rest.starts_with(CACHE_MAGIC))
-}
-
-/// A path with `$ORIGIN` and `$LIB` in it put in; `None` if it has something else that only the
-/// linker knows.
+/// A path with the linker's words put in; `None` if it has one that only the linker knows.
 fn expanded(path: &[u8], origin: &[u8]) -> Result<Option<Vec<u8>>, NoMemory> {
-    let mut out = Vec::new();
-    out.try_reserve(path.len() + 2 * origin.len() + 64)?;
-    let mut rest = path;
-    while let Some((first, behind)) = rest.split_first() {
-        if *first != b'$' {
-            out.push(*first);
-            rest = behind;
-            continue;
-        }
-        let word = |name: &[u8]| {
-            let braced = behind.strip_prefix(b"{").and_then(|text| text.strip_prefix(name));
-            braced.and_then(|text| text.strip_prefix(b"}")).or_else(|| behind.strip_prefix(name))
-        };
-        if let Some(after) = word(b"ORIGIN") {
-            out.try_reserve(origin.len() + after.len())?;
-            out.extend_from_slice(origin);
-            rest = after;
-        } else if let Some(after) = word(b"LIB") {
-            let multiarch = sys::stat(c"/etc/debian_version").is_some();
-            out.extend_from_slice(if multiarch { MULTIARCH } else { "lib64" }.as_bytes());
-            rest = after;
-        } else {
-            return Ok(None);
-        }
-    }
-    Ok(Some(out))
+    let lib = || {
+        let multiarch = sys::stat(c"/etc/debian_version").is_some();
+        if multiarch { MULTIARCH } else { "lib64" }
+    };
+    linker::expanded(path, origin, &lib)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_of_the_linker_are_put_in() {
-        let of = |path: &str| {
-            expanded(path.as_bytes(), b"/opt/x")
-                .unwrap()
-                .map(|path| String::from_utf8(path).unwrap())
-        };
-        assert_eq!(of("$ORIGIN/../lib").as_deref(), Some("/opt/x/../lib"));
-        assert_eq!(of("${ORIGIN}").as_deref(), Some("/opt/x"));
-        assert_eq!(of("/plain").as_deref(), Some("/plain"));
-        assert_eq!(of("/$PLATFORM"), None);
-    }
 
     #[test]
     fn libraries_of_the_system_are_found() {
@@ -289,20 +209,5 @@ mod tests {
         let module = Module::of_file(found[0].map.bytes()).unwrap();
         assert_eq!(module.soname(), Some(c"libc.so.6"));
         assert!(Search::default().find(b"libno-such.so.7", &[]).unwrap().is_empty());
-    }
-
-    /// No list, however broken, makes it read beyond its end.
-    #[test]
-    fn a_broken_cache_says_nothing() {
-        let Ok(mut cache) = std::fs::read("/etc/ld.so.cache") else { return };
-        for len in [0, 12, 20, 47, 48, 60, 500] {
-            in_cache(&cache[..len.min(cache.len())], b"libc.so.6", &mut Vec::new()).unwrap();
-        }
-        for at in 0..200.min(cache.len()) {
-            let old = cache[at];
-            cache[at] = 0xFF;
-            in_cache(&cache, b"libc.so.6", &mut Vec::new()).unwrap();
-            cache[at] = old;
-        }
     }
 }

@@ -2,11 +2,10 @@
 //! our hooks.
 
 use core::ffi::{CStr, c_int};
-use core::fmt::{self, Write};
-use core::mem::MaybeUninit;
-use core::ops::Deref;
+use core::fmt::Write;
 
 use crate::memory::with_reserve;
+pub use crate::paths::{CPath, PathText, c_path};
 use crate::real;
 
 /// A descriptor of our own, closed on drop.
@@ -16,98 +15,6 @@ impl Drop for Fd {
     fn drop(&mut self) {
         // SAFETY: the descriptor is ours.
         unsafe { real::close(self.0) };
-    }
-}
-
-/// Room for a path: the longest that the kernel takes, below the longest directory.
-const PATH_ROOM: usize = 2 * libc::PATH_MAX as usize;
-
-/// A path in the making, on the stack. What lies behind its bytes has no value: most paths are short,
-/// and zeros for all of the room would cost more than the path.
-pub struct PathText {
-    /// The path, and a NUL.
-    bytes: [MaybeUninit<u8>; PATH_ROOM],
-    len: usize,
-    /// It had no room for all of the path.
-    cut: bool,
-}
-
-impl PathText {
-    /// An empty one.
-    pub const fn new() -> PathText {
-        let mut bytes = [MaybeUninit::uninit(); PATH_ROOM];
-        bytes[0] = MaybeUninit::new(0);
-        PathText { bytes, len: 0, cut: false }
-    }
-
-    /// With these bytes.
-    pub fn of(bytes: &[u8]) -> PathText {
-        let mut text = PathText::new();
-        text.push(bytes);
-        text
-    }
-
-    /// Puts bytes behind what there is. A NUL always fits behind them.
-    pub fn push(&mut self, bytes: &[u8]) {
-        let room = PATH_ROOM - 1 - self.len;
-        self.cut |= bytes.len() > room;
-        let take = bytes.len().min(room);
-        self.bytes[self.len..self.len + take].write_copy_of_slice(&bytes[..take]);
-        self.len += take;
-        self.bytes[self.len].write(0);
-    }
-
-    /// Keeps the first `len` bytes.
-    pub fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-        self.bytes[self.len].write(0);
-    }
-
-    fn with_nul(&self) -> &[u8] {
-        // SAFETY: `push` and `truncate` write each byte before they count it, and the NUL behind them.
-        unsafe { self.bytes[..=self.len].assume_init_ref() }
-    }
-}
-
-impl Deref for PathText {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.with_nul()[..self.len]
-    }
-}
-
-impl Write for PathText {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.push(text.as_bytes());
-        Ok(())
-    }
-}
-
-/// A path as a C string, on the stack.
-pub struct CPath(PathText);
-
-impl Deref for CPath {
-    type Target = CStr;
-
-    fn deref(&self) -> &CStr {
-        // There is a NUL behind every path in the making.
-        CStr::from_bytes_until_nul(self.0.with_nul()).unwrap_or_default()
-    }
-}
-
-/// A path as a C string; one with a NUL inside names no file.
-pub fn c_path(path: &[u8]) -> Result<CPath, c_int> {
-    PathText::of(path).into_c()
-}
-
-impl PathText {
-    /// As a C string.
-    pub fn into_c(self) -> Result<CPath, c_int> {
-        if self.cut {
-            return Err(libc::ENAMETOOLONG);
-        }
-        if self.contains(&0) { Err(libc::EINVAL) } else { Ok(CPath(self)) }
     }
 }
 
@@ -180,14 +87,10 @@ fn gather(fd: c_int, limit: usize) -> Result<Vec<u8>, c_int> {
 
 /// The target of a symbolic link.
 pub fn read_link(path: &CStr) -> Option<PathText> {
-    let mut text = PathText::new();
-    let room = libc::PATH_MAX as usize;
-    // SAFETY: `path` is a C string, the room is within the text's.
-    let got = unsafe { libc::readlink(path.as_ptr(), text.bytes.as_mut_ptr().cast(), room) };
-    text.len = usize::try_from(got).ok()?;
-    // The kernel puts no NUL behind it.
-    text.bytes[text.len].write(0);
-    Some(text)
+    let mut buf = [0_u8; libc::PATH_MAX as usize];
+    // SAFETY: `path` is a C string, `buf` valid for writes of its length.
+    let got = unsafe { libc::readlink(path.as_ptr(), buf.as_mut_ptr().cast(), buf.len()) };
+    Some(PathText::of(&buf[..usize::try_from(got).ok()?]))
 }
 
 /// `stat()` of a path.
@@ -287,16 +190,14 @@ fn initial_environment() -> Option<(usize, usize)> {
 
 /// The current working directory.
 pub fn current_dir() -> Option<PathText> {
-    let mut text = PathText::new();
-    let room = libc::PATH_MAX as usize;
-    // SAFETY: the room is within the text's.
-    let got = unsafe { libc::getcwd(text.bytes.as_mut_ptr().cast(), room) };
+    let mut buf = [0_u8; libc::PATH_MAX as usize];
+    // SAFETY: `buf` is valid for writes of its length.
+    let got = unsafe { libc::getcwd(buf.as_mut_ptr().cast(), buf.len()) };
     if got.is_null() {
         return None;
     }
-    // SAFETY: a C string, which lies at the start of the text.
-    text.len = unsafe { CStr::from_ptr(got) }.count_bytes();
-    Some(text)
+    let len = buf.iter().position(|byte| *byte == 0)?;
+    Some(PathText::of(&buf[..len]))
 }
 
 #[cfg(test)]
@@ -304,16 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_has_no_room_names_no_file() {
-        let mut path = PathText::of(b"/a/");
-        path.push(&[b'x'; PATH_ROOM]);
-        assert_eq!(path.len(), PATH_ROOM - 1);
-        assert!(matches!(path.into_c(), Err(libc::ENAMETOOLONG)));
-        assert!(matches!(c_path(b"/a\0b"), Err(libc::EINVAL)));
-        let mut path = PathText::of(b"/a/bcd");
-        path.truncate(3);
-        path.push(b"e");
-        assert_eq!(path.into_c().ok().as_deref(), Some(c"/a/e"));
+    fn a_descriptor_has_a_link() {
         assert_eq!(&descriptor_link(7)[..], b"/proc/self/fd/7");
     }
 

@@ -1,6 +1,5 @@
 //! What `pgseal encrypt`, `decrypt` and `rekey` share: checks, barrier, work, end.
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::thread;
@@ -21,7 +20,7 @@ use super::convert_report::{Report, Verdict};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out::Out;
-use crate::{guard_conf, keys};
+use crate::{guard_conf, keys, small_file};
 
 /// One run of a conversion.
 pub struct Run<'a> {
@@ -128,7 +127,7 @@ impl<'a> Run<'a> {
             options.bindir.as_deref(),
             options.config_file.as_deref(),
         )?;
-        let text = fs::read_to_string(self.dir.root.join("PG_VERSION"))
+        let text = small_file::read_text(&self.dir.root.join("PG_VERSION"))
             .map_err(CliError::io(&self.dir.root, "read PG_VERSION"))?;
         let config = ground.config_file.clone();
         let mut journal = Journal::new(self.operation, text, suite, ground.facts, config);

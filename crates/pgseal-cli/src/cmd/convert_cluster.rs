@@ -6,27 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pgseal_convert::{Control, Disk, Facts, lock};
+use pgseal_convert::{Control, Disk, lock};
 
-use crate::child;
+pub use crate::control_data::ControlData;
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::small_file;
-
-/// What `pg_controldata` says of a data directory.
-#[derive(Clone, Debug)]
-pub struct ControlData {
-    /// `shut down`, `in production`, ...
-    pub state: String,
-    /// Bytes of a page.
-    pub block_len: u32,
-    /// The version of data checksums; 0 is off, and from 19 on there are states between off and on.
-    pub checksum_version: u32,
-    /// Whether `full_page_writes` was on at the last checkpoint.
-    pub full_page_writes: bool,
-    /// What the conversion must know.
-    pub facts: Facts,
-}
+use crate::server_files::pid_of;
+use crate::{child, conf_text, small_file};
 
 impl ControlData {
     /// Asks the program of the cluster's version.
@@ -37,7 +23,7 @@ impl ControlData {
         let output =
             child::output(&mut command).map_err(CliError::io(&program, "run the program"))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        parse(&text).filter(|_| output.status.success()).ok_or_else(|| {
+        ControlData::parse(&text).filter(|_| output.status.success()).ok_or_else(|| {
             CliError::NotNow(format!(
                 "{}: pg_controldata cannot read the control file: {}; restore it from a backup",
                 root.display(),
@@ -45,33 +31,6 @@ impl ControlData {
             ))
         })
     }
-
-    /// Whether the files are all that there is: no recovery is due.
-    pub fn is_clean(&self) -> bool {
-        matches!(self.state.as_str(), "shut down" | "shut down in recovery")
-    }
-}
-
-fn parse(text: &str) -> Option<ControlData> {
-    let value = |name: &str| {
-        text.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            (key.trim() == name).then(|| value.trim().to_owned())
-        })
-    };
-    let number = |name: &str| value(name)?.parse::<u32>().ok();
-    let checksum_version = number("Data page checksum version")?;
-    Some(ControlData {
-        state: value("Database cluster state")?,
-        block_len: number("Database block size")?,
-        checksum_version,
-        full_page_writes: value("Latest checkpoint's full_page_writes")? == "on",
-        facts: Facts {
-            catalog_version: number("Catalog version number")?,
-            checksums: checksum_version == 1,
-            segment_pages: number("Blocks per segment of large relation")?,
-        },
-    })
 }
 
 /// The value of a setting as the server would see it; `None` if the server does not know it or cannot
@@ -117,11 +76,7 @@ pub fn config_file(
     let wanted = root.canonicalize().ok();
     let names_us = |path: &PathBuf| {
         let text = small_file::read_text(path).unwrap_or_default();
-        let named = text.lines().rev().find_map(|line| {
-            let value = line.trim_start().strip_prefix("data_directory")?.trim_start();
-            let value = value.strip_prefix('=').unwrap_or(value).trim_start().strip_prefix('\'')?;
-            value.split('\'').next().map(PathBuf::from)
-        });
+        let named = conf_text::data_directory(&text).map(Path::new);
         named.and_then(|dir| dir.canonicalize().ok()) == wanted
     };
     let mut files = clusters.flatten().map(|item| item.path().join("postgresql.conf"));
@@ -148,7 +103,7 @@ impl ServerLock {
         let found = lock_file(&path)?;
         refuse_running(dir)?;
         let Some((_, text)) = &found else { return Ok(()) };
-        if text.lines().next().is_none_or(|line| line.trim().parse::<i32>().is_err()) {
+        if pid_of(text).is_none() {
             return Err(CliError::NotNow(format!(
                 "{}: it names no process; if no server runs on the data directory, remove it",
                 path.display()
@@ -222,29 +177,5 @@ impl OwnLock {
                 Err(CliError::io(root, "lock the directory")(error))
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_words_of_pg_controldata_are_read() {
-        let text = "pg_control version number:            1300\n\
-                    Catalog version number:               202209061\n\
-                    Database cluster state:               shut down in recovery\n\
-                    Latest checkpoint's full_page_writes: on\n\
-                    Database block size:                  8192\n\
-                    Blocks per segment of large relation: 131072\n\
-                    Data page checksum version:           1\n";
-        let read = parse(text).unwrap();
-        assert!(read.is_clean());
-        let facts = Facts { catalog_version: 202_209_061, checksums: true, segment_pages: 131_072 };
-        assert_eq!((read.block_len, read.checksum_version, read.facts), (8192, 1, facts));
-        assert!(parse("").is_none());
-        assert!(
-            !parse(&text.replace("shut down in recovery", "in production")).unwrap().is_clean()
-        );
     }
 }

@@ -231,7 +231,11 @@ impl CostLimit {
     /// Passes over it.
     pub const SENSIBLE_PASSES: u32 = 16;
 
-    fn check(self, params: &Argon2idParams, path: &Path) -> Result<(), KeyError> {
+    /// Refuses parameters that cost more. `path` is where they stand, for messages.
+    ///
+    /// # Errors
+    /// [`KeyError::Costly`].
+    pub fn check(self, params: &Argon2idParams, path: &Path) -> Result<(), KeyError> {
         let is_sensible = params.memory_kib <= CostLimit::SENSIBLE_MEMORY_KIB
             && params.passes <= CostLimit::SENSIBLE_PASSES;
         if is_sensible || self == CostLimit::Format {

@@ -8,13 +8,13 @@ use pgseal_convert::ConvertError;
 use pgseal_core::Suite;
 use pgseal_keys::{Keyring, Provider};
 
-use super::proc;
 use crate::cmd::convert_cluster::{ControlData, OwnLock, config_file};
 use crate::cmd::key_check;
 use crate::cmd::key_check_report::Report as KeyReport;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::keys::{self, KeyOptions};
+use crate::proc;
 use crate::scan::{self, Root, Scan};
 use crate::{bindir, child};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::checks::{Verdict, ok, skip, warn};
 use super::context::Context;
-use super::proc::{self, KeyMemory, Limit};
+use crate::proc::{self, KeyMemory, Limit};
 
 /// Children of the postmaster that are looked at: all have their memory from it.
 const MOST_CHILDREN: usize = 16;

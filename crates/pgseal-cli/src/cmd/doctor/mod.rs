@@ -6,7 +6,6 @@ mod files;
 mod keys;
 mod memory;
 mod postgres;
-mod proc;
 mod settings;
 
 use std::io::{self, Write};

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use super::checks::{Verdict, fail, ok, skip, warn};
 use super::context::Context;
-use super::proc;
 use crate::library;
+use crate::proc;
 
 /// What the library says of its version, in its file.
 const MARK: &[u8] = b"pgseal-library-version:";

@@ -1,0 +1,170 @@
+//! The few settings that pgseal itself reads and changes in the text of a configuration file. What a
+//! server makes of the whole is asked of the server's program.
+
+const NAME: &str = "shared_preload_libraries";
+
+const COMMENT: &str = "\
+# Added by pgseal: this data directory is sealed. The guard module refuses to start the server
+# without libpgseal.so, which would take the sealed files for damaged ones. Keep it first.";
+
+/// The text with the guard module before what it preloads; `None` if it is there already.
+pub fn with_guard(text: &str, guard: &str) -> Option<String> {
+    let others = preloaded(text).unwrap_or_default();
+    if others.split(',').any(is_guard) {
+        return None;
+    }
+    let value = if others.is_empty() { guard.to_owned() } else { format!("{guard},{others}") };
+    let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    Some(format!("{text}{break_before}\n{COMMENT}\n{NAME} = {}\n", quoted(&value)))
+}
+
+/// The value of the last `data_directory` in the text, in quotes as Debian's programs write it.
+pub fn data_directory(text: &str) -> Option<&str> {
+    text.lines().rev().find_map(|line| {
+        let value = line.trim_start().strip_prefix("data_directory")?.trim_start();
+        let value = value.strip_prefix('=').unwrap_or(value).trim_start().strip_prefix('\'')?;
+        value.split('\'').next()
+    })
+}
+
+/// Whether an element of the list is the guard module: its name, or a path of it.
+fn is_guard(element: &str) -> bool {
+    let file = element.trim().rsplit('/').next().unwrap_or_default();
+    file.strip_suffix(".so").unwrap_or(file) == "pgseal_guard"
+}
+
+/// The text without the guard module; the rest stays as it is.
+pub fn without_guard(text: &str) -> String {
+    let mut kept: Vec<String> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let Some(value) = setting(line).filter(|value| value.split(',').any(is_guard)) else {
+            kept.push(line.to_owned());
+            continue;
+        };
+        let others: Vec<&str> = value.split(',').filter(|element| !is_guard(element)).collect();
+        let others = others.join(",");
+        let is_ours = take_comment(&mut kept);
+        // What we added repeats what stood there before.
+        let before = kept.iter().rev().find_map(|line| setting(line)).unwrap_or_default();
+        if is_ours && before == others {
+            if kept.last().is_some_and(|line| line == "\n") {
+                kept.pop();
+            }
+        } else {
+            kept.push(format!("{NAME} = {}\n", quoted(&others)));
+        }
+    }
+    kept.concat()
+}
+
+/// Removes our comment from the end of the lines, if it is there.
+fn take_comment(lines: &mut Vec<String>) -> bool {
+    let comment: Vec<String> = COMMENT.lines().map(|line| format!("{line}\n")).collect();
+    let is_there = lines.ends_with(&comment);
+    if is_there {
+        lines.truncate(lines.len() - comment.len());
+    }
+    is_there
+}
+
+/// The value of the last `shared_preload_libraries` in the text: the one that counts.
+pub fn preloaded(text: &str) -> Option<String> {
+    text.lines().rev().find_map(setting)
+}
+
+/// The value, if the line sets what is preloaded and the server would take it.
+fn setting(line: &str) -> Option<String> {
+    let line = line.trim_start();
+    let (head, rest) = line.split_at_checked(NAME.len())?;
+    let is_longer = rest.starts_with(|next: char| is_of_word(next) || matches!(next, '$' | '.'));
+    if !head.eq_ignore_ascii_case(NAME) || is_longer {
+        return None;
+    }
+    let value = rest.trim_start();
+    let value = value.strip_prefix('=').unwrap_or(value).trim_start();
+    let value = match value.strip_prefix('\'') {
+        Some(quoted) => unquoted(quoted)?,
+        None => {
+            let is_end = |next: char| !is_of_word(next) && !"-.:/".contains(next);
+            value.split(is_end).next().filter(|word| !word.is_empty())?.to_owned()
+        }
+    };
+    Some(value.trim().to_owned())
+}
+
+fn is_of_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_' || !letter.is_ascii()
+}
+
+/// What stands in quotes, of which the first is taken off (`GUC_scanstr`, `guc-file.l`; numbers behind a
+/// backslash are not decoded). `None` if they are not closed in this line.
+fn unquoted(text: &str) -> Option<String> {
+    let mut value = String::new();
+    let mut letters = text.chars();
+    loop {
+        match letters.next()? {
+            '\'' => match letters.next() {
+                Some('\'') => value.push('\''),
+                _ => return Some(value),
+            },
+            '\\' => value.push(match letters.next()? {
+                'n' => '\n',
+                'r' => '\r',
+                't' => '\t',
+                other => other,
+            }),
+            '\n' => return None,
+            letter => value.push(letter),
+        }
+    }
+}
+
+/// The reverse.
+fn quoted(value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n");
+    format!("'{value}'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_edited_since_keeps_the_rest() {
+        let text = format!(
+            "a = 1\n\n{COMMENT}\nshared_preload_libraries = '/x/pgseal_guard.so,new'\nb = 2\n"
+        );
+        assert_eq!(without_guard(&text), "a = 1\n\nshared_preload_libraries = 'new'\nb = 2\n");
+        let auto = "shared_preload_libraries = 'pgseal_guard, auto_explain'\n";
+        assert_eq!(without_guard(auto), "shared_preload_libraries = ' auto_explain'\n");
+        assert_eq!(
+            without_guard("shared_preload_libraries = 'x'"),
+            "shared_preload_libraries = 'x'"
+        );
+    }
+
+    #[test]
+    fn values_are_read_as_the_server_does() {
+        let read = |text: &str| preloaded(&format!("shared_preload_libraries{text}\n"));
+        for (text, value) in [
+            (" = 'a''b, c\\'d'", Some("a'b, c'd")),
+            ("=a/b-c.so# x", Some("a/b-c.so")),
+            (" 'a' # 'b'", Some("a")),
+            (" = 'a", None),
+            (" = ", None),
+            ("_too = 'a'", None),
+            (".a = 'b'", None),
+        ] {
+            assert_eq!(read(text).as_deref(), value, "{text}");
+        }
+        let with = with_guard("shared_preload_libraries = 'a''b\\\\'", "pgseal_guard").unwrap();
+        assert!(with.ends_with("\nshared_preload_libraries = 'pgseal_guard,a''b\\\\'\n"), "{with}");
+    }
+
+    #[test]
+    fn the_data_directory_of_debian_s_form_is_read() {
+        let text = "# data_directory = '/a'\ndata_directory = '/b c'\t# use data in it\n";
+        assert_eq!(data_directory(text), Some("/b c"));
+        assert_eq!(data_directory("data_directory = /b"), None);
+    }
+}

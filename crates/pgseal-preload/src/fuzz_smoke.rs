@@ -1,0 +1,34 @@
+//! The fuzz targets of the library over their seeds and what small changes make of them, for toolchains
+//! without libFuzzer.
+
+#[path = "../../../fuzz/preload.rs"]
+mod bodies;
+#[allow(dead_code)]
+#[path = "../../../fuzz/smoke.rs"]
+mod smoke;
+
+use crate::module::Module;
+
+#[test]
+fn objects() {
+    smoke::run("elf", 2000, bodies::elf);
+    // The seeds are what they are to be.
+    let seeds = smoke::seeds("elf");
+    let found = seeds.iter().filter_map(|bytes| Module::of_file(bytes).ok());
+    assert_eq!(found.filter(|module| module.soname() == Some(c"libseed.so.1")).count(), 3);
+}
+
+#[test]
+fn lists_of_libraries() {
+    smoke::run("linker", 2000, bodies::linker);
+}
+
+#[test]
+fn small_texts() {
+    smoke::run("texts", 1000, bodies::texts);
+}
+
+#[test]
+fn paths() {
+    smoke::run("path", 2000, bodies::path);
+}
