@@ -154,7 +154,7 @@ fn a_registered_source_is_asked() {
         .args(["helper", "keys", "--keyring", "data/pgseal/keyring"])
         .output()
         .unwrap();
-    assert_eq!(frame.stdout.len(), 76, "{frame:?}");
+    assert_eq!(frame.stdout.len(), 84, "{frame:?}");
 
     // Another key: the file has to follow, and either does so or it is said how.
     let answer = quiet(&fixture, &["key", "rotate", "data", "-K", "file:other"]);

@@ -85,6 +85,9 @@ pub struct KeySet {
     pub suite: Suite,
     /// The generation that new files get.
     pub active: Generation,
+    /// The least sequence number that the configuration record may have (`spec/config-lock.md`); 0
+    /// where the configuration is not locked.
+    pub config_lock: u64,
     keys: Vec<Entry>,
 }
 
@@ -110,7 +113,7 @@ impl KeySet {
     /// A set without keys; add at least the active generation before use.
     #[must_use]
     pub fn new(keyring_id: KeyringId, suite: Suite, active: Generation) -> KeySet {
-        KeySet { keyring_id, suite, active, keys: Vec::new() }
+        KeySet { keyring_id, suite, active, config_lock: 0, keys: Vec::new() }
     }
 
     /// Adds the key of a generation; a second one of the same generation replaces the first.

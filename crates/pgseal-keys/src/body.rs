@@ -57,6 +57,8 @@ pub(crate) struct Body {
     pub provider: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Argon2idParams>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_lock: Option<u64>,
     #[serde(with = "hex")]
     pub key_check: [u8; 8],
     pub keyring_key: Wrapped,
@@ -94,6 +96,9 @@ impl Body {
         if !is_time(&self.created) || !self.generations.iter().all(|entry| is_time(&entry.created))
         {
             return Err("a time is not RFC 3339 in UTC");
+        }
+        if self.config_lock == Some(0) {
+            return Err("a configuration lock without a number");
         }
         if self.generations.len() > MAX_GENERATIONS {
             return Err("too many generations");

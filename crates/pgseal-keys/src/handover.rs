@@ -8,10 +8,10 @@ use core::fmt;
 use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suite};
 use zeroize::Zeroizing;
 
-const MAGIC: [u8; 8] = *b"PGSKEYS1";
+const MAGIC: [u8; 8] = *b"PGSKEYS2";
 const TRAILER: [u8; 4] = *b"ENDK";
-/// magic 8, keyring id 16, suite 2, reserved 2, active generation 4, count 4
-const HEAD_LEN: usize = 36;
+/// magic 8, keyring id 16, suite 2, reserved 2, active generation 4, configuration lock 8, count 4
+const HEAD_LEN: usize = 44;
 /// generation 4, key 32
 const ENTRY_LEN: usize = 4 + DataKey::LEN;
 
@@ -73,6 +73,7 @@ pub fn encode(keys: &KeySet) -> Zeroizing<Vec<u8>> {
     frame.extend_from_slice(&keys.suite.id().to_le_bytes());
     frame.extend_from_slice(&0u16.to_le_bytes());
     frame.extend_from_slice(&keys.active.0.to_le_bytes());
+    frame.extend_from_slice(&keys.config_lock.to_le_bytes());
     let count = u32::try_from(stored.len()).unwrap_or(u32::MAX);
     frame.extend_from_slice(&count.to_le_bytes());
     for (generation, key) in stored {
@@ -101,11 +102,13 @@ pub fn decode(frame: &[u8]) -> Result<KeySet, HandoverError> {
         return Err(HandoverError::Malformed("a reserved field in use"));
     }
     let active = Generation(u32::from_le_bytes(next(&mut rest)?));
+    let config_lock = u64::from_le_bytes(next(&mut rest)?);
     let count = usize::try_from(u32::from_le_bytes(next(&mut rest)?)).unwrap_or(usize::MAX);
     if count > MAX_KEYS {
         return Err(HandoverError::Malformed("too many keys"));
     }
     let mut keys = KeySet::new(keyring_id, suite, active);
+    keys.config_lock = config_lock;
     for _ in 0..count {
         let generation = Generation(u32::from_le_bytes(next(&mut rest)?));
         if generation.0 == 0 || generation.is_ephemeral() {
@@ -162,6 +165,7 @@ mod tests {
 
     fn sample() -> KeySet {
         let mut set = KeySet::new(KeyringId([7; 16]), Suite::Aes256Gcm, Generation(2));
+        set.config_lock = 9;
         set.insert(Generation(1), key(0x11));
         set.insert(Generation(2), key(0x22));
         set.insert(Generation::EPHEMERAL, key(0xEE));
@@ -176,6 +180,7 @@ mod tests {
         let back = decode(&frame).unwrap();
         assert_eq!(back.keyring_id, KeyringId([7; 16]));
         assert_eq!((back.suite, back.active), (Suite::Aes256Gcm, Generation(2)));
+        assert_eq!(back.config_lock, 9);
         assert_eq!(back.get(Generation(1)).unwrap().bytes(), &[0x11; 32]);
         assert_eq!(back.get(Generation(2)).unwrap().bytes(), &[0x22; 32]);
         assert_eq!(back.generations().count(), 2);
@@ -202,10 +207,10 @@ mod tests {
         assert!(matches!(with(24, 99), HandoverError::Malformed("an unknown suite")));
         assert!(matches!(with(26, 1), HandoverError::Malformed("a reserved field in use")));
         assert!(matches!(with(28, 3), HandoverError::Malformed(_)), "active without a key");
-        assert_eq!(with(32, 3), HandoverError::Truncated);
-        assert!(matches!(with(35, 1), HandoverError::Malformed("too many keys")));
-        assert!(matches!(with(36, 0), HandoverError::Malformed(_)), "generation 0");
-        assert!(matches!(with(36, 2), HandoverError::Malformed("two keys of one generation")));
+        assert_eq!(with(40, 3), HandoverError::Truncated);
+        assert!(matches!(with(43, 1), HandoverError::Malformed("too many keys")));
+        assert!(matches!(with(44, 0), HandoverError::Malformed(_)), "generation 0");
+        assert!(matches!(with(44, 2), HandoverError::Malformed("two keys of one generation")));
         assert!(matches!(with(good.len() - 1, 0), HandoverError::Malformed("no trailer")));
         let mut long = good.clone();
         long.push(0);

@@ -43,6 +43,7 @@ impl Keyring {
             suite,
             provider: provider_uri.to_owned(),
             passphrase: kek.params().cloned(),
+            config_lock: None,
             key_check: wrap::key_check(kek.expose(), id)?,
             keyring_key: wrap::wrap(kek.expose(), &wrap::keyring_key_aad(id), &keyring_key)?,
             generations: vec![new_generation(&keyring_key, id, 1, created)?],
@@ -86,6 +87,7 @@ impl Keyring {
             suite: keys.suite,
             provider: provider_uri.to_owned(),
             passphrase: kek.params().cloned(),
+            config_lock: None,
             key_check: wrap::key_check(kek.expose(), id)?,
             keyring_key: wrap::wrap(kek.expose(), &wrap::keyring_key_aad(id), &keyring_key)?,
             generations,
@@ -133,6 +135,7 @@ impl Keyring {
     pub fn unlock(&self, kek: &Kek) -> Result<KeySet, KeyError> {
         let keyring_key = self.open(kek)?;
         let mut keys = KeySet::new(self.id(), self.body.suite, self.active_generation());
+        keys.config_lock = self.config_lock().unwrap_or(0);
         for (generation, key) in self.data_keys(&keyring_key)? {
             keys.insert(generation, key);
         }
@@ -230,6 +233,25 @@ impl Keyring {
         let body = Body { suite, ..self.body.clone() };
         *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
         Ok(())
+    }
+
+    /// Says that the configuration is locked, with the least sequence number that its record may have,
+    /// or that it is not (`spec/config-lock.md`).
+    ///
+    /// # Errors
+    /// As [`Keyring::unlock`].
+    pub fn set_config_lock(&mut self, kek: &Kek, sequence: Option<u64>) -> Result<(), KeyError> {
+        let keyring_key = self.open(kek)?;
+        let body = Body { config_lock: sequence.filter(|number| *number > 0), ..self.body.clone() };
+        *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
+        Ok(())
+    }
+
+    /// The least sequence number of the configuration record; `None` where the configuration is not
+    /// locked. Authenticated by [`Keyring::unlock`] only.
+    #[must_use]
+    pub fn config_lock(&self) -> Option<u64> {
+        self.body.config_lock
     }
 
     /// Refuses a keyring that is not the one that the sealed files name.

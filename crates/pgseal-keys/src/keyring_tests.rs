@@ -54,6 +54,7 @@ fn worked_example() -> (Keyring, Kek) {
         suite: Suite::Aes256Gcm,
         provider: "env:PGSEAL_KEY".to_owned(),
         passphrase: None,
+        config_lock: None,
         key_check: wrap::key_check(kek.expose(), id).unwrap(),
         keyring_key: wrap::wrap_with_nonce(
             kek.expose(),
@@ -344,4 +345,30 @@ fn the_suite_changes_and_nothing_else() {
     assert_eq!(ring.unlock(&kek(0xA5)).unwrap().suite, Suite::Aes128Xts);
     assert_eq!(ring.summary().generations, before.generations);
     assert!(ring.clone().set_suite(&kek(1), Suite::Aes256Gcm).is_err());
+}
+
+#[test]
+fn a_configuration_lock_stays_with_the_keyring() {
+    let (old, new) = (kek(1), kek(2));
+    let mut keyring = Keyring::create(Suite::Aes256Gcm, "env:A", &old).unwrap();
+    assert_eq!(keyring.config_lock(), None);
+    assert!(!String::from_utf8(keyring.to_bytes()).unwrap().contains("config_lock"));
+    keyring.set_config_lock(&old, Some(7)).unwrap();
+    keyring.rotate_kek(&old, &new, "env:B").unwrap();
+    keyring.add_generation(&new).unwrap();
+    let bytes = keyring.to_bytes();
+    let back = Keyring::parse(&bytes, Path::new("keyring")).unwrap();
+    assert_eq!(back.unlock(&new).unwrap().config_lock, 7);
+    assert_eq!(back.reencode().unwrap(), bytes);
+    // Taken out by hand, or lowered, the MAC holds no more.
+    let text = String::from_utf8(bytes).unwrap();
+    for other in ["", "  \"config_lock\": 6,\n"] {
+        let text = text.replacen("  \"config_lock\": 7,\n", other, 1);
+        let bad = Keyring::parse(text.as_bytes(), Path::new("keyring")).unwrap();
+        assert_eq!(bad.unlock(&new).unwrap_err().exit_code(), 14);
+    }
+    let zero = text.replacen("lock\": 7", "lock\": 0", 1);
+    assert!(Keyring::parse(zero.as_bytes(), Path::new("keyring")).is_err());
+    keyring.set_config_lock(&new, None).unwrap();
+    assert_eq!(keyring.unlock(&new).unwrap().config_lock, 0);
 }

@@ -25,8 +25,13 @@ pub const KDF_KEY_FINGERPRINT: &str = "pgseal/v1/kdf/key-fingerprint";
 /// HMAC message: the fingerprint itself.
 pub const MAC_KEY_FINGERPRINT: &str = "pgseal/v1/mac/key-fingerprint";
 
+/// HKDF info: a data key to the key of the configuration record.
+pub const KDF_CONFIG_RECORD: &str = "pgseal/v1/kdf/config-record";
+/// AES-GCM associated data: the configuration record.
+pub const AAD_CONFIG_RECORD: &str = "pgseal/v1/aad/config-record";
+
 /// Every label, in the order of the specification.
-pub const ALL: [&str; 10] = [
+pub const ALL: [&str; 12] = [
     KDF_KEK_CHECK,
     MAC_KEK_CHECK,
     AAD_KEYRING_KEY,
@@ -37,6 +42,8 @@ pub const ALL: [&str; 10] = [
     AAD_ESCROW_COPY,
     KDF_KEY_FINGERPRINT,
     MAC_KEY_FINGERPRINT,
+    KDF_CONFIG_RECORD,
+    AAD_CONFIG_RECORD,
 ];
 
 #[cfg(test)]

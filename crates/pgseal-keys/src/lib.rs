@@ -2,11 +2,13 @@
 //! frame that hands unlocked data keys to the preloaded library.
 //!
 //! The formats are those of `spec/key-hierarchy.md` and `spec/key-escrow.md`. Without the feature `providers` only
-//! [`handover`] is left: that is all the preloaded library needs.
+//! [`handover`] and [`config_record`] are left: that is all the preloaded library needs.
 
 #![forbid(unsafe_code)]
 
+pub mod config_record;
 pub mod handover;
+pub mod labels;
 
 #[cfg(feature = "providers")]
 mod argon;
@@ -22,8 +24,6 @@ pub mod escrow;
 mod kek;
 #[cfg(feature = "providers")]
 mod keyring;
-#[cfg(feature = "providers")]
-pub mod labels;
 #[cfg(feature = "providers")]
 pub mod provider;
 #[cfg(feature = "providers")]
