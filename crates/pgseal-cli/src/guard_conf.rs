@@ -27,8 +27,16 @@ pub fn remove(path: &Path) -> Result<(), CliError> {
     write(path, &without)
 }
 
-/// Whether a configuration file says anything about what is preloaded.
+/// Whether `postgresql.auto.conf` says anything about what is preloaded. The server makes it as a
+/// regular file; a link would have a file elsewhere written.
 pub fn sets_preload(path: &Path) -> Result<bool, CliError> {
+    if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) {
+        return Err(CliError::NotNow(format!(
+            "{}: it is a link, which no server makes; put the file itself there, then run the same \
+             command again",
+            path.display()
+        )));
+    }
     match small_file::read_text(path) {
         Ok(text) => Ok(conf_text::preloaded(&text).is_some()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -127,6 +135,20 @@ mod tests {
         assert_eq!([1, 13, 16, 18, 30].map(says), [true; 5]);
         assert_eq!([5, 28, 122].map(says), [false; 3]);
         assert!(!is_not_replaceable(&io::Error::other("x")));
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_servers_own_file_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (auto, victim) = (dir.path().join("postgresql.auto.conf"), dir.path().join("victim"));
+        fs::write(&victim, "shared_preload_libraries = 'x'\n").unwrap();
+        std::os::unix::fs::symlink(&victim, &auto).unwrap();
+        let error = sets_preload(&auto).unwrap_err();
+        assert!(error.to_string().contains("it is a link"), "{error}");
+        fs::remove_file(&auto).unwrap();
+        assert!(!sets_preload(&auto).unwrap());
+        fs::rename(&victim, &auto).unwrap();
+        assert!(sets_preload(&auto).unwrap());
     }
 
     #[test]

@@ -56,6 +56,10 @@ pub fn variable(name: &str) -> Result<Option<String>, CliError> {
 /// The environment variable that names the keyrings that a server may have.
 pub const KEYRING_ID: &str = "PGSEAL_KEYRING_ID";
 
+/// The environment variable that says, with the value `locked`, that a server's configuration must be
+/// locked.
+pub const CONFIG: &str = "PGSEAL_CONFIG";
+
 /// Where the key of a keyring comes from: the given provider, else as the environment, the file of
 /// the cluster in `/etc/pgseal/clusters.d` and, with its limits, the keyring say.
 pub fn source(keyring: &Keyring, provider: Option<&str>) -> Result<Source, CliError> {

@@ -41,6 +41,9 @@ fn commands_with_a_key() -> Vec<Vec<&'static str>> {
     vec![
         vec!["verify", "data"],
         vec!["key", "check", "data"],
+        vec!["config", "status", "data"],
+        vec!["config", "lock", "data"],
+        vec!["config", "accept", "--yes", "data"],
         vec!["key", "rotate", "data", "-K", "file:key"],
         vec!["key", "backup", "data", "--lock", "file:key"],
         vec!["key", "forget", "data", "--no-backup-has-them"],
@@ -193,6 +196,8 @@ fn nothing_hangs_on_what_is_no_file() {
         "pgseal/keyring",
         "pgseal/conversion",
         "pgseal/escrow.json",
+        "pgseal/config",
+        "pg_hba.conf",
         "PG_VERSION",
         "postmaster.pid",
         "postmaster.opts",

@@ -64,8 +64,7 @@ impl Version {
     #[must_use]
     pub fn digest_of(bytes: &[u8]) -> Version {
         let mut sum = [0; 32];
-        for (to, from) in
-            sum.iter_mut().zip(digest::digest(&digest::SHA256, bytes).as_ref().iter())
+        for (to, from) in sum.iter_mut().zip(digest::digest(&digest::SHA256, bytes).as_ref().iter())
         {
             *to = *from;
         }
@@ -146,7 +145,9 @@ impl fmt::Display for RecordError {
             RecordError::KeyUnknown(generation) => {
                 write!(f, "the keyring has no data key {generation}, with which it is sealed")
             }
-            RecordError::NotAuthentic => f.write_str("it does not authenticate: somebody changed it"),
+            RecordError::NotAuthentic => {
+                f.write_str("it does not authenticate: somebody changed it")
+            }
             RecordError::TooLarge => f.write_str("there is more configuration than it can hold"),
             RecordError::Internal => f.write_str("a cryptographic primitive failed"),
         }
@@ -376,8 +377,7 @@ fn entry(rest: &mut &[u8]) -> Result<Entry, RecordError> {
 }
 
 fn bytes<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], RecordError> {
-    let (found, behind) =
-        rest.split_at_checked(len).ok_or(RecordError::Damaged("cut short"))?;
+    let (found, behind) = rest.split_at_checked(len).ok_or(RecordError::Damaged("cut short"))?;
     *rest = behind;
     Ok(found)
 }

@@ -46,8 +46,8 @@ pub use self::{
     provider::{CostLimit, Provider, kek_from_fd},
     source::Source,
     store::{
-        KEYRING_DIR, KEYRING_FILE, MAX_KEYRING_LEN, is_unfinished, keyring_path, open_regular,
-        update,
+        KEYRING_DIR, KEYRING_FILE, MAX_KEYRING_LEN, config_record_path, is_unfinished,
+        keyring_path, open_regular, read_config_record, update, write_config_record,
     },
     summary::{GenerationSummary, KeyringSummary, PassphraseSummary},
 };

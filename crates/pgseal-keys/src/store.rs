@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use data_encoding::HEXLOWER;
 use rustix::fs::OFlags;
 
+use crate::config_record::{CONFIG_RECORD_FILE, MAX_RECORD_LEN};
 use crate::error::KeyError;
 use crate::keyring::Keyring;
 use crate::wrap;
@@ -136,11 +137,7 @@ impl Keyring {
     }
 
     fn replace(&self, dir: &Path, path: &Path) -> Result<(), KeyError> {
-        let new = NewFile::write(dir, path, &self.to_bytes())?;
-        fs::rename(&new.path, path)
-            .map_err(|err| KeyError::io(path, "put the new keyring in place", err))?;
-        new.in_place();
-        sync_dir(dir)
+        put_in_place(NewFile::write(dir, path, KEYRING_FILE, &self.to_bytes())?, dir, path)
     }
 
     /// As [`Keyring::store_atomically`], but never over another keyring.
@@ -151,7 +148,7 @@ impl Keyring {
         let dir = parent(path)?;
         make_private_dir(dir)?;
         let _lock = alone(dir);
-        let new = NewFile::write(dir, path, &self.to_bytes())?;
+        let new = NewFile::write(dir, path, KEYRING_FILE, &self.to_bytes())?;
         // A link, unlike a rename, fails when the name is taken. The drop removes the other name.
         fs::hard_link(&new.path, path).map_err(|err| match err.kind() {
             io::ErrorKind::AlreadyExists => KeyError::KeyringExists { path: path.to_owned() },
@@ -194,13 +191,57 @@ fn alone(dir: &Path) -> Option<File> {
     Some(lock)
 }
 
-/// Whether a file in [`KEYRING_DIR`] has the name of a keyring in the making. Where no command runs
-/// that changes the keyring, one was cut off before the new keyring was put in place, and the old
-/// one stands. The file holds wrapped keys only; the next command that writes a keyring removes it.
+/// The bytes of the configuration record of a data directory; `None` if there is none.
+///
+/// # Errors
+/// [`KeyError::Io`].
+pub fn read_config_record(datadir: &Path) -> Result<Option<Vec<u8>>, KeyError> {
+    let path = config_record_path(datadir);
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(MAX_RECORD_LEN + 1).unwrap_or(u64::MAX);
+    match open_regular_as(&path, Links::Refused)
+        .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+    {
+        Ok(_) => Ok(Some(bytes)),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(err) => Err(KeyError::io(&path, "read the record of the configuration", err)),
+    }
+}
+
+/// Writes the configuration record over the one that is there, as [`Keyring::store_atomically`] does
+/// the keyring. Within [`update`], whose lock keeps everybody else off it.
+///
+/// # Errors
+/// [`KeyError::Io`].
+pub fn write_config_record(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError> {
+    let path = config_record_path(datadir);
+    let dir = parent(&path)?;
+    put_in_place(NewFile::write(dir, &path, CONFIG_RECORD_FILE, bytes)?, dir, &path)
+}
+
+/// `DATADIR/pgseal/config`.
+#[must_use]
+pub fn config_record_path(datadir: &Path) -> PathBuf {
+    datadir.join(KEYRING_DIR).join(CONFIG_RECORD_FILE)
+}
+
+fn put_in_place(new: NewFile, dir: &Path, path: &Path) -> Result<(), KeyError> {
+    fs::rename(&new.path, path)
+        .map_err(|err| KeyError::io(path, "put the new file in place", err))?;
+    new.in_place();
+    sync_dir(dir)
+}
+
+/// Whether a file in [`KEYRING_DIR`] has the name of a keyring or a configuration record in the
+/// making. Where no command runs that changes it, one was cut off before the new file was put in
+/// place, and the old one stands. The file holds nothing that is not sealed; the next command that
+/// writes a keyring removes it.
 #[must_use]
 pub fn is_unfinished(name: &OsStr) -> bool {
-    let random = name.as_encoded_bytes().strip_prefix(KEYRING_FILE.as_bytes());
-    let random = random.and_then(|rest| rest.strip_prefix(b".new."));
+    let name = name.as_encoded_bytes();
+    let random = [KEYRING_FILE, CONFIG_RECORD_FILE]
+        .into_iter()
+        .find_map(|stem| name.strip_prefix(stem.as_bytes())?.strip_prefix(b".new."));
     random.is_some_and(|hex| hex.len() == 16 && hex.iter().all(u8::is_ascii_hexdigit))
 }
 
@@ -271,10 +312,10 @@ struct NewFile {
 }
 
 impl NewFile {
-    fn write(dir: &Path, target: &Path, bytes: &[u8]) -> Result<NewFile, KeyError> {
+    fn write(dir: &Path, target: &Path, stem: &str, bytes: &[u8]) -> Result<NewFile, KeyError> {
         let mut random = [0; 8];
         wrap::random(&mut random)?;
-        let path = dir.join(format!("{KEYRING_FILE}.new.{}", HEXLOWER.encode(&random)));
+        let path = dir.join(format!("{stem}.new.{}", HEXLOWER.encode(&random)));
         let failed = |action| move |err| KeyError::io(target, action, err);
         let mode = if group_reads(dir)? { 0o640 } else { 0o600 };
         let mut file = OpenOptions::new()
@@ -282,17 +323,16 @@ impl NewFile {
             .create_new(true)
             .mode(mode)
             .open(&path)
-            .map_err(failed("make a new keyring beside it"))?;
+            .map_err(failed("make a new file beside it"))?;
         let new = NewFile { path, keep: false };
         // The umask may have taken away even the owner's rights.
         file.set_permissions(fs::Permissions::from_mode(mode))
-            .map_err(failed("set the mode of the new keyring"))?;
+            .map_err(failed("set the mode of the new file"))?;
         if let Some((uid, gid)) = owner_to_set(dir)? {
-            fchown(&file, Some(uid), Some(gid))
-                .map_err(failed("give the new keyring its owner"))?;
+            fchown(&file, Some(uid), Some(gid)).map_err(failed("give the new file its owner"))?;
         }
-        file.write_all(bytes).map_err(failed("write the new keyring"))?;
-        file.sync_all().map_err(failed("sync the new keyring"))?;
+        file.write_all(bytes).map_err(failed("write the new file"))?;
+        file.sync_all().map_err(failed("sync the new file"))?;
         Ok(new)
     }
 

@@ -298,6 +298,15 @@ pub const CHANGES: &[Change] = &[
     }),
     change("pgseal/conversion: a FIFO", |data, _| into_fifo(data, "pgseal/conversion")),
     change("pgseal/escrow.json: a FIFO", |data, _| into_fifo(data, "pgseal/escrow.json")),
+    change("pgseal/config: a FIFO", |data, _| into_fifo(data, "pgseal/config")),
+    change("pgseal/config: a link to elsewhere", |data, trap| {
+        into_link(data, "pgseal/config", &trap.victim());
+    }),
+    change("pgseal/config: 1 GB", |data, _| {
+        let path = data.join("pgseal/config");
+        let file = must(fs::File::create(&path), &path);
+        must(file.set_len(1_000_000_000), &path);
+    }),
     change("PG_VERSION: a path", |data, trap| {
         must(fs::write(data.join("PG_VERSION"), format!("{}\n", trap.dir.display())), data);
     }),

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use pgseal_convert::{Disk, Journal, Media, Operation};
-use pgseal_keys::{KEYRING_DIR, Keyring, keyring_path};
+use pgseal_keys::{KEYRING_DIR, Keyring, config_record_path, keyring_path};
 
 use crate::error::CliError;
 
@@ -35,6 +35,8 @@ pub fn retire_keyring(root: &Path) -> Result<(), CliError> {
     }
     let retired = root.join(KEYRING_DIR).join(retired_name(&Keyring::load(&path)?));
     fs::rename(&path, &retired).map_err(CliError::io(&path, "put the keyring aside"))?;
+    // What says that configuration is locked has gone with the keyring.
+    remove_if_there(&config_record_path(root))?;
     sync_dir(&root.join(KEYRING_DIR))
 }
 

@@ -93,6 +93,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             Err(error) => error.to_string(),
         });
         variables.push((keys::KEYRING_ID, keyring.id().to_string()));
+        if keyring.config_lock().is_some() {
+            variables.push((keys::CONFIG, "locked".to_owned()));
+        }
         variables.push(("PGDATA", utf8(dir.root)?));
     } else if let Some(pinned) = keys::variable(keys::KEYRING_ID)? {
         variables.push((keys::KEYRING_ID, pinned));

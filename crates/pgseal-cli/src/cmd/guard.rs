@@ -57,6 +57,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     let mut out = Out::new();
     writeln!(out, "{}: the server loads {guard} first.", config_file.display())?;
+    super::config::print_if_locked(&mut out, &dir.root)?;
     out.flush()?;
     Ok(exit::SOUND)
 }

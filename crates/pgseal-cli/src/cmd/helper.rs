@@ -117,12 +117,17 @@ fn new_keyring(
         env::var_os("PGSEAL_KEYRING_FROM").filter(|path| !path.is_empty()).map(PathBuf::from)
     });
     if let Some(from) = from {
-        let keyring = Keyring::load(&from)?;
+        let mut keyring = Keyring::load(&from)?;
         // A copy that nobody can open would be found out only after the work is done.
-        keyring.unlock(&match (&provider, keys::kek_fd()?) {
+        let kek = match (&provider, keys::kek_fd()?) {
             (Some(uri), None) => keys::kek(&keyring, Some(uri))?,
             _ => keys::kek(&keyring, None)?,
-        })?;
+        };
+        keyring.unlock(&kek)?;
+        if keyring.config_lock().is_some() {
+            // The new directory has configuration of its own.
+            keyring.set_config_lock(&kek, None)?;
+        }
         return Ok(keyring.store_new(&target)?);
     }
     let Some(uri) = provider else {

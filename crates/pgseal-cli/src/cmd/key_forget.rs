@@ -54,6 +54,10 @@ pub fn run(dir: &Path, provider: Option<&str>, no_backup: bool) -> Result<u8, Cl
         if let Err(error) = still_unused(&dir, keyring.id(), &unused) {
             return Ok(Err(error));
         }
+        // The record of a locked configuration is sealed with a data key as well.
+        if let Err(error) = super::config::seal_anew(&dir.root, &keyring.unlock(&kek)?) {
+            return Ok(Err(error));
+        }
         keyring.forget_generations(&kek, &numbers).map(Ok)
     })??;
     writeln!(out, "Removed: {}.", list(&unused))?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pgseal_convert::{Disk, Journal, Phase};
 use pgseal_core::{Generation, KeyringId};
 use pgseal_keys::escrow::{self, EscrowCopy, OpenedBy};
-use pgseal_keys::{KeyError, Keyring, Provider, keyring_path};
+use pgseal_keys::{KeyError, Keyring, Provider, config_record_path, keyring_path};
 use zeroize::Zeroizing;
 
 use super::convert_cluster::{OwnLock, ServerLock};
@@ -285,6 +285,12 @@ fn report(
     )?;
     if let Some(kept) = kept {
         writeln!(out, "The keyring that was there is now {}.", kept.display())?;
+    }
+    if config_record_path(path.parent().and_then(Path::parent).unwrap_or(path)).exists() {
+        writeln!(
+            out,
+            "The configuration was locked, and the restored keyring does not say so: pgseal config lock"
+        )?;
     }
     for (generation, files) in lacking {
         writeln!(

@@ -3,9 +3,10 @@
 mod advise;
 mod cat;
 mod completions;
+mod config;
 mod convert;
 mod convert_checks;
-mod convert_cluster;
+pub mod convert_cluster;
 mod convert_options;
 mod convert_own;
 mod convert_report;
@@ -101,6 +102,7 @@ enum Command {
     Inspect(inspect::Args),
     Cat(cat::Args),
     Key(key::Args),
+    Config(config::Args),
     Lab(lab::Args),
     Advise(advise::Args),
     Tls(tls::Args),
@@ -133,6 +135,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Key(args) => key::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Lab(args) => lab::run(&args),
         Command::Advise(args) => advise::run(&args),
         Command::Tls(args) => tls::run(&args),

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pgseal_core::KeyringId;
 use pgseal_core::header::Header;
@@ -98,6 +98,8 @@ pub(super) struct Status {
     provider: Option<String>,
     pub(super) suite: Option<String>,
     pub(super) active_generation: Option<u32>,
+    /// Who decides about the configuration.
+    configuration: Option<String>,
     pub(super) counters: Option<Counters>,
     no_counters: Option<String>,
     /// Whether what follows was looked at.
@@ -154,6 +156,7 @@ fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) -> Sta
         provider: keyring.map(|keyring| Provider::shown(keyring.provider_uri())),
         suite: keyring.map(|keyring| keyring.suite().name().to_owned()),
         active_generation: keyring.map(|keyring| keyring.active_generation().0),
+        configuration: keyring.map(|keyring| configuration(&dir.root, keyring).to_owned()),
         counters,
         no_counters,
         files_seen: scan.is_some(),
@@ -177,6 +180,17 @@ fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) -> Sta
         add(&mut status, entry, keyring.map(Keyring::id));
     }
     status
+}
+
+/// Who decides about the configuration, as far as can be told without the key.
+fn configuration(root: &Path, keyring: &Keyring) -> &'static str {
+    match (keyring.config_lock(), root.join("postgresql.conf").exists()) {
+        (Some(_), _) => "locked (pgseal config status compares)",
+        (None, false) => "outside of the data directory",
+        (None, true) => {
+            "not locked: whoever writes the data directory decides what the server runs"
+        }
+    }
 }
 
 fn add(status: &mut Status, entry: &scan::Entry, keyring: Option<KeyringId>) {
@@ -245,6 +259,7 @@ fn print(out: &mut Out, status: &Status) -> io::Result<()> {
         ("Keyring         ", &status.keyring_id),
         ("Key             ", &status.provider),
         ("Suite           ", &status.suite),
+        ("Configuration   ", &status.configuration),
     ] {
         writeln!(out, "{name}{}", value.as_deref().unwrap_or("unknown: the keyring is missing"))?;
     }

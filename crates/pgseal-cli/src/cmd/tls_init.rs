@@ -180,6 +180,7 @@ fn print(out: &mut Out, wish: &Wish, done: &Done) -> io::Result<()> {
     for note in &done.notes {
         writeln!(out, "  note: {note}")?;
     }
+    super::config::print_if_locked(out, &wish.dir)?;
     writeln!(out, "\nNow reload the server, for example: pg_ctl -D {} reload", wish.dir.display())?;
     writeln!(out, "Clients connect with (sslrootcert: a copy of ca.crt on their machine):")?;
     for line in &done.conninfo {

@@ -164,6 +164,12 @@ pub const CHECKS: &[Check] = &[
         keys::backups,
     ),
     check(
+        "configuration",
+        "The configuration lies outside of the data directory, or is locked: else whoever writes the directory decides what the server runs",
+        "pgseal config lock DIR, unless tools write the configuration; or keep it outside of the data directory; docs/config.md",
+        files::configuration,
+    ),
+    check(
         "permissions",
         "Only the owner may enter the data directory and read the keyring",
         "chmod 700 DIR DIR/pgseal; chmod 600 DIR/pgseal/*; chown both to the server's user",

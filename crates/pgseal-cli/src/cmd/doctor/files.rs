@@ -39,6 +39,17 @@ pub fn permissions(context: &Context) -> Verdict {
     }
 }
 
+pub fn configuration(context: &Context) -> Verdict {
+    let locked = context.keyring.as_ref().is_some_and(|keyring| keyring.config_lock().is_some());
+    let inside = context.dir.root.join("postgresql.conf").exists();
+    match (locked, inside) {
+        (true, _) => ok("locked; pgseal config status DIR compares it with the record"),
+        (false, false) => ok("postgresql.conf lies outside, which is the better way; \
+             postgresql.auto.conf and signal files do not, and pgseal config lock DIR locks them"),
+        (false, true) => warn("it lies in the data directory and is not locked"),
+    }
+}
+
 /// The command that comes to the end of what was begun.
 fn going_on(journal: &Journal, dir: &Path) -> String {
     let yes = if journal.operation == Operation::Decrypt { " --yes-write-plain" } else { "" };

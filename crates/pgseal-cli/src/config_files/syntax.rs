@@ -1,0 +1,167 @@
+//! The syntax of PostgreSQL's configuration files, as far as one file names another one:
+//! `guc-file.l` for settings, `hba.c` for `pg_hba.conf` and `pg_ident.conf`.
+
+/// How a file names another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Included {
+    /// One file.
+    File,
+    /// All files of a directory that end in `.conf`.
+    Directory,
+}
+
+/// The settings of a file, in order, names in lower case. `include` and its kind are among them. What
+/// is no setting is left out: the server refuses such a file.
+pub fn settings(text: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(text);
+    text.lines().filter_map(setting).collect()
+}
+
+fn setting(line: &str) -> Option<(String, String)> {
+    let line = line.trim_start();
+    let is_part =
+        |c: char| c.is_alphanumeric() || ['_', '.', '$', '-'].contains(&c) || !c.is_ascii();
+    let end = line.find(|c| !is_part(c)).unwrap_or(line.len());
+    let (name, rest) = line.split_at_checked(end).filter(|(name, _)| !name.is_empty())?;
+    let rest = rest.trim_start();
+    let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
+    let value = match rest.strip_prefix('\'') {
+        Some(quoted) => unquoted(quoted),
+        None => rest.split([' ', '\t', '#']).next().unwrap_or_default().to_owned(),
+    };
+    Some((name.to_ascii_lowercase(), value))
+}
+
+/// A string behind its first quote (`DeescapeQuotedString`).
+fn unquoted(text: &str) -> String {
+    let mut value = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' if chars.peek() == Some(&'\'') => {
+                chars.next();
+                value.push('\'');
+            }
+            '\'' => break,
+            '\\' => match chars.next() {
+                Some(digit @ '0'..='7') => {
+                    let mut code = digit.to_digit(8).unwrap_or(0);
+                    for _ in 0..2 {
+                        let next = chars.peek().and_then(|c| c.to_digit(8));
+                        let Some(next) = next else { break };
+                        chars.next();
+                        code = code * 8 + next;
+                    }
+                    value.push(char::from_u32(code & 0xff).unwrap_or('?'));
+                }
+                Some('n') => value.push('\n'),
+                Some('t') => value.push('\t'),
+                Some('r') => value.push('\r'),
+                Some('b') => value.push('\u{8}'),
+                Some('f') => value.push('\u{c}'),
+                Some(other) => value.push(other),
+                None => {}
+            },
+            other => value.push(other),
+        }
+    }
+    value
+}
+
+/// The files that a `pg_hba.conf`, a `pg_ident.conf` or a file of names includes.
+pub fn included(text: &[u8]) -> Vec<(Included, Vec<u8>)> {
+    let mut found = Vec::new();
+    // A line that ends in a backslash goes on.
+    let mut joined: Vec<Vec<u8>> = vec![Vec::new()];
+    for line in text.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let (part, goes_on) = match line.strip_suffix(b"\\") {
+            Some(part) => (part, true),
+            None => (line, false),
+        };
+        if let Some(last) = joined.last_mut() {
+            last.extend_from_slice(part);
+        }
+        if !goes_on {
+            joined.push(Vec::new());
+        }
+    }
+    for line in joined {
+        let words = words(&line);
+        let how = match words.first() {
+            Some((word, false)) if word == b"include" || word == b"include_if_exists" => {
+                Some(Included::File)
+            }
+            Some((word, false)) if word == b"include_dir" => Some(Included::Directory),
+            _ => None,
+        };
+        if let (Some(how), Some((name, _))) = (how, words.get(1)) {
+            found.push((how, name.clone()));
+        }
+        for (word, _) in words {
+            if let Some(name) = word.strip_prefix(b"@").filter(|name| !name.is_empty()) {
+                found.push((Included::File, name.to_vec()));
+            }
+        }
+    }
+    found
+}
+
+/// The words of a line, and whether each began with a quote (`next_token`).
+fn words(line: &[u8]) -> Vec<(Vec<u8>, bool)> {
+    let mut words = Vec::new();
+    let mut word: Option<(Vec<u8>, bool)> = None;
+    let mut quoted = false;
+    for byte in line {
+        match byte {
+            b'"' => {
+                quoted = !quoted;
+                word.get_or_insert_with(|| (Vec::new(), true));
+            }
+            b'#' if !quoted => break,
+            b' ' | b'\t' | b',' | b'\r' if !quoted => words.extend(word.take()),
+            other => word.get_or_insert_with(|| (Vec::new(), false)).0.push(*other),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_the_server_reads_them() {
+        let text = "# include 'no'\n Include = 'a b.conf' # x\ninclude_dir conf.d\n\
+                    Work_Mem=4MB#x\nx.y = 'it''s \\'\\101'\n=\n";
+        let wanted = [
+            ("include", "a b.conf"),
+            ("include_dir", "conf.d"),
+            ("work_mem", "4MB"),
+            ("x.y", "it's 'A"),
+        ];
+        let wanted: Vec<_> =
+            wanted.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        assert_eq!(settings(text.as_bytes()), wanted);
+    }
+
+    #[test]
+    fn access_files_name_files() {
+        let text = b"# @no\nlocal all @admins,joe peer # @no\nhost \"@quoted file\" all 1.2.3.4/32 md5\n\
+                     include extra.conf\ninclude_if_exists \"b c\"\ninclude_\\\ndir d\n\"include\" x\n";
+        let found: Vec<(Included, String)> = included(text)
+            .into_iter()
+            .map(|(how, name)| (how, String::from_utf8(name).unwrap()))
+            .collect();
+        let wanted = [
+            (Included::File, "admins"),
+            // The server takes this one for a name and not for a file; one file more does no harm.
+            (Included::File, "quoted file"),
+            (Included::File, "extra.conf"),
+            (Included::File, "b c"),
+            (Included::Directory, "d"),
+        ];
+        assert_eq!(found, wanted.map(|(how, name)| (how, name.to_owned())));
+    }
+}
