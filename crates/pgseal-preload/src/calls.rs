@@ -18,6 +18,7 @@ pub mod stat;
 pub mod stdio;
 pub mod sync;
 pub mod temporary;
+pub mod unlink;
 pub mod walk;
 pub mod write;
 

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use pgseal_core::{KeySet, KeyringId};
 use pgseal_pgdata::{Class, locate, locate_in_tablespace, tablespace_relative};
 
+use crate::config;
 use crate::keys;
 use crate::log::{self, Shown};
 use crate::memory::with_reserve;
@@ -26,6 +27,7 @@ pub struct Root {
     half_converted: bool,
     /// The outcome of the first attempt: one that failed is not repeated for every file.
     keys: Mutex<Option<Result<&'static KeySet, c_int>>>,
+    config: config::Seen,
 }
 
 /// Where a path is and what it is.
@@ -84,6 +86,11 @@ impl Root {
             .and_then(|path| sys::read_whole(&path, 1 << 16))
             .unwrap_or_default();
         texts::interrupted_command(&text)
+    }
+
+    /// What this process has seen of the lock on its configuration.
+    pub fn config(&self) -> &config::Seen {
+        &self.config
     }
 
     /// The path of its keyring.
@@ -174,7 +181,12 @@ pub fn register(path: &[u8]) -> &'static Root {
     let half_converted = exists(path, CONVERSION);
     // A data directory that is forgotten for want of memory would be taken for a plain one.
     let root = with_reserve(|| {
-        let root = Root { path: path.to_vec(), half_converted, keys: Mutex::new(None) };
+        let root = Root {
+            path: path.to_vec(),
+            half_converted,
+            keys: Mutex::new(None),
+            config: config::Seen::default(),
+        };
         let root: &'static Root = Box::leak(Box::new(root));
         state.roots.push(root);
         root

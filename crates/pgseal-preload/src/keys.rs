@@ -105,6 +105,7 @@ pub fn server_starts(root: &'static Root) -> Result<(), c_int> {
 fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_int> {
     if !program::makes_cluster() {
         expect_pinned(root, keys.keyring_id)?;
+        crate::config::server_starts(root)?;
     }
     let map = datadir::join(root.path(), b"global/pg_filenode.map");
     if !program::makes_cluster() && sys::c_path(&map).is_ok_and(|path| sys::stat(&path).is_none()) {
@@ -164,7 +165,8 @@ pub fn plain_server_starts() -> Result<(), c_int> {
     if !matches!(program::role(), Role::Server | Role::Standalone) {
         return Ok(());
     }
-    let asked = [PINNED, c"PGSEAL_PROVIDER"].into_iter().find(|name| sys::env(name).is_some());
+    let names = [PINNED, c"PGSEAL_PROVIDER", c"PGSEAL_CONFIG"];
+    let asked = names.into_iter().find(|name| sys::env(name).is_some());
     let Some(asked) = asked else { return Ok(()) };
     let dir = sys::current_dir().unwrap_or_else(PathText::new);
     log::line(format_args!(

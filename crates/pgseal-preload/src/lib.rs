@@ -8,6 +8,7 @@
 pub mod audit;
 pub mod calls;
 mod changes;
+mod config;
 mod copies;
 mod counters;
 mod damage;

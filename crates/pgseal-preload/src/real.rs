@@ -142,6 +142,7 @@ real! {
     fn fts_read = c"fts_read" (fts: *mut c_void) -> *mut c_void;
     fn dlerror = c"dlerror" () -> *mut c_char;
     fn rename = c"rename" (from: *const c_char, to: *const c_char) -> c_int;
+    fn unlink = c"unlink" (path: *const c_char) -> c_int;
     fn mkdir = c"mkdir" (path: *const c_char, mode: mode_t) -> c_int;
     fn chdir = c"chdir" (path: *const c_char) -> c_int;
     fn fchdir = c"fchdir" (fd: c_int) -> c_int;

@@ -376,10 +376,17 @@ pub const FAMILIES: &[Family] = &[
         symbols: &["fsync", "fdatasync", "sync", "syncfs", "msync"],
     },
     Family {
+        name: "removing",
+        treatment: Hooked,
+        why: "Identity is in the header: a sealed file may be removed as any other. Where the configuration is locked, the record follows when the server's recovery removes a signal file; no other recorded file is removed (EACCES).",
+        tests: &["names.c", "configuration.c"],
+        symbols: &["unlink"],
+    },
+    Family {
         name: "renaming",
         treatment: Hooked,
-        why: "Identity is in the header: a sealed file may be renamed as any other. WAL that the server's recovery takes from an archive is first sealed anew if another cluster sealed it; what becomes a timeline history file is made plain.",
-        tests: &["names.c", "take_over.c"],
+        why: "Identity is in the header: a sealed file may be renamed as any other. WAL that the server's recovery takes from an archive is first sealed anew if another cluster sealed it; what becomes a timeline history file is made plain. Where the configuration is locked, the record follows ALTER SYSTEM; no other recorded file is renamed or replaced (EACCES).",
+        tests: &["names.c", "take_over.c", "configuration.c"],
         symbols: &["rename"],
     },
     Family {
@@ -394,7 +401,6 @@ pub const FAMILIES: &[Family] = &[
             "linkat",
             "symlink",
             "symlinkat",
-            "unlink",
             "unlinkat",
             "remove",
             "rmdir",

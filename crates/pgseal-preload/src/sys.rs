@@ -56,6 +56,41 @@ pub fn pread_full(fd: c_int, buf: &mut [u8], off: u64) -> Result<usize, c_int> {
     Ok(done)
 }
 
+/// Writes bytes at an offset, all of them.
+pub fn pwrite_all(fd: c_int, bytes: &[u8], off: u64) -> Result<(), c_int> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &bytes[done..];
+        let at = i64::try_from(off + done as u64).map_err(|_| libc::EFBIG)?;
+        // SAFETY: `rest` is valid for reads of its length.
+        let put = unsafe { real::pwrite(fd, rest.as_ptr().cast(), rest.len(), at) };
+        match usize::try_from(put) {
+            Ok(0) => return Err(libc::ENOSPC),
+            Ok(put) => done += put,
+            Err(_) if real::errno() == libc::EINTR => {}
+            Err(_) => return Err(real::errno()),
+        }
+    }
+    Ok(())
+}
+
+/// Brings a file or directory to the disk.
+pub fn sync(fd: c_int) -> Result<(), c_int> {
+    // SAFETY: no pointers involved.
+    if unsafe { libc::fsync(fd) } == 0 { Ok(()) } else { Err(real::errno()) }
+}
+
+/// A path without links; `None` if there is nothing.
+pub fn real_path(path: &CStr) -> Option<PathText> {
+    let mut buf = [0_u8; libc::PATH_MAX as usize];
+    // SAFETY: `path` is a C string, and the buffer as long as the function wants it.
+    let found = unsafe { libc::realpath(path.as_ptr(), buf.as_mut_ptr().cast()) };
+    if found.is_null() {
+        return None;
+    }
+    Some(PathText::of(CStr::from_bytes_until_nul(&buf).ok()?.to_bytes()))
+}
+
 /// Reads a small file whole; an error if it is longer than `limit`.
 pub fn read_whole(path: &CStr, limit: usize) -> Result<Vec<u8>, c_int> {
     let fd = open_read(path)?;

@@ -42,6 +42,10 @@ const COMMANDS: &[(&str, &str, bool)] = &[
         "key restore DATA HOME/escrow --unlock file:HOME/key2 -K file:HOME/key2 --force",
         true,
     ),
+    ("config lock", "config lock DATA", true),
+    ("config accept", "config accept DATA --yes", true),
+    ("config status", "config status DATA", false),
+    ("config unlock", "config unlock DATA", true),
     ("guard", "guard DATA --bindir BIN", true),
     ("encrypt", "encrypt -K file:HOME/key2 --bindir BIN DATA", true),
     ("decrypt", "decrypt --yes-write-plain --bindir BIN DATA", true),
@@ -314,7 +318,7 @@ fn every_command_is_here() {
         };
         list.lines().filter_map(name).collect::<Vec<String>>()
     };
-    let names: Vec<String> = [of(&[]), of(&["key"]), of(&["tls"])].concat();
+    let names: Vec<String> = [of(&[]), of(&["key"]), of(&["config"]), of(&["tls"])].concat();
     assert!(names.len() > 20, "{names:?}");
     let known = |name: &str| {
         OTHERS.contains(&name)

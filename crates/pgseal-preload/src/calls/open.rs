@@ -9,6 +9,7 @@ use pgseal_core::{FileKind, Form, Generation, Layout, geometry};
 use pgseal_pgdata::counters::{ClassIndex, Counter};
 use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
 
+use crate::config;
 use crate::copies;
 use crate::counters;
 use crate::damage::{self, Head, Reason};
@@ -74,7 +75,16 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     if !program::active() {
         return raw();
     }
-    match verdict(path.to_bytes(), flags) {
+    let verdict = verdict(path.to_bytes(), flags);
+    let class = || match &verdict {
+        Verdict::Pass => datadir::place(path.to_bytes()).class,
+        Verdict::Seal(ours) => ours.class,
+        Verdict::Refuse(_) => None,
+    };
+    if let Some(decided) = config::opened(path, flags, class) {
+        return decided.inspect(|fd| fds::set_plain(*fd)).unwrap_or_else(fail);
+    }
+    match verdict {
         Verdict::Pass => {
             let fd = raw();
             fds::set_plain(fd);

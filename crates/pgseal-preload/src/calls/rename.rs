@@ -11,6 +11,7 @@ use pgseal_core::{KeyringId, geometry};
 use pgseal_pgdata::Class;
 
 use crate::calls::{descriptor, open, read, write};
+use crate::config;
 use crate::datadir;
 use crate::file::Errno;
 use crate::log::{self, Shown};
@@ -26,17 +27,24 @@ const CHUNK: usize = 1 << 20;
 /// As for `rename(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
+    let mut change = None;
     if matches!(program::role(), Role::Server | Role::Standalone) {
         // SAFETY: the caller passes two C strings.
         let old = unsafe { CStr::from_ptr(from) };
         // SAFETY: as above.
         let new = unsafe { CStr::from_ptr(to) };
-        if let Err(errno) = before_rename(old, new) {
-            return fail(errno);
-        }
+        let prepared = before_rename(old, new).and_then(|()| config::before_rename(old, new));
+        change = match prepared {
+            Ok(change) => change,
+            Err(errno) => return fail(errno),
+        };
     }
     // SAFETY: the caller's arguments.
-    unsafe { real::rename(from, to) }
+    let done = unsafe { real::rename(from, to) };
+    if let Some(change) = change {
+        change.finish(done == 0);
+    }
+    done
 }
 
 fn before_rename(from: &CStr, to: &CStr) -> Result<(), Errno> {

@@ -6,6 +6,7 @@ use pgseal_core::header::{self, Kind};
 use pgseal_core::{SealedLen, geometry};
 
 use crate::calls::open;
+use crate::config;
 use crate::damage;
 use crate::fds;
 use crate::program;
@@ -74,6 +75,7 @@ unsafe fn stat_at(dir: c_int, path: *const c_char, st: *mut libc::stat, flags: c
     }
     // SAFETY: the caller's arguments.
     let done = unsafe { real::fstatat(dir, path, st, flags) };
+    config::looked_at(name.to_bytes(), done == 0);
     if done == 0 && program::active() {
         let full = open::path_at(dir, name);
         let name = full.as_deref().unwrap_or(name);

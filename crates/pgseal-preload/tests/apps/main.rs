@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod births;
+mod config;
 mod damage;
 mod descriptors;
 mod files;
