@@ -130,8 +130,10 @@ fn decide(path: &CStr, flags: c_int) -> Option<Result<c_int, Errno>> {
 }
 
 /// What a file is to the record.
+#[derive(Default)]
 enum Judged {
     /// Nothing.
+    #[default]
     Unknown,
     /// It is not there, as recorded.
     Gone,
@@ -171,12 +173,6 @@ fn with_newest<T: Default>(
             return Err(libc::EACCES);
         }
         record = newer;
-    }
-}
-
-impl Default for Judged {
-    fn default() -> Judged {
-        Judged::Unknown
     }
 }
 

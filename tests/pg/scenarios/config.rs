@@ -137,15 +137,21 @@ fn a_server_with_another_configuration_does_not_start() {
     node.assert_authentic();
 }
 
-/// Waits for a line that the server writes to its log.
-fn wait_for_log(node: &Node, words: &str, count: usize) {
-    for _ in 0..600 {
-        if node.log().matches(words).count() >= count {
-            return;
+/// Waits until something is so.
+fn wait_until(node: &Node, what: &str, is_so: impl Fn() -> bool) {
+    let waited = (0..600).any(|_| {
+        let so = is_so();
+        if !so {
+            thread::sleep(Duration::from_millis(100));
         }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("no \"{words}\" in the log:\n{}", node.log());
+        so
+    });
+    assert!(waited, "{what}:\n{}", node.log());
+}
+
+/// Waits for lines that the server writes to its log.
+fn wait_for_log(node: &Node, words: &str, count: usize) {
+    wait_until(node, words, || node.log().matches(words).count() >= count);
 }
 
 #[test]
@@ -198,14 +204,8 @@ fn a_reload_keeps_the_old_settings() {
     give(&node, &node.file("conf.d/b.conf"));
     accept(&node);
     node.sql("select pg_reload_conf()");
-    for _ in 0..600 {
-        if node.sql("show work_mem") == "8MB" {
-            node.stop();
-            return;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("what was accepted is not loaded:\n{}", node.log());
+    wait_until(&node, "what was accepted is not loaded", || node.sql("show work_mem") == "8MB");
+    node.stop();
 }
 
 #[test]
