@@ -186,6 +186,34 @@ converse(Child *child, const uint8 *input, size_t input_len, uint8 *output, size
 	return got;
 }
 
+/*
+ * The program that the setting names.  Configuration may lie in the data directory, and whoever writes there must
+ * not thereby run a program of his own: one that lies there too, or another one (a shell), which would take the
+ * arguments for something else.  What is run is the path without links, which nobody can lead elsewhere meanwhile.
+ */
+static char *
+configured_helper(void)
+{
+	char	   *helper = realpath(pgseal_helper, NULL);
+	char	   *data = realpath(DataDir, NULL);
+	char	   *result = helper != NULL ? pstrdup(helper) : NULL;
+	bool		inside = helper != NULL && data != NULL && path_is_prefix_of_path(data, helper);
+
+	free(helper);
+	free(data);
+	if (result == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("the program \"%s\" could not be run, so there are no column keys", pgseal_helper),
+				 errhint("Install pgseal, or set pgseal.helper to where it is.")));
+	if (inside || strcmp(last_dir_separator(result) + 1, "pgseal") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("pgseal.helper is \"%s\", which is not the program pgseal outside of the data directory", pgseal_helper),
+				 errhint("Install pgseal, or set pgseal.helper to where it is.")));
+	return result;
+}
+
 /* The setting, else where 'make install' or a package puts the program. */
 static char *
 helper_path(void)
@@ -193,7 +221,7 @@ helper_path(void)
 	static const char *const places[] = {"/usr/local/bin/pgseal", "/usr/bin/pgseal"};
 
 	if (pgseal_helper != NULL && *pgseal_helper != '\0')
-		return pgseal_helper;
+		return configured_helper();
 	for (int i = 0; i < lengthof(places); i++)
 		if (access(places[i], X_OK) == 0)
 			return unconstify(char *, places[i]);

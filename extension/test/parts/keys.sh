@@ -9,7 +9,18 @@ sql "CREATE TABLE t (id sealed_int8 PRIMARY KEY, v sealed_text, x sealed_text_ra
 with() { PGOPTIONS=$1 sql "$2"; }
 ok "no provider" says "pgseal does not know where the key of the column keys comes from" with "-c pgseal.provider=" "SELECT id FROM t"
 ok "no helper" says "could not be run" with "-c pgseal.helper=/nowhere/pgseal" "SELECT id FROM t"
-ok "a helper that is no helper" says "the pgseal helper gave no column keys" with "-c pgseal.helper=/bin/true" "SELECT id FROM t"
+ok "a helper that is another program" says "is not the program pgseal" with "-c pgseal.helper=/bin/true" "SELECT id FROM t"
+data=$(sql "SHOW data_directory")
+printf '#!/bin/sh\ntouch %s\n' "$work/planted-mark" >"$work/planted"
+mkdir "$data/planted.d" "$work/linked"
+install -m 755 "$work/planted" "$data/planted.d/pgseal"
+ln -s "$data/planted.d/pgseal" "$work/linked/pgseal"
+for helper_path in "$data/planted.d/pgseal" "$work/linked/pgseal" planted.d/pgseal; do
+    ok "a helper in the data directory" says "is not the program pgseal" with "-c pgseal.helper=$helper_path" "SELECT id FROM t"
+done
+ok "a command that only a setting names" says "PGSEAL_COLUMN_PROVIDER" with "-c pgseal.provider=command:touch\\ $work/planted-mark" "SELECT id FROM t"
+ok "nothing of it was run" same "$(ls "$work/planted-mark" 2>/dev/null)" ""
+rm -r "$data/planted.d"
 ok "a missing key" says "there is no key file" with "-c pgseal.provider=file:$work/nothing" "SELECT id FROM t"
 key "$work/wrong-kek"
 ok "a wrong key" says "wrong key-encryption key" with "-c pgseal.provider=file:$work/wrong-kek" "SELECT id FROM t"

@@ -119,6 +119,10 @@ impl<'a> Run<'a> {
         make_keys: impl FnOnce() -> Result<(KeySet, Target), CliError>,
     ) -> Result<Option<u8>, CliError> {
         let options = self.options;
+        if self.operation != Operation::Rekey {
+            // Changed at the end, when it is too late to find that it cannot be.
+            guard_conf::sets_preload(&self.dir.root.join("postgresql.auto.conf"))?;
+        }
         let ground = checks::ground(
             &mut self.report,
             &self.dir,

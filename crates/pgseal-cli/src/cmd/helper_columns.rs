@@ -8,6 +8,7 @@ use pgseal_keys::{KeyError, Provider};
 use zeroize::Zeroizing;
 
 use crate::error::CliError;
+use crate::keys;
 
 /// The most keys of one call.
 const MAX_KEYS: usize = 65536;
@@ -82,6 +83,27 @@ fn answer(
     Ok(answer)
 }
 
+/// The provider of column keys that the server's environment allows, beside those that can neither run
+/// nor connect.
+const ALLOWED: &str = "PGSEAL_COLUMN_PROVIDER";
+
+/// `pgseal.provider` is a setting, and configuration may lie in the data directory: a command is run
+/// only if somebody says so from outside.
+fn expect_allowed(provider: &Provider, allowed: Option<&str>) -> Result<(), CliError> {
+    let is_same = |uri| Provider::parse(uri).is_ok_and(|allowed| allowed == *provider);
+    if provider.is_harmless() || allowed.is_some_and(is_same) {
+        return Ok(());
+    }
+    Err(CliError::Key(KeyError::ProviderFailed {
+        provider: Provider::shown(&provider.to_string()),
+        what: format!(
+            "a setting names it, which whoever writes the data directory may have changed, and it \
+             runs a command; if it is right, put {ALLOWED} with the same value into the server's \
+             environment"
+        ),
+    }))
+}
+
 fn kek(uri: &str) -> Result<Kek, CliError> {
     let provider = Provider::parse(uri)?;
     if provider.is_passphrase() {
@@ -92,6 +114,7 @@ fn kek(uri: &str) -> Result<Kek, CliError> {
                 .to_owned(),
         }));
     }
+    expect_allowed(&provider, keys::variable(ALLOWED)?.as_deref())?;
     let kek = provider.kek(None)?;
     Kek::new(kek.expose()).map_err(|error| CliError::Usage(error.to_string()))
 }
@@ -151,6 +174,20 @@ mod tests {
         let again = answer(Task::Unwrap, &new, None, &record(7, 3, body(&moved))).unwrap();
         assert_eq!(body(&key), body(&again));
         assert_eq!(body(&key).len(), KEY_BYTES);
+    }
+
+    #[test]
+    fn a_command_is_run_only_if_the_environment_names_it() {
+        let provider = |uri: &str| Provider::parse(uri).unwrap();
+        let is_allowed =
+            |uri: &str, allowed: Option<&str>| expect_allowed(&provider(uri), allowed).is_ok();
+        assert!(is_allowed("file:/etc/columns.key", None) && is_allowed("env:A", None));
+        assert!(!is_allowed("command:fetch a", None));
+        assert!(!is_allowed("command:fetch a", Some("command:fetch b")));
+        assert!(!is_allowed("command:fetch a", Some("file:/x")));
+        assert!(is_allowed("command:fetch a", Some("command:fetch a")));
+        let error = expect_allowed(&provider("command:fetch a"), None).unwrap_err().to_string();
+        assert!(error.contains(ALLOWED) && !error.contains("fetch a"), "{error}");
     }
 
     #[test]
