@@ -240,6 +240,29 @@ fn what_the_server_writes_itself_is_recorded() {
     node.stop_at_once();
 }
 
+/// A process that reads the configuration while another one changes it sees the old or the new one, and
+/// never a difference.
+#[test]
+fn alter_system_and_reloads_at_the_same_time() {
+    let mut node = locked();
+    node.start();
+    thread::scope(|scope| {
+        let changes = scope.spawn(|| {
+            for number in 0..40 {
+                node.sql(&format!("alter system set work_mem = '{}MB'", 10 + number % 7));
+            }
+        });
+        while !changes.is_finished() {
+            node.sql("select pg_reload_conf()");
+        }
+    });
+    node.sql("select pg_reload_conf()");
+    wait_until(&node, "the last change is not loaded", || node.sql("show work_mem") == "14MB");
+    assert!(!node.log().contains("pgseal: "), "{}", node.log());
+    node.stop();
+    assert_same(&node);
+}
+
 #[test]
 fn a_server_that_was_locked_while_it_ran_takes_note() {
     let mut node = Node::sealed(&[]);
