@@ -79,7 +79,7 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     let class = || match &verdict {
         Verdict::Pass => datadir::place(path.to_bytes()).class,
         Verdict::Seal(ours) => ours.class,
-        Verdict::Refuse(_) => None,
+        Verdict::Refuse(_) | Verdict::Lock(_) => None,
     };
     if let Some(decided) = config::opened(path, flags, class) {
         return decided.inspect(|fd| fds::set_plain(*fd)).unwrap_or_else(fail);
