@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
-# as-user.sh [--keep] [--] COMMAND [ARGUMENT...]
+# as-user.sh [--keep] [--upstream MAJOR] [--] COMMAND [ARGUMENT...]
 #
 # PostgreSQL's servers refuse to run as root. Started by an ordinary user, this runs COMMAND in the project's
 # directory. Started by root (containers, CI), it copies what tests need (scripts, tests, built programs,
 # cached upstream sources) into a private work directory of an ordinary user and runs COMMAND there as that
 # user; the project's own directory may belong to root and be closed to others. Afterwards build/results of
 # the work directory is copied back, servers left over are stopped, and the work directory is removed
-# (--keep: it stays, and its name is printed).
+# (--keep: it stays, and its name is printed). --upstream: of the cached sources only those of this major.
 #
 # PGSEAL_TEST_USER  the user; default: postgres where it exists, else pgseal-test (made if need be)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
-keep=no
+keep=no upstream=
 while [ $# -gt 0 ]; do
     case "$1" in
     --keep) keep=yes ;;
+    --upstream)
+        upstream=${2:-}
+        shift
+        ;;
     --)
         shift
         break
@@ -102,7 +106,12 @@ tar -cf - --exclude=__pycache__ "${parts[@]}" | tar -xf - -C "$stage/tree"
 cache=${PGSEAL_CACHE:-build/upstream}
 if [ -d "$cache" ]; then
     mkdir -p "$stage/tree/build/upstream"
-    tar -cf - -C "$cache" --exclude=./apt . | tar -xf - -C "$stage/tree/build/upstream"
+    parts=(.)
+    if [ -n "$upstream" ]; then
+        read -r version rest <"$cache/current-$upstream" || die "no cached sources of PostgreSQL $upstream"
+        parts=("current-$upstream" "$version")
+    fi
+    tar -cf - -C "$cache" --exclude=./apt "${parts[@]}" | tar -xf - -C "$stage/tree/build/upstream"
 fi
 chmod -R u+rwX,go+rX "$stage/tree"
 chown -R "$uid:$gid" "$stage"

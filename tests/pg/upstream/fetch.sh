@@ -117,7 +117,7 @@ mv "$work/full/src/interfaces/libpq" "$work/src/src/interfaces"
 mv "$work/full/contrib" "$work/src/contrib"
 # Translations, and the programs themselves: what is tested is the server that is here.
 find "$work/src" -depth -name po -type d -exec rm -rf {} +
-rm -rf "$work/full" "$work/dsc" "$work/err"
+rm -rf "$work/full" "$work/dsc" "$work/err" "$work"/*.orig.tar.*
 
 rm -rf "${cache:?}/$version"
 mv "$work" "$cache/$version"

@@ -21,7 +21,7 @@ upstream_start() {
 
     if [ "$(id -u)" = 0 ]; then
         "$HERE/fetch.sh" "$MAJOR"
-        local as_user=("$PGSEAL_ROOT/scripts/as-user.sh")
+        local as_user=("$PGSEAL_ROOT/scripts/as-user.sh" --upstream "$MAJOR")
         [ "$KEEP" = no ] || as_user+=(--keep)
         exec "${as_user[@]}" -- "tests/pg/upstream/$(basename "$0")" "${all[@]}"
     fi
