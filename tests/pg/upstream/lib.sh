@@ -70,7 +70,7 @@ locate() {
         if [ -e "$root/loader" ]; then
             libs=$root/$(dirname "$(cat "$root/loader")")
             CLIENT_LINK=("-L$libs" -Xlinker "--dynamic-linker=$root/$(cat "$root/loader")" -Xlinker "-rpath=$libs"
-                -Xlinker --allow-shlib-undefined "$libs/libc.so.6" "$libs/libm.so.6")
+                -Xlinker --disable-new-dtags -Xlinker --allow-shlib-undefined "$libs/libc.so.6" "$libs/libm.so.6")
         fi
     else
         if [ "$WHICH" = unpacked ]; then
@@ -115,6 +115,9 @@ private_installation() {
     done
     mkdir -p "$WORK/pg/usr/include"
     ln -s "${INCLUDE%/"$MAJOR"/server}" "$WORK/pg/usr/include/postgresql"
+    # PostgreSQL's build has a library of those parts of libpgcommon.a that libpq leaves out; Debian packs the whole.
+    [ ! -e "$WORK/pg/$lib/lib/libpgcommon.a" ] ||
+        ln -s libpgcommon.a "$WORK/pg/$lib/lib/libpgcommon_excluded_shlib.a"
     BIN=$WORK/pg/$lib/bin
     PGXS=$WORK/pg/$lib/lib/pgxs
     mode_env
@@ -126,7 +129,7 @@ make_in() {
     local dir=$1
     shift
     make -s -C "$dir" -o submake-libpgfeutils USE_PGXS=1 "PG_CONFIG=$BIN/pg_config" with_llvm=no \
-        "LDFLAGS_EX=${CLIENT_LINK[*]}" "LIBS=-lpgcommon -lpgport -lssl -lcrypto -lm" "$@"
+        "PG_LDFLAGS=${CLIENT_LINK[*]}" "LIBS=-lpgcommon -lpgport -lssl -lcrypto -lm" "$@"
 }
 
 # build_modules: the C modules of the regression tests, into $WORK/lib.
