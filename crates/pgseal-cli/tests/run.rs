@@ -84,7 +84,7 @@ fn a_passphrase_is_handed_on_in_memory() {
     command.env("PGSEAL_LIBRARY", fixture.path("libpgseal.so")).env("PGSEAL_PROVIDER", &ask);
     command.args(["run", "-D", "data", "--", "sh", "-c", &script]);
     let answer = Answer::of(command.output().unwrap());
-    assert_eq!((answer.code, answer.out.as_str()), (0, "76\n76\n"), "{answer:?}");
+    assert_eq!((answer.code, answer.out.as_str()), (0, "84\n84\n"), "{answer:?}");
     assert_eq!(fs::read_to_string(&count).unwrap(), "x\n");
 
     // and a wrong one is told before the command runs
