@@ -253,6 +253,8 @@ pub fn looked_at(path: &[u8], is_there: bool) {
     if !path.ends_with(b".signal") || !is_server() || is_for_base_backup(path) {
         return;
     }
+    // The caller wants to know why `stat` failed.
+    let errno = real::errno();
     with_reserve(|| {
         let Some(file) = locate(path).filter(|file| SIGNALS.contains(&&file.name[..])) else {
             return;
@@ -275,6 +277,7 @@ pub fn looked_at(path: &[u8], is_there: bool) {
             unsafe { libc::_exit(1) };
         }
     });
+    real::set_errno(errno);
 }
 
 /// The content of a regular file; `None` if there is none.

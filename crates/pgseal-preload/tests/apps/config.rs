@@ -173,6 +173,8 @@ fn a_signal_file_goes_when_the_server_removes_it() {
             assert!(run.stderr.contains("standby.signal\" is there"), "{}", run.stderr);
         }
     }
+    let missing = Locked::new().run(&["exists", "recovery.signal"]);
+    assert!(missing.stdout.contains("= -1 ENOENT"), "{}", missing.stdout);
     let locked = Locked::new();
     fs::remove_file(locked.arena.sealed().join("standby.signal")).unwrap();
     let run = locked.run(&["exists", "standby.signal"]);
