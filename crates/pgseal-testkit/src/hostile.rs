@@ -6,11 +6,15 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::programs::{install, is_root};
+
+mod changes;
+
+pub use changes::{CHANGES, FEW};
 
 /// The directory that changes lead to.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ impl Change {
     /// None, for comparison.
     #[must_use]
     pub const fn nothing() -> Change {
-        change("nothing, for comparison", |_, _| ())
+        Change { name: "nothing, for comparison", stops_server: false, make: |_, _| () }
     }
 
     /// Makes it.
@@ -108,228 +112,6 @@ fn make_special(path: &Path, kind: &str) -> io::Result<()> {
     output.status.success().then_some(()).ok_or_else(|| io::Error::other(said))
 }
 
-/// A step of a change.
-#[allow(clippy::panic, reason = "a change that was not made would make the test one of nothing")]
-fn must<T>(result: io::Result<T>, what: &Path) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => panic!("{}: {error}", what.display()),
-    }
-}
-
-fn keyring(data: &Path) -> PathBuf {
-    data.join("pgseal/keyring")
-}
-
-fn edit(path: &Path, change: impl FnOnce(String) -> String) {
-    let text = must(fs::read_to_string(path), path);
-    must(fs::write(path, change(text)), path);
-}
-
-/// Another value of a field of the keyring, whose MAC holds no more.
-fn set(data: &Path, field: &str, value: &str) {
-    edit(&keyring(data), |text| {
-        let name = format!("\"{field}\": ");
-        let start = text.find(&name).map_or(text.len(), |at| at + name.len());
-        let end = text[start..].find([',', '\n']).map_or(text.len(), |at| start + at);
-        assert!(start < end, "no field {field}");
-        format!("{}{value}{}", &text[..start], &text[end..])
-    });
-}
-
-fn set_provider(data: &Path, uri: &str) {
-    set(data, "provider", &format!("\"{uri}\""));
-    if uri.starts_with("passphrase:") {
-        passphrase(data, 65536, 3);
-    }
-}
-
-fn passphrase(data: &Path, memory_kib: u32, passes: u32) {
-    let params = format!(
-        "\"passphrase\": {{\"kdf\": \"argon2id\", \"version\": 19, \"memory_kib\": {memory_kib}, \
-         \"passes\": {passes}, \"lanes\": 1, \"salt\": \"{}\"}},\n  \"key_check\"",
-        "ab".repeat(16)
-    );
-    edit(&keyring(data), |text| text.replacen("\"key_check\"", &params, 1));
-}
-
-fn into_fifo(data: &Path, name: &str) {
-    let path = data.join(name);
-    let _ = fs::remove_file(&path);
-    must(make_special(&path, "p"), &path);
-}
-
-fn into_link(data: &Path, name: &str, target: &Path) {
-    let path = data.join(name);
-    if path.is_dir() {
-        must(fs::remove_dir_all(&path), &path);
-    } else {
-        let _ = fs::remove_file(&path);
-    }
-    must(symlink(target, &path), &path);
-}
-
-/// The journal of a conversion that is nearly done, with a configuration file of the enemy's.
-fn journal(data: &Path, operation: &str, phase: &str, config: &Path, major: &str) {
-    let path = data.join("pgseal/conversion");
-    let suite = if operation == "decrypt" { "" } else { "aes-256-gcm" };
-    let text = format!(
-        "{{\"format\": \"pgseal-conversion\", \"version\": 1, \"operation\": \"{operation}\", \
-         \"phase\": \"{phase}\", \"pg_version\": \"{major}\\n\", \"suite\": \"{suite}\", \
-         \"keyring\": \"\", \"generation_before\": 1, \"facts\": {{\"catalog_version\": 1, \
-         \"checksums\": true, \"segment_pages\": 131072}}, \"config_file\": \"{}\"}}",
-        config.display()
-    );
-    must(fs::write(&path, text), &path);
-}
-
-const fn change(name: &'static str, make: fn(&Path, &Trap)) -> Change {
-    Change { name, stops_server: false, make }
-}
-
-const fn not_for_servers(name: &'static str, make: fn(&Path, &Trap)) -> Change {
-    Change { name, stops_server: true, make }
-}
-
-/// Those that were findings once, and stand for the others where there is little time.
-pub const FEW: [&str; 4] = [
-    "provider: command:",
-    "provider: passphrase:command=",
-    "postmaster.opts: another program",
-    "pgseal/conversion: decrypt, another configuration file",
-];
-
-/// All changes. Each leaves a directory that is no more what the owner made.
-pub const CHANGES: &[Change] = &[
-    change("provider: command:", |data, trap| {
-        set_provider(data, &format!("command:{}", trap.program().display()));
-    }),
-    change("provider: passphrase:command=", |data, trap| {
-        set_provider(data, &format!("passphrase:command={}", trap.program().display()));
-    }),
-    change("provider: passphrase:fd=0", |data, _| set_provider(data, "passphrase:fd=0")),
-    change("provider: passphrase:", |data, _| set_provider(data, "passphrase:")),
-    change("provider: a key in the data directory", |data, trap| {
-        let planted = data.join("planted.key");
-        must(fs::copy(trap.dir.join("planted.key"), &planted), &planted);
-        must(fs::set_permissions(&planted, fs::Permissions::from_mode(0o600)), &planted);
-        set_provider(data, &format!("file:{}", planted.display()));
-    }),
-    change("provider: a FIFO", |data, trap| {
-        set_provider(data, &format!("file:{}", trap.fifo().display()));
-    }),
-    change("provider: a device", |data, _| set_provider(data, "file:/dev/zero")),
-    change("provider: another variable", |data, _| set_provider(data, "env:PATH")),
-    change("provider: a key store on a network", |data, _| {
-        set_provider(data, "https://127.0.0.1:1/key");
-    }),
-    change("keyring: format", |data, _| set(data, "format", "\"x\"")),
-    change("keyring: version", |data, _| set(data, "version", "999999999999")),
-    change("keyring: identity", |data, _| {
-        set(data, "keyring_id", &format!("\"{}\"", "00".repeat(16)));
-    }),
-    change("keyring: time", |data, _| set(data, "created", "\"yesterday\"")),
-    change("keyring: suite", |data, _| set(data, "suite", "\"aes-256-xts\"")),
-    change("keyring: key check", |data, _| set(data, "key_check", "\"0000000000000000\"")),
-    change("keyring: generation", |data, _| set(data, "generation", "4294967295")),
-    change("keyring: state", |data, _| set(data, "state", "\"retired\"")),
-    change("keyring: Argon2id of 4 GiB", |data, _| {
-        set(data, "provider", "\"passphrase:\"");
-        passphrase(data, 4 << 20, 1024);
-    }),
-    change("keyring: 100,000 generations", |data, _| {
-        edit(&keyring(data), |text| {
-            let start = text.find("\"generations\": [").map_or(0, |at| at + 16);
-            let end = text.rfind("\n  ]").unwrap_or(text.len());
-            let one = text[start..end].to_owned();
-            let all = vec![one; 100_000].join(",");
-            format!("{}{all}{}", &text[..start], &text[end..])
-        });
-    }),
-    change("keyring: 1 GB", |data, _| {
-        let path = keyring(data);
-        let file = must(fs::OpenOptions::new().write(true).open(&path), &path);
-        must(file.set_len(1_000_000_000), &path);
-    }),
-    change("keyring: a FIFO", |data, _| into_fifo(data, "pgseal/keyring")),
-    change("keyring: a device", |data, _| {
-        let path = keyring(data);
-        must(fs::remove_file(&path), &path);
-        // Only root can make one.
-        let _ = make_special(&path, "c");
-    }),
-    change("keyring: a link to elsewhere", |data, trap| {
-        into_link(data, "pgseal/keyring", &trap.victim());
-    }),
-    change("keyring: of another user", |data, _| {
-        let path = keyring(data);
-        // Only root can give it away.
-        let _ = chown(&path, Some(65533), None);
-        must(fs::set_permissions(&path, fs::Permissions::from_mode(0o644)), &path);
-    }),
-    change("keyring: removed", |data, _| must(fs::remove_file(keyring(data)), data)),
-    change("keyring and relation map: removed", |data, _| {
-        must(fs::remove_dir_all(data.join("pgseal")), data);
-        must(fs::remove_file(data.join("global/pg_filenode.map")), data);
-    }),
-    change("pgseal: a link to elsewhere", |data, trap| {
-        let victim = trap.dir.join("victim");
-        into_link(data, "pgseal", &victim);
-    }),
-    change("postmaster.opts: another program", |data, trap| {
-        let path = data.join("postmaster.opts");
-        let text = format!("{} \"-D\" \"{}\"\n", trap.program().display(), data.display());
-        must(fs::write(&path, text), &path);
-    }),
-    change("postmaster.pid: another process", |data, _| {
-        let path = data.join("postmaster.pid");
-        must(fs::write(&path, format!("1\n{}\n0\n5432\n/\n*\n", data.display())), &path);
-    }),
-    not_for_servers("postmaster.pid: a FIFO", |data, _| into_fifo(data, "postmaster.pid")),
-    change("pgseal/conversion: decrypt, another configuration file", |data, trap| {
-        journal(data, "decrypt", "finish", &trap.victim(), "15");
-    }),
-    change("pgseal/conversion: encrypt, another configuration file", |data, trap| {
-        journal(data, "encrypt", "finish", &trap.victim(), "15");
-    }),
-    change("pgseal/conversion: a version that is a path", |data, trap| {
-        let path = trap.dir.display().to_string();
-        journal(data, "encrypt", "finish", &trap.victim(), &path);
-    }),
-    change("pgseal/conversion: a FIFO", |data, _| into_fifo(data, "pgseal/conversion")),
-    change("pgseal/escrow.json: a FIFO", |data, _| into_fifo(data, "pgseal/escrow.json")),
-    change("pgseal/config: a FIFO", |data, _| into_fifo(data, "pgseal/config")),
-    change("pgseal/config: a link to elsewhere", |data, trap| {
-        into_link(data, "pgseal/config", &trap.victim());
-    }),
-    change("pgseal/config: 1 GB", |data, _| {
-        let path = data.join("pgseal/config");
-        let file = must(fs::File::create(&path), &path);
-        must(file.set_len(1_000_000_000), &path);
-    }),
-    change("PG_VERSION: a path", |data, trap| {
-        must(fs::write(data.join("PG_VERSION"), format!("{}\n", trap.dir.display())), data);
-    }),
-    not_for_servers("PG_VERSION: a FIFO", |data, _| into_fifo(data, "PG_VERSION")),
-    not_for_servers("postgresql.conf: a FIFO", |data, _| into_fifo(data, "postgresql.conf")),
-    not_for_servers("postgresql.conf: a link to elsewhere", |data, trap| {
-        into_link(data, "postgresql.conf", &trap.victim());
-    }),
-    not_for_servers("postgresql.auto.conf: a FIFO", |data, _| {
-        into_fifo(data, "postgresql.auto.conf");
-    }),
-    not_for_servers("postgresql.auto.conf: a link to elsewhere", |data, trap| {
-        into_link(data, "postgresql.auto.conf", &trap.victim());
-    }),
-    not_for_servers("pg_control: a FIFO", |data, _| into_fifo(data, "global/pg_control")),
-    change("a table space: the whole system", |data, _| {
-        must(symlink("/", data.join("pg_tblspc/99999")), data);
-    }),
-    not_for_servers("a relation: a link to elsewhere", |data, trap| {
-        into_link(data, "global/1262", &trap.victim());
-    }),
-];
-
 /// What a program did.
 #[derive(Debug)]
 pub struct Seen {
@@ -385,6 +167,19 @@ pub fn watch(
 }
 
 impl Seen {
+    /// What it opened of the trap, in whatever way: the calls that succeeded.
+    #[must_use]
+    pub fn opened(&self, trap: &Trap) -> Vec<String> {
+        let trap = format!("{}/", trap.dir.display());
+        let is_open = |line: &&String| {
+            let call = line.split_once(' ').map_or("", |(_, call)| call.trim_start());
+            // -y shows what a descriptor really is.
+            let opened = call.rsplit_once(" = ").map_or("", |(_, result)| result);
+            !call.starts_with("exec") && !opened.starts_with('-') && opened.contains(&trap)
+        };
+        self.calls.iter().filter(is_open).cloned().collect()
+    }
+
     /// What it should not have done: started something of these directories, talked to a machine, or
     /// opened something of the trap for writing.
     #[must_use]

@@ -55,6 +55,20 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("server", "run -D DATA -- sh HOME/server.sh", true),
 ];
 
+/// PostgreSQL's programs under the library alone, as a service has them, without `pgseal run` before them.
+/// HOME/original is the same cluster, unchanged.
+const PROGRAMS: &[(&str, &str, bool)] = &[
+    ("controldata", "BIN/pg_controldata -D DATA", false),
+    ("checksums", "BIN/pg_checksums --check -D DATA", false),
+    ("waldump", "BIN/pg_waldump --limit=1 -p DATA/pg_wal SEGMENT", false),
+    ("archivecleanup", "BIN/pg_archivecleanup -n DATA/pg_wal 000000010000000000000001", false),
+    ("verifybackup", "BIN/pg_verifybackup --no-parse-wal DATA", false),
+    ("resetwal", "BIN/pg_resetwal -n -D DATA", false),
+    ("rewind", "BIN/pg_rewind -n --source-pgdata=DATA --target-pgdata=HOME/original", false),
+    ("postgres -C", "BIN/postgres -C data_checksums -D DATA", false),
+    ("single", "BIN/postgres --single -D DATA template1", true),
+];
+
 /// Commands that take no data directory of somebody else's.
 const OTHERS: [&str; 7] = ["advise", "completions", "key new", "lab", "man", "tls check", "key"];
 
@@ -66,6 +80,8 @@ struct Field {
     /// The data directory that is left alone.
     original: PathBuf,
     environment: Vec<(String, String)>,
+    /// A segment of its WAL.
+    segment: String,
 }
 
 impl Field {
@@ -97,7 +113,10 @@ impl Field {
             fs::set_permissions(dir, fs::Permissions::from_mode(mode)).expect("chmod");
         }
         let environment = vec![("PGSEAL_CLUSTERS_DIR".to_owned(), path("clusters.d"))];
-        Field { node, original, environment }
+        let listing = fs::read_dir(original.join("pg_wal")).expect("every cluster has it");
+        let names = listing.map(|item| item.expect("a listing").file_name().into_string());
+        let segment = names.flatten().find(|name| name.len() == 24).expect("a segment");
+        Field { node, original, environment, segment }
     }
 
     /// The data directory anew, with the change in it.
@@ -110,7 +129,7 @@ impl Field {
         data
     }
 
-    fn run(&self, line: &str, as_root: bool) -> Seen {
+    fn run(&self, line: &str, as_root: bool, is_program: bool) -> Seen {
         let home = self.node.home().display().to_string();
         let _ = fs::remove_dir_all(self.node.home().join("new"));
         let _ = fs::remove_file(self.node.home().join("server.log"));
@@ -118,10 +137,20 @@ impl Field {
             word.replace("DATA", &format!("{home}/data"))
                 .replace("HOME", &home)
                 .replace("BIN", &bindir())
+                .replace("SEGMENT", &self.segment)
         };
-        let args: Vec<String> = line.split(' ').map(word).collect();
+        let mut args: Vec<String> = line.split(' ').map(word).collect();
         let user = (is_root() && !as_root).then_some("postgres");
-        let program = self.node.pgseal_program();
+        let mut program = self.node.pgseal_program();
+        if is_program {
+            let library = pgseal_scenarios::programs().library;
+            let set = [
+                format!("LD_PRELOAD={}", library.display()),
+                format!("PGSEAL_HELPER={}", program.display()),
+            ];
+            args.splice(0..0, set);
+            program = PathBuf::from("/usr/bin/env");
+        }
         watch(&program, &args, &self.environment, user, 90, Path::new("/"))
             .expect("strace and pgseal run; scripts/setup.sh test installs strace")
     }
@@ -140,7 +169,8 @@ fn try_command(
     root: bool,
 ) -> i32 {
     let (name, line) = command;
-    let seen = field.run(line, root);
+    let is_postgres = is_program(name);
+    let seen = field.run(line, root, is_postgres);
     let what = format!("{}: {name}{}", change.name, if root { ", as root" } else { "" });
     let data = field.node.home().join("data");
     let said = format!("exit status {}\n{}{}", seen.code, seen.out, seen.err);
@@ -152,16 +182,31 @@ fn try_command(
         assert!(seen.calls.iter().any(|call| call.contains("execve(")), "{what}: not traced");
     }
     assert!(STATUSES.contains(&seen.code), "{what}\n{said}");
-    // An error is one line; a report stands on standard output.
+    // An error is one line; a report stands on standard output. PostgreSQL's programs have words of their own.
     let lines = seen.err.lines().filter(|line| line.starts_with("pgseal: ")).count();
-    let is_program = ["server", "run", "initdb"].contains(&name);
-    if seen.code >= 2 && !is_program && seen.out.is_empty() {
+    let has_own_words = is_postgres || ["server", "run", "initdb"].contains(&name);
+    if seen.code >= 2 && !has_own_words && seen.out.is_empty() {
         assert_eq!(lines, 1, "{what}\n{said}");
     }
     if seen.code != 0 {
-        assert!(lines > 0 || !seen.out.is_empty() || is_program, "{what}: no word\n{said}");
+        let is_said = lines > 0 || has_own_words && !seen.err.is_empty();
+        assert!(is_said || !seen.out.is_empty(), "{what}: no word\n{said}");
+    }
+    if env::var_os(ONLY).is_some() {
+        println!("{what}: {said}");
+        for call in seen.opened(trap) {
+            println!("OPENED {what}: {call}");
+        }
     }
     seen.code
+}
+
+/// Shows what each command says, and compares no table: `PGSEAL_HOSTILE="PG_VERSION|no journal" ...`
+/// tries the changes with one of these words in their names.
+const ONLY: &str = "PGSEAL_HOSTILE";
+
+fn is_program(name: &str) -> bool {
+    PROGRAMS.iter().any(|(known, _, _)| *known == name)
 }
 
 fn users() -> &'static [bool] {
@@ -172,19 +217,21 @@ fn users() -> &'static [bool] {
 fn cell(field: &Field, change: &Change, command: (&str, &str, bool), trap: &Trap) -> String {
     let (name, line, may_change) = command;
     // PostgreSQL's own programs wait for ever, or write elsewhere.
-    let is_its_own = name == "server" || name == "run" && change.name.starts_with("pg_control");
+    let is_its_own = name == "server"
+        || is_program(name)
+        || name == "run" && change.name.starts_with("pg_control");
     if is_its_own && change.stops_server {
         return "-".to_owned();
     }
     let mut codes = Vec::new();
     for root in users() {
-        // PostgreSQL's servers and initdb refuse root.
-        if *root && ["server", "initdb"].contains(&name) {
+        // They refuse root.
+        if *root && ["server", "initdb", "resetwal", "rewind", "single"].contains(&name) {
             continue;
         }
         let code = try_command(field, change, (name, line), trap, *root);
         codes.push(code);
-        let converts = ["encrypt", "decrypt", "rekey", "server"].contains(&name);
+        let converts = ["encrypt", "decrypt", "rekey", "server", "single"].contains(&name);
         if may_change && (code < 2 || converts) {
             field.data(change, trap);
         }
@@ -210,18 +257,25 @@ impl Drop for Field {
     }
 }
 
-/// The row of one change.
-fn row(field: &Field, number: usize, change: &Change) -> String {
+/// The row of one change in each of the tables.
+fn row(field: &Field, number: usize, change: &Change) -> [String; 2] {
     let trap = field.node.home().join(format!("trap{number}"));
     let trap = Trap::set(&trap).expect("a trap");
-    field.data(change, &trap);
-    let cells: Vec<String> =
-        COMMANDS.iter().map(|command| cell(field, change, *command, &trap)).collect();
-    format!("| {} | {} |\n", change.name, cells.join(" | "))
+    TABLES.map(|commands| {
+        field.data(change, &trap);
+        let cells: Vec<String> =
+            commands.iter().map(|command| cell(field, change, *command, &trap)).collect();
+        format!("| {} | {} |\n", change.name, cells.join(" | "))
+    })
 }
 
+type Commands = &'static [(&'static str, &'static str, bool)];
+
+/// pgseal's own commands, and PostgreSQL's programs.
+const TABLES: [Commands; 2] = [COMMANDS, PROGRAMS];
+
 /// The rows of all changes, on a few clusters side by side: much of the time is spent waiting.
-fn rows(changes: &[&Change]) -> String {
+fn rows(changes: &[&Change]) -> [String; 2] {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let work = || {
         let field = Field::new();
@@ -230,18 +284,19 @@ fn rows(changes: &[&Change]) -> String {
             let Some(change) = changes.get(number) else { break };
             // One that fails does not keep the others from being tried.
             let row = catch_unwind(AssertUnwindSafe(|| row(&field, number, change)));
-            let row = row.unwrap_or_else(|_| format!("| {} | FAILED |\n", change.name));
-            print!("{row}");
+            let failed = || format!("| {} | FAILED |\n", change.name);
+            let row = row.unwrap_or_else(|_| [failed(), failed()]);
+            print!("{}", row.concat());
             done.lock().unwrap_or_else(PoisonError::into_inner).insert(number, row);
         }
     };
     thread::scope(|scope| {
-        for _ in 0..6 {
+        for _ in 0..changes.len().min(6) {
             scope.spawn(work);
         }
     });
     let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.into_values().collect()
+    [0, 1].map(|table| done.values().map(|rows: &[String; 2]| rows[table].as_str()).collect())
 }
 
 /// The findings of the past, and the commands that were open to them. The long test tries everything.
@@ -274,19 +329,25 @@ const END: &str = "<!-- hostile table: end -->";
 #[ignore = "long: make test-scenarios"]
 fn every_command_on_every_hostile_directory() {
     every_command_is_here();
-    let all: Vec<&Change> = [&NOTHING].into_iter().chain(CHANGES).collect();
-    let names: Vec<&str> = COMMANDS.iter().map(|(name, _, _)| *name).collect();
-    let head = format!("| change | {} |\n|---|{}", names.join(" | "), "---|".repeat(names.len()));
-    let rows = rows(&all);
-    assert!(!rows.contains("FAILED"), "see above:\n{rows}");
-    let made = format!("\n\n{head}\n{rows}\n");
+    let only = env::var(ONLY).ok();
+    let is_wanted = |change: &&Change| {
+        only.as_ref().is_none_or(|only| only.split('|').any(|word| change.name.contains(word)))
+    };
+    let all: Vec<&Change> = [&NOTHING].into_iter().chain(CHANGES).filter(is_wanted).collect();
+    let mut made = String::from("\n\n");
+    for (commands, rows) in TABLES.into_iter().zip(rows(&all)) {
+        assert!(!rows.contains("FAILED"), "see above:\n{rows}");
+        let names: Vec<&str> = commands.iter().map(|(name, _, _)| *name).collect();
+        let lines = "---|".repeat(names.len());
+        made += &format!("| change | {} |\n|---|{lines}\n{rows}\n", names.join(" | "));
+    }
 
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/threat-model.md");
     let text = fs::read_to_string(&path).expect("spec/threat-model.md is there");
     let start = text.find(BEGIN).expect("the mark before the table") + BEGIN.len();
     let end = text.find(END).expect("the mark behind the table");
     // The table has root's exit statuses, and PostgreSQL's own words on one major.
-    if !is_root() || server_major() != "15" {
+    if !is_root() || server_major() != "15" || only.is_some() {
         return;
     }
     if env::var("UPDATE_EXPECT").is_ok_and(|value| value == "1") {
