@@ -2,7 +2,7 @@
 //! asked for.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{Error, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -66,12 +66,32 @@ pub fn backup_name(path: &Path) -> PathBuf {
     candidate
 }
 
+/// Where the file at `path` really is: a link may lead to a file beside it. Whoever writes the directory
+/// makes links in it, so that one that leads elsewhere is not followed, and nothing but a file is read.
+fn real_place(path: &Path) -> Result<PathBuf, TlsError> {
+    let refused = |why| Err(TlsError::io(path, "replace it")(Error::other(why)));
+    let Ok(real) = path.canonicalize() else {
+        if path.is_symlink() {
+            return refused("it is a link that leads nowhere; remove it");
+        }
+        return Ok(path.to_owned());
+    };
+    if !real.is_file() {
+        return refused("it is not a regular file; remove it");
+    }
+    let dir = path.parent().and_then(|dir| dir.canonicalize().ok());
+    if path.is_symlink() && real.parent() != dir.as_deref() {
+        return refused("it is a link that leads out of its directory; put the file in its place");
+    }
+    Ok(real)
+}
+
 /// Makes `path` hold `bytes`. What is there is kept beside it, with its own rights.
 ///
 /// # Errors
 /// [`TlsError::Io`]; then the old file is still there.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32, owner: Owner) -> Result<Written, TlsError> {
-    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let path = real_place(path)?;
     let old = match fs::read(&path) {
         Ok(old) => Some(old),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -202,6 +222,19 @@ mod tests {
         replace(&link, b"two", KEY_MODE, owner).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&real).unwrap(), b"two");
+        // One that leads elsewhere is not followed, and a device is not read.
+        let elsewhere = tempfile::tempdir().unwrap();
+        let victim = elsewhere.path().join("file");
+        fs::write(&victim, "mine").unwrap();
+        for target in [victim.as_path(), Path::new("/dev/zero"), Path::new("/no/such/file")] {
+            let link = dir.path().join("out.key");
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            let error = replace(&link, b"two", KEY_MODE, owner).unwrap_err();
+            assert!(error.to_string().contains("out.key"), "{error}");
+            fs::remove_file(&link).unwrap();
+        }
+        assert_eq!(fs::read(&victim).unwrap(), b"mine");
+        assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
     }
 
     #[test]
