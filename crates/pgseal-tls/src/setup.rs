@@ -1,9 +1,12 @@
 //! `pgseal tls init`: certificates, settings and rules of one cluster.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::authority::{Authority, KeyKind, Pair};
 use crate::error::TlsError;
@@ -188,12 +191,10 @@ impl Cluster {
 /// [`TlsError::Program`] with what `postgres -C` said.
 pub fn ask(postgres: &Path, dir: &Path, name: &str) -> Result<String, TlsError> {
     // With -C first, postgres answers root, too.
-    let output = Command::new(postgres)
-        .args(["-C", name, "-D"])
-        .arg(dir)
-        .env_remove("LD_PRELOAD")
-        .output()
-        .map_err(TlsError::io(postgres, "run it"))?;
+    let mut command = Command::new(postgres);
+    command.args(["-C", name, "-D"]).arg(dir).env_remove("LD_PRELOAD");
+    let output =
+        answer(&mut command, Duration::from_secs(10)).map_err(TlsError::io(postgres, "run it"))?;
     if !output.status.success() {
         return Err(TlsError::Program {
             program: format!("{} -C {name} -D {}", postgres.display(), dir.display()),
@@ -201,6 +202,23 @@ pub fn ask(postgres: &Path, dir: &Path, name: &str) -> Result<String, TlsError> 
         });
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+}
+
+/// What the program prints, a line or two. A FIFO among the configuration files would make it wait for ever.
+fn answer(command: &mut Command, timeout: Duration) -> io::Result<Output> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (mut child, start) = (command.spawn()?, Instant::now());
+    while child.try_wait()?.is_none() {
+        if start.elapsed() > timeout {
+            // It may have ended by itself; then there is nothing to stop.
+            let _ = child.kill();
+            let _ = child.wait();
+            let why = format!("it did not answer within {} s and was stopped", timeout.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output()
 }
 
 fn file_settings(clients: bool) -> Vec<Setting> {
@@ -388,4 +406,18 @@ fn prove(wish: &Wish, wanted: &[Setting]) -> Result<(), TlsError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let mut command = Command::new("sleep");
+        let error = answer(command.arg("600"), Duration::from_secs(1)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let said = answer(Command::new("echo").arg("on"), Duration::from_secs(60)).unwrap();
+        assert_eq!(said.stdout, b"on\n");
+    }
 }
