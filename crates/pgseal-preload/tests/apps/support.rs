@@ -47,10 +47,14 @@ pub fn library() -> PathBuf {
     path
 }
 
-/// The program `pgseal`, built if it is not there.
+/// The program `pgseal`: the one that `scripts/cargo-test.sh` names, else that of this profile, built
+/// if it is not there.
 pub fn helper() -> &'static Path {
     static HELPER: OnceLock<PathBuf> = OnceLock::new();
     HELPER.get_or_init(|| {
+        if let Some(path) = std::env::var_os("PGSEAL_TEST_PROGRAM") {
+            return path.into();
+        }
         let path = target_dir().join("pgseal");
         if !path.exists() {
             let mut cargo = Command::new(env!("CARGO"));
