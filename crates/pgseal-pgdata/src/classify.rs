@@ -139,6 +139,8 @@ fn below(directory: &[u8], rest: &[&[u8]]) -> Class {
         (b"pg_dynshmem", [name]) if name.starts_with(b"mmap.") => Class::DynamicSharedMemory,
         (b"pgseal", _) => Class::Own,
         (b"log" | b"pg_log", _) => Class::ServerLog,
+        // A tablespace that has a keyring of its own, where a tar file of a base backup is unpacked.
+        (version, inside) if is_version_directory(version) => in_tablespace(inside),
         // pg_upgrade's own logs and reports; its dumps beside them hold the schema and are Unknown,
         // so sealed
         (b"pg_upgrade_output.d", [_, b"log", ..]) => Class::ServerLog,

@@ -139,6 +139,12 @@ fn canonical(class: Class, parts: &[&[u8]]) -> Option<Place> {
             *oid = b"pg_tblspc";
             Place::joined(parts.get(1..)?)
         }
+        [version, ..] if is_version_directory(version) => {
+            let mut place = Place::joined(&[b"pg_tblspc", b"*"])?;
+            place.push(b"/")?;
+            place.push(Place::joined(parts.get(1..)?)?.as_bytes())?;
+            Some(place)
+        }
         _ => Place::joined(parts),
     }
 }
@@ -257,6 +263,10 @@ mod tests {
             b"pg_tblspc/*/pgsql_tmp/pgsql_tmp1.0"
         );
         assert!(locate_in_tablespace(b"PG_15_202209061/../5/16384").1.is_any());
+        // A tablespace that has a keyring of its own, as a root.
+        for rel in ["PG_15_202209061/5/16384_fsm.1", "PG_15_202209061/pgsql_tmp/pgsql_tmp1.0"] {
+            assert_eq!(locate(rel.as_bytes()), locate_in_tablespace(rel.as_bytes()), "{rel}");
+        }
     }
 
     #[test]
