@@ -110,22 +110,27 @@ enum Holes {
     All,
 }
 
+/// Where the hole of each sector of a unit starts, counted from the sector; a sector without one costs
+/// a look at its last cell.
+fn data_lens(unit: &[u8]) -> [usize; BLOCK / SECTOR] {
+    let mut lens = [SECTOR; BLOCK / SECTOR];
+    for (sector, len) in unit.chunks(SECTOR).zip(&mut lens) {
+        let zeros = sector.rchunks(CELL).take_while(|cell| all_zero(cell)).count() * CELL;
+        *len = sector.len().saturating_sub(zeros);
+    }
+    lens
+}
+
 /// Opens the start of a unit in place. Cells of zeros that end a sector are a hole and stay zeros:
 /// the file was lengthened there and never written, or a power cut kept the length and lost the
 /// write.
 fn open_unit(xts: &mut crate::evp::Xts, unit_no: u64, unit: &mut [u8]) -> Result<Holes, SealError> {
-    // Where the hole of each sector starts; a sector without one costs a look at its last cell.
-    let mut data_lens = [SECTOR; BLOCK / SECTOR];
-    let (mut holes, mut data) = (false, false);
-    for (sector, data_len) in unit.chunks(SECTOR).zip(&mut data_lens) {
-        let zeros = sector.rchunks(CELL).take_while(|cell| all_zero(cell)).count() * CELL;
-        *data_len = sector.len().saturating_sub(zeros);
-        holes |= zeros > 0;
-        data |= *data_len > 0;
+    let data_lens = data_lens(unit);
+    let sectors = || unit.chunks(SECTOR).zip(&data_lens);
+    if sectors().all(|(_, data_len)| *data_len == 0) {
+        return Ok(if unit.is_empty() { Holes::None } else { Holes::All });
     }
-    if !data {
-        return Ok(if holes { Holes::All } else { Holes::None });
-    }
+    let holes = sectors().any(|(sector, data_len)| *data_len < sector.len());
     xts.decrypt(unit_no, unit)?;
     if holes {
         for (sector, data_len) in unit.chunks_mut(SECTOR).zip(data_lens) {
@@ -147,13 +152,15 @@ pub(super) fn write<S: Storage + ?Sized>(
 ) -> Result<(), SealError> {
     let end = plain_off + buf.len() as u64;
     let mut had = file.reached;
-    let mut began = had;
+    // The length that a write which fails leaves. Behind a hole it is that of the gap: another process
+    // may have written into it meanwhile.
+    let mut kept = had;
     // A part of a block is written up to the end that the file has now, which another process
     // may have moved.
     let whole = plain_off.is_multiple_of(BLOCK_LEN) && end.is_multiple_of(BLOCK_LEN);
     if end > file.reached || !whole {
         had = file.plain_len(storage)?.0;
-        began = had;
+        kept = if file.header.solid { had } else { had.max(plain_off) };
         if had < plain_off {
             fill_gap(file, storage, scratch, had, plain_off)?;
             had = plain_off;
@@ -162,7 +169,7 @@ pub(super) fn write<S: Storage + ?Sized>(
     let result = write_cells(file, storage, scratch, buf, plain_off, had);
     if result.is_err() && end > had {
         // A full disk: what was there stays, what was appended goes.
-        let _ = restore_end(file, storage, scratch, began);
+        let _ = restore_end(file, storage, scratch, kept);
         return result;
     }
     result?;
@@ -197,18 +204,14 @@ pub(super) fn fill_holes<S: Storage + ?Sized>(
         let cells = ((len - unit_start).min(BLOCK_LEN) as usize).next_multiple_of(CELL);
         let unit = scratch.page.room(BLOCK)?;
         let got = storage.read_at(&mut unit[..cells], SealedOff(HEADER_LEN + unit_start))?;
-        let mut is_hole = [false; BLOCK / SECTOR];
-        for (sector, is_hole) in unit[..got].chunks(SECTOR).zip(&mut is_hole) {
-            *is_hole = all_zero(&sector[sector.len() - CELL.min(sector.len())..]);
-        }
-        if !is_hole.contains(&true) {
+        let data_lens = data_lens(&unit[..got]);
+        if open_unit(file.cipher.xts()?, unit_start / BLOCK_LEN, &mut unit[..got])? == Holes::None {
             continue;
         }
-        open_unit(file.cipher.xts()?, unit_start / BLOCK_LEN, &mut unit[..got])?;
         let out = scratch.out.room(BLOCK)?;
         seal_units(file, unit_start, &unit[..got], &mut out[..got])?;
         for (index, sector) in out[..got].chunks(SECTOR).enumerate() {
-            if is_hole[index] {
+            if data_lens[index] < sector.len() {
                 let off = unit_start + (index * SECTOR) as u64;
                 storage.write_at(sector, SealedOff(HEADER_LEN + off))?;
                 filled += 1;
