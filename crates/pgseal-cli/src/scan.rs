@@ -64,13 +64,12 @@ impl Entry {
 
     /// Which file of the cluster it is; none in particular, if PostgreSQL does not know it.
     pub fn place(&self) -> Place {
-        let place = match self.class {
+        match self.class {
             // Also in an archive.
-            Class::Wal => pgseal_pgdata::Place::WAL,
-            Class::Unknown => return Place::ANY,
+            Class::Wal => pgseal_pgdata::WAL,
+            Class::Unknown => Place::ANY,
             _ => pgseal_pgdata::place(self.rel.as_os_str().as_bytes()),
-        };
-        Place::of(place.as_bytes()).unwrap_or(Place::ANY)
+        }
     }
 
     /// What it is if a command of pgseal left it that was cut off, and it does no harm: it is no file

@@ -9,7 +9,8 @@ use std::thread;
 use pgseal_core::header::{self, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::BlockRange;
-use pgseal_core::{KeySet, Place, SealError, SealedLen, SealedOff, geometry};
+use pgseal_core::{KeySet, SealError, SealedLen, SealedOff, geometry};
+use pgseal_pgdata::Misplaced;
 
 use crate::control::Control;
 use crate::copy::{Buffers, Copied, Form, Sink, Source, copy};
@@ -215,10 +216,10 @@ fn transfer<M: Media>(
     let copied = Source::look(from, job.keys).map_err(Failure::from).and_then(|mut source| {
         // Written anew, a file at the place of another would be taken for it.
         if let Source::Sealed(file) = &source
-            && !task.item.place().is_any()
-            && file.header().place != task.item.place()
+            && let header = file.header()
+            && let Some(why) = task.item.class.misplaced(task.item.place(), header.suite, header)
         {
-            return Err(Failure::Misplaced(Box::new(file.header().place)));
+            return Err(Failure::Misplaced(Box::new(why)));
         }
         copy(&mut source, from, sink, job.keys, rule, buffers, &mut progress)
     });
@@ -239,9 +240,8 @@ fn transfer<M: Media>(
             let found = Found { file: task.item.name(), blocks: Vec::new(), text };
             Ok(Outcome { found: vec![found], ..Outcome::default() })
         }
-        Err(Failure::Misplaced(place)) => {
-            let text =
-                format!("this is the file of \"{place}\"; left as it is, restore the right one");
+        Err(Failure::Misplaced(why)) => {
+            let text = format!("{why}; left as it is, restore the right one");
             let found = Found { file: task.item.name(), blocks: Vec::new(), text: Some(text) };
             Ok(Outcome { found: vec![found], ..Outcome::default() })
         }
@@ -258,7 +258,7 @@ fn transfer<M: Media>(
 /// Why a copy ended early.
 enum Failure {
     Stopped,
-    Misplaced(Box<Place>),
+    Misplaced(Box<Misplaced>),
     Seal(SealError),
 }
 

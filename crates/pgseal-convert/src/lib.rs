@@ -30,7 +30,7 @@ pub use engine::{Found, Outcome};
 pub use error::ConvertError;
 pub use journal::{Facts, Journal, Operation, Phase};
 pub use media::{Disk, Media};
-pub use plan::{Action, Target, form_of};
+pub use plan::{Action, Target};
 pub use tree::{Item, Tree};
 
 /// What the name of a file in the making ends in; it lies beside the file that it will replace.

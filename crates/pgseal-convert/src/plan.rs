@@ -6,8 +6,8 @@ use std::path::Path;
 
 use pgseal_core::geometry::HEADER_LEN;
 use pgseal_core::header::{Header, Kind};
-use pgseal_core::{FileKind, Generation, KeyringId, Layout, Place, Suite};
-use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
+use pgseal_core::{FileKind, Generation, KeyringId, Layout, Suite};
+use pgseal_pgdata::{Class, KeyScope, Policy};
 
 use crate::copy::{Form, Seal};
 use crate::page::PageRule;
@@ -127,7 +127,7 @@ impl Plan {
         generation: Generation,
         from_plain: bool,
     ) -> Action {
-        let form = match (form_of(item.class, item.place(), suite), sealed) {
+        let form = match (item.class.form(item.place(), suite), sealed) {
             (Some(form), Some(header)) if form.place.is_any() => {
                 pgseal_core::Form { place: header.place, ..form }
             }
@@ -193,24 +193,6 @@ fn unborn(item: &Item) -> Action {
     ))
 }
 
-/// How a file of this class at this place is sealed in a cluster with this suite of relation files;
-/// `None` if files of the class are not sealed.
-#[must_use]
-pub fn form_of(class: Class, place: Place, suite: Suite) -> Option<pgseal_core::Form> {
-    let Policy::Seal { kind, .. } = class.policy() else { return None };
-    let (suite, layout) = suite.for_kind(file_kind(kind));
-    let solid = class.is_solid(place.as_bytes());
-    Some(pgseal_core::Form { suite, layout, solid, place })
-}
-
-fn file_kind(kind: SealKind) -> FileKind {
-    match kind {
-        SealKind::Relation => FileKind::Relation,
-        SealKind::Stream => FileKind::Stream,
-        SealKind::InPlace => FileKind::InPlace,
-    }
-}
-
 /// A file that PostgreSQL removes at its start (`RemovePgTempFiles`, `fd.c`): a temporary relation,
 /// or a spill by PostgreSQL's name for it.
 fn is_temporary(item: &Item) -> bool {
@@ -255,7 +237,7 @@ mod tests {
             suite,
             layout: Layout::Paged,
             solid: false,
-            place: Place::ANY,
+            place: pgseal_core::Place::ANY,
             file_id: [1; 16],
             keyring_id,
             generation: Generation::EPHEMERAL,

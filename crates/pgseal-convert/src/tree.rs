@@ -43,8 +43,7 @@ impl Item {
     /// Which file of the cluster it is; none in particular, if PostgreSQL does not know it.
     #[must_use]
     pub fn place(&self) -> Place {
-        let place = pgseal_pgdata::place(self.rel.as_os_str().as_bytes());
-        Place::of(place.as_bytes()).unwrap_or(Place::ANY)
+        pgseal_pgdata::place(self.rel.as_os_str().as_bytes())
     }
 }
 

@@ -19,13 +19,43 @@ impl Place {
     /// No particular place: a file that may have any name.
     pub const ANY: Place = Place { len: 0, bytes: [0; Place::MAX_LEN] };
 
+    /// A place with this text, which is known to fit.
+    #[must_use]
+    pub const fn literal(text: &[u8]) -> Place {
+        assert!(text.len() <= Place::MAX_LEN);
+        let mut place = Place::ANY;
+        while (place.len as usize) < text.len() {
+            place.bytes[place.len as usize] = text[place.len as usize];
+            place.len += 1;
+        }
+        place
+    }
+
     /// A place with this text; `None` if it is too long.
     #[must_use]
     pub fn of(text: &[u8]) -> Option<Place> {
+        Place::joined(&[text])
+    }
+
+    /// A place of these parts with slashes between; `None` if they are too long.
+    #[must_use]
+    pub fn joined(parts: &[&[u8]]) -> Option<Place> {
         let mut place = Place::ANY;
-        place.bytes.get_mut(..text.len())?.copy_from_slice(text);
-        place.len = u8::try_from(text.len()).ok()?;
+        for (index, part) in parts.iter().enumerate() {
+            if index > 0 {
+                place.push(b"/")?;
+            }
+            place.push(part)?;
+        }
         Some(place)
+    }
+
+    fn push(&mut self, text: &[u8]) -> Option<()> {
+        let start = usize::from(self.len);
+        let end = start.checked_add(text.len())?;
+        self.bytes.get_mut(start..end)?.copy_from_slice(text);
+        self.len = u8::try_from(end).ok()?;
+        Some(())
     }
 
     /// The text; empty for [`Place::ANY`].
@@ -87,6 +117,9 @@ mod tests {
             assert_eq!(place.is_any(), text.is_empty());
         }
         assert_eq!(Place::of(&[b'x'; Place::MAX_LEN + 1]), None);
+        assert_eq!(Place::joined(&[b"base", b"5", b"16384"]), Place::of(b"base/5/16384"));
+        assert_eq!(Place::joined(&[&[b'x'; Place::MAX_LEN], b""]), None, "a slash more");
+        assert_eq!(Place::of(b"pg_wal/*"), Some(const { Place::literal(b"pg_wal/*") }));
         let mut field = [0; 2 + Place::MAX_LEN];
         field[0] = 127;
         assert_eq!(Place::decode(&field), None, "longer than the field");

@@ -22,6 +22,7 @@
 mod class;
 mod classify;
 pub mod counters;
+mod form;
 mod names;
 mod place;
 mod policy;
@@ -31,8 +32,9 @@ mod tablespace;
 
 pub use class::{Class, Fork};
 pub use classify::classify;
-pub use place::{Place, locate, locate_in_tablespace, place};
-pub use policy::{KeyScope, Policy, SealKind};
+pub use form::Misplaced;
+pub use place::{WAL, locate, locate_in_tablespace, place};
+pub use policy::{KeyScope, Policy};
 pub use renewal::Renewal;
 pub use table::{Row, TABLE};
 pub use tablespace::{classify_in_tablespace, tablespace_relative};

@@ -2,6 +2,8 @@
 //! sealed file carries in its header, so that it opens as no other file of the cluster
 //! (`spec/sealed-file.md`, section 3.3).
 
+use pgseal_core::Place;
+
 use crate::class::Class;
 use crate::classify::{classify, components};
 use crate::names::{is_decimal, is_oid, is_version_directory};
@@ -11,64 +13,9 @@ use crate::tablespace::classify_in_tablespace;
 /// Components of a path that a place can have: `pg_tblspc/OID/VERSION/pgsql_tmp/SET/FILE`.
 const MAX_PARTS: usize = 8;
 
-/// What pgseal binds a sealed file to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    len: usize,
-    bytes: [u8; Place::MAX_LEN],
-}
-
-impl Place {
-    /// The most bytes of a place: as many as a header has room for.
-    pub const MAX_LEN: usize = 126;
-    /// No particular place: the file may have any name.
-    pub const ANY: Place = Place { len: 0, bytes: [0; Place::MAX_LEN] };
-    /// The place of WAL. Segments are recycled under new names and archived and restored under
-    /// others, so they are bound to being WAL and not to their name.
-    pub const WAL: Place = Place::literal(b"pg_wal/*");
-
-    /// The text; empty for [`Place::ANY`].
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-
-    /// Whether it is no particular place.
-    #[must_use]
-    pub fn is_any(&self) -> bool {
-        self.len == 0
-    }
-
-    const fn literal(text: &[u8]) -> Place {
-        let mut place = Place::ANY;
-        let mut at = 0;
-        while at < text.len() {
-            place.bytes[at] = text[at];
-            at += 1;
-        }
-        place.len = text.len();
-        place
-    }
-
-    /// Components with slashes between; `None` if they are too long.
-    fn joined(parts: &[&[u8]]) -> Option<Place> {
-        let mut place = Place::ANY;
-        for (index, part) in parts.iter().enumerate() {
-            if index > 0 {
-                place.push(b"/")?;
-            }
-            place.push(part)?;
-        }
-        Some(place)
-    }
-
-    fn push(&mut self, text: &[u8]) -> Option<()> {
-        let end = self.len.checked_add(text.len())?;
-        self.bytes.get_mut(self.len..end)?.copy_from_slice(text);
-        self.len = end;
-        Some(())
-    }
-}
+/// The place of WAL. Segments are recycled under new names and archived and restored under others,
+/// so they are bound to being WAL and not to their name.
+pub const WAL: Place = Place::literal(b"pg_wal/*");
 
 /// The place of the file at `rel`, a path relative to the root of a data directory.
 ///
@@ -110,7 +57,7 @@ fn of_class(class: Class, parts: &[&[u8]]) -> Place {
     }
     match (class, parts) {
         (Class::Unknown, _) => Place::ANY,
-        (Class::Wal, _) => Place::WAL,
+        (Class::Wal, _) => WAL,
         (Class::WalSummary, _) => const { Place::literal(b"pg_wal/summaries/*") },
         (Class::Statistics, [b"pg_stat", b"pgstat.stat" | b"pgstat.tmp"]) => {
             const { Place::literal(b"pg_stat/pgstat.stat") }
@@ -140,10 +87,8 @@ fn canonical(class: Class, parts: &[&[u8]]) -> Option<Place> {
             Place::joined(parts.get(1..)?)
         }
         [version, ..] if is_version_directory(version) => {
-            let mut place = Place::joined(&[b"pg_tblspc", b"*"])?;
-            place.push(b"/")?;
-            place.push(Place::joined(parts.get(1..)?)?.as_bytes())?;
-            Some(place)
+            let inside = Place::joined(parts.get(1..)?)?;
+            Place::joined(&[b"pg_tblspc", b"*", inside.as_bytes()])
         }
         _ => Place::joined(parts),
     }

@@ -1,17 +1,8 @@
 //! What pgseal does with the files of each class.
 
-use crate::class::Class;
+use pgseal_core::FileKind;
 
-/// How a sealed file is written, which decides its cipher and layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SealKind {
-    /// Pages of a relation: protected by full-page images.
-    Relation,
-    /// Written once, in order, or by write-and-rename.
-    Stream,
-    /// Overwritten or appended to in place after a sync, torn writes tolerated.
-    InPlace,
-}
+use crate::class::Class;
 
 /// Which data key wraps the key of a sealed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +19,7 @@ pub enum Policy {
     /// New files are sealed.
     Seal {
         /// How the file is written.
-        kind: SealKind,
+        kind: FileKind,
         /// Which key.
         scope: KeyScope,
         /// Whether a file that is there and not sealed is read as it is, because others than
@@ -41,7 +32,7 @@ pub enum Policy {
     Refuse(&'static str),
 }
 
-const fn seal(kind: SealKind, scope: KeyScope) -> Policy {
+const fn seal(kind: FileKind, scope: KeyScope) -> Policy {
     Policy::Seal { kind, scope, reads_plain: false }
 }
 
@@ -50,16 +41,16 @@ impl Class {
     #[must_use]
     pub const fn policy(self) -> Policy {
         match self {
-            Class::Relation { temporary: false, .. } => seal(SealKind::Relation, KeyScope::Cluster),
+            Class::Relation { temporary: false, .. } => seal(FileKind::Relation, KeyScope::Cluster),
             Class::Relation { temporary: true, .. } => {
-                seal(SealKind::Relation, KeyScope::Ephemeral)
+                seal(FileKind::Relation, KeyScope::Ephemeral)
             }
-            Class::TempFile => seal(SealKind::Stream, KeyScope::Ephemeral),
+            Class::TempFile => seal(FileKind::Stream, KeyScope::Ephemeral),
             Class::Wal | Class::Slru | Class::RelationMap | Class::LogicalMapping => {
-                seal(SealKind::InPlace, KeyScope::Cluster)
+                seal(FileKind::InPlace, KeyScope::Cluster)
             }
             Class::Unknown => {
-                Policy::Seal { kind: SealKind::Stream, scope: KeyScope::Cluster, reads_plain: true }
+                Policy::Seal { kind: FileKind::Stream, scope: KeyScope::Cluster, reads_plain: true }
             }
             Class::IncrementalRelation
             | Class::WalSummary
@@ -71,7 +62,7 @@ impl Class {
             | Class::ExportedSnapshot
             | Class::Statistics
             | Class::StatementTexts
-            | Class::RelcacheInit => seal(SealKind::Stream, KeyScope::Cluster),
+            | Class::RelcacheInit => seal(FileKind::Stream, KeyScope::Cluster),
             Class::TimelineHistory
             | Class::BackupHistory
             | Class::ArchiveStatus

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use pgseal_pgdata::{Class, Fork, KeyScope, Policy, SealKind, TABLE, classify};
+use pgseal_core::FileKind;
+use pgseal_pgdata::{Class, Fork, KeyScope, Policy, TABLE, classify};
 
 #[test]
 fn every_example_is_of_its_class() {
@@ -58,11 +59,11 @@ fn plain_and_refused_classes_are_these() {
         ["temporary-relation", "temp-file"]
     );
     assert_eq!(
-        named(|policy| matches!(policy, Policy::Seal { kind: SealKind::InPlace, .. })),
+        named(|policy| matches!(policy, Policy::Seal { kind: FileKind::InPlace, .. })),
         ["wal", "slru", "relation-map", "logical-mapping"]
     );
     assert_eq!(
-        named(|policy| matches!(policy, Policy::Seal { kind: SealKind::Relation, .. })),
+        named(|policy| matches!(policy, Policy::Seal { kind: FileKind::Relation, .. })),
         ["relation", "temporary-relation"]
     );
 }

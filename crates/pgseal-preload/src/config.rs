@@ -92,16 +92,8 @@ fn may_be_recorded(class: Option<Class>) -> bool {
 
 /// The descriptor for a path of this class that is about to be opened, if the record decides about
 /// it; `None`: it is opened as any other.
-pub fn opened(
-    path: &CStr,
-    flags: c_int,
-    class: impl FnOnce() -> Option<Class>,
-) -> Option<Result<c_int, Errno>> {
-    if !is_server() {
-        return None;
-    }
-    let class = class();
-    if !may_be_recorded(class) {
+pub fn opened(path: &CStr, flags: c_int, class: Option<Class>) -> Option<Result<c_int, Errno>> {
+    if !may_be_recorded(class) || !is_server() {
         return None;
     }
     if class != Some(Class::Config) && !LOCKED.load(Ordering::Relaxed) {
@@ -207,8 +199,10 @@ fn expect_same(root: &Root, record: &ConfigRecord) -> Result<(), Differs> {
         let path = datadir::join(root.path(), &entry.name).into_c();
         let path = path.map_err(|_| differs("has too long a name"))?;
         if entry.is_directory() {
-            let listing = directory::conf_files(&path);
-            for name in listing.ok_or_else(|| differs("is no directory that can be read"))? {
+            let listing = directory::names(&path);
+            let listing = listing.ok_or_else(|| differs("is no directory that can be read"))?;
+            // As `include_dir` takes them (`GetConfFilesInDir`, `conffiles.c`).
+            for name in listing.into_iter().filter(|name| name.ends_with(b".conf")) {
                 let name = datadir::join(&entry.name, &name);
                 if record.get(&name).is_none() {
                     return Err(self::differs(&name, "is not in the record"));
@@ -308,17 +302,9 @@ fn in_memory(bytes: &[u8], flags: c_int) -> Result<c_int, Errno> {
     Ok(number)
 }
 
-/// A flag of the server's program (`bool`); `false` in a program that has none.
-fn flag(name: &CStr) -> bool {
-    // SAFETY: the name is a C string.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    // SAFETY: a `bool` of the server's program, one byte of 0 or 1, which lives as long as it.
-    !found.is_null() && unsafe { found.cast::<u8>().read_volatile() } != 0
-}
-
 /// Whether this is a child of the postmaster (`IsUnderPostmaster`, `utils/init/globals.c`).
 fn is_under_postmaster() -> bool {
-    flag(c"IsUnderPostmaster")
+    program::flag(c"IsUnderPostmaster") == Some(true)
 }
 
 /// Whether this process serves a client (`MyProcPort`, `utils/init/globals.c`).
@@ -333,5 +319,5 @@ fn has_client() -> bool {
 /// names that begin with `./` (`sendDir`, `backup/basebackup.c`), by a process for replication
 /// (`am_walsender`). Configuration has no such name: those that the server parses are absolute.
 fn is_for_base_backup(path: &[u8]) -> bool {
-    path.starts_with(b"./") && flag(c"am_walsender")
+    path.starts_with(b"./") && program::flag(c"am_walsender") == Some(true)
 }

@@ -3,14 +3,13 @@
 
 use core::ffi::c_int;
 
-use pgseal_pgdata::SealKind;
+use pgseal_core::FileKind;
 
 use crate::datadir::{self, absolute, base_name, parent, sealed_root};
 use crate::keys;
 use crate::log;
 use crate::memory::with_reserve;
 use crate::program::{self, Role};
-use crate::real;
 use crate::sys;
 use crate::upgrade;
 
@@ -97,30 +96,14 @@ fn prepare_creation(path: &[u8], made: Made) -> Result<(), c_int> {
     }
     datadir::expect_not_system(&dir)?;
     // pg_basebackup is two processes, of which either may come first.
-    let _lock = Lock::on(&dir)?;
+    let directory = sys::open_read(&sys::c_path(&dir)?)?;
+    sys::lock(&directory)?;
     if sealed_root(&dir).is_none() {
         keys::create_keyring(&dir, newest.filter(|_| !asked_for))?;
         // Before the program has children of its own, which would all ask the helper again.
         datadir::register(&dir).keys()?;
     }
     Ok(())
-}
-
-/// An exclusive lock on a directory, as long as this lives.
-struct Lock(#[expect(dead_code, reason = "closing it ends the lock")] sys::Fd);
-
-impl Lock {
-    fn on(dir: &[u8]) -> Result<Lock, c_int> {
-        let fd = sys::open_read(&sys::c_path(dir)?)?;
-        loop {
-            // SAFETY: no pointers involved.
-            match unsafe { libc::flock(fd.0, libc::LOCK_EX) } {
-                0 => return Ok(Lock(fd)),
-                _ if real::errno() == libc::EINTR => {}
-                _ => return Err(real::errno()),
-            }
-        }
-    }
 }
 
 /// The directory that gets the keyring of a copy. One that cannot be told from the command line
@@ -155,7 +138,7 @@ fn refused(program: &str) -> c_int {
 /// A server also writes where its users tell it to, under any name: `COPY ... TO`, `lo_export`.
 /// Such a file is overwritten if it is there; a copy of PostgreSQL's own never is (`O_EXCL`:
 /// `bbsink_server_begin_archive` of `basebackup_server.c`, `copy_file` of `copydir.c`).
-pub fn kind_of_new(path: &[u8], flags: c_int) -> Option<SealKind> {
+pub fn kind_of_new(path: &[u8], flags: c_int) -> Option<FileKind> {
     if program::role() == Role::Server && flags & libc::O_EXCL == 0 {
         return None;
     }
@@ -163,11 +146,11 @@ pub fn kind_of_new(path: &[u8], flags: c_int) -> Option<SealKind> {
 }
 
 /// The same by the name alone, for a file that lies beside a keyring of its own.
-pub fn kind_of(path: &[u8]) -> Option<SealKind> {
+pub fn kind_of(path: &[u8]) -> Option<FileKind> {
     with_reserve(|| find_kind_of(path))
 }
 
-fn find_kind_of(path: &[u8]) -> Option<SealKind> {
+fn find_kind_of(path: &[u8]) -> Option<FileKind> {
     let role = program::role();
     // For those that make a directory with a keyring of its own, the key is the stronger word.
     let has_key = matches!(role, Role::BaseBackup | Role::ReceiveWal) && keys::creation_asked_for();
@@ -177,9 +160,9 @@ fn find_kind_of(path: &[u8]) -> Option<SealKind> {
     let name = base_name(path);
     let wal = is_wal(name.strip_prefix(b"archtemp.").unwrap_or(name));
     if wal && matches!(role, Role::Server | Role::Tool | Role::ReceiveWal | Role::BaseBackup) {
-        return Some(SealKind::InPlace);
+        return Some(FileKind::InPlace);
     }
-    (role == Role::Server && is_backup_tar(name)).then_some(SealKind::Stream)
+    (role == Role::Server && is_backup_tar(name)).then_some(FileKind::Stream)
 }
 
 /// 24 digits as in `IsXLogFileName`, alone or with something behind a point (`.partial`, `.gz`,

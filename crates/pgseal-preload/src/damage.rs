@@ -14,12 +14,10 @@ use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::memory::boxed;
 use pgseal_core::storage::Storage;
 use pgseal_core::{
-    Generation, HeaderFault, KeyringId, Layout, Place, PlainLen, SealedFile, SealedLen, Suite,
-    geometry,
+    Generation, HeaderFault, KeyringId, Layout, PlainLen, SealedFile, SealedLen, geometry,
 };
-use pgseal_pgdata::{Class, Fork, Policy, Renewal};
+use pgseal_pgdata::{Class, Fork, Misplaced, Policy, Renewal};
 
-use crate::calls::open;
 use crate::datadir::{self, Root};
 use crate::file::{Errno, Want, errno_of};
 use crate::log::{self, Shown};
@@ -41,10 +39,8 @@ pub enum Reason {
         /// Which key.
         generation: Generation,
     },
-    /// It is this file of the cluster, and lies at the place of another.
-    Place(Place),
-    /// It is sealed in another way than files at its place are.
-    Form(Suite, Layout),
+    /// It is another file of the cluster.
+    Misplaced(Misplaced),
 }
 
 impl Reason {
@@ -71,13 +67,7 @@ impl fmt::Display for Reason {
         match self {
             Reason::Header(fault) => fault.fmt(f),
             Reason::Lost => f.write_str("it has blocks but its header is all zeros"),
-            Reason::Place(place) if place.is_any() => {
-                f.write_str("it is bound to no place, as no file here is")
-            }
-            Reason::Place(place) => write!(f, "this is the file of \"{place}\""),
-            Reason::Form(suite, layout) => {
-                write!(f, "it is sealed with {suite} in the {layout} layout, as no file here is")
-            }
+            Reason::Misplaced(why) => why.fmt(f),
             Reason::Plain => f.write_str("it is a plain file where only sealed ones may be"),
             Reason::Key { keyring_id, generation } => {
                 SealError::KeyUnknown { keyring_id: *keyring_id, generation: *generation }.fmt(f)
@@ -125,9 +115,9 @@ pub fn look(
         },
     };
     match SealedFile::from_header(start, header, keys) {
-        Ok(file) => match want.and_then(|want| want.objection(&header)) {
+        Ok(file) => match want.and_then(|want| want.misplaced(&header)) {
             None => Ok(Head::Sealed(boxed(file)?)),
-            Some(reason) => Ok(Head::Bad(reason)),
+            Some(why) => Ok(Head::Bad(Reason::Misplaced(why))),
         },
         Err(error) => Ok(Head::Bad(Reason::of(error)?)),
     }
@@ -317,7 +307,7 @@ pub fn fails(reason: Reason, path: &[u8]) {
         Reason::Lost => log::line(format_args!(
             "ERROR: \"{shown}\" has blocks but its header is all zeros: the file is damaged; restore it from a backup"
         )),
-        Reason::Place(_) | Reason::Form(..) => log::line(format_args!(
+        Reason::Misplaced(_) => log::line(format_args!(
             "ERROR: \"{shown}\": {reason}; somebody put it here, restore the file from a backup"
         )),
         Reason::Header(_) => log::line(format_args!(
@@ -334,15 +324,15 @@ pub fn fails(reason: Reason, path: &[u8]) {
 pub fn size_at(path: &[u8], sealed_len: SealedLen, is_lost: bool) -> Option<i64> {
     let place = datadir::place(path);
     let (root, class) = (place.root?, place.class?);
-    let Policy::Seal { kind, reads_plain: false, .. } = class.policy() else { return None };
+    let Policy::Seal { reads_plain: false, .. } = class.policy() else { return None };
     if !class.opens_damaged() {
         return None;
     }
     if is_lost && class.renewal(path) == Renewal::Empty {
         return Some(0);
     }
-    let (_, layout) = root.loaded_keys()?.suite.for_kind(open::file_kind(kind));
-    let len = damaged_len(layout, sealed_len, reads(class, path));
+    let form = class.form(place.bound, root.loaded_keys()?.suite)?;
+    let len = damaged_len(form.layout, sealed_len, reads(class, path));
     i64::try_from(len).ok()
 }
 

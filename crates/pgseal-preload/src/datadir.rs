@@ -37,13 +37,13 @@ pub struct Place {
     /// The class of the file; `None` outside every data directory.
     pub class: Option<Class>,
     /// Which file of the cluster it is.
-    pub bound: pgseal_pgdata::Place,
+    pub bound: pgseal_core::Place,
 }
 
 impl Place {
-    const OUTSIDE: Place = Place { root: None, class: None, bound: pgseal_pgdata::Place::ANY };
+    const OUTSIDE: Place = Place { root: None, class: None, bound: pgseal_core::Place::ANY };
 
-    fn inside(root: &'static Root, (class, bound): (Class, pgseal_pgdata::Place)) -> Place {
+    fn inside(root: &'static Root, (class, bound): (Class, pgseal_core::Place)) -> Place {
         Place { root: Some(root), class: Some(class), bound }
     }
 }
@@ -390,10 +390,7 @@ fn postmaster_starts(root: &Root) -> bool {
 /// Whether this process itself replays WAL (`InRecovery`, `src/backend/access/transam/xlogutils.c`):
 /// only the startup process does, while sessions of a standby read. `None`: it is no server.
 pub fn replays_here() -> Option<bool> {
-    // SAFETY: the name is a C string.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"InRecovery".as_ptr()) };
-    // SAFETY: a `bool` of the server's program, one byte of 0 or 1, which lives as long as it.
-    (!found.is_null()).then(|| unsafe { found.cast::<u8>().read_volatile() } != 0)
+    program::flag(c"InRecovery")
 }
 
 /// For messages: the path as the user knows it.

@@ -8,11 +8,10 @@ use pgseal_core::header::Header;
 use pgseal_core::memory;
 use pgseal_core::storage::Storage;
 use pgseal_core::{
-    Form, Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile,
-    geometry,
+    Form, Generation, KeySet, Layout, OnDamage, PlainLen, PlainOff, Scratch, SealedFile, geometry,
 };
-use pgseal_pgdata::Class;
 use pgseal_pgdata::counters::{ClassIndex, Counter};
+use pgseal_pgdata::{Class, Misplaced};
 
 use crate::counters;
 use crate::damage::{self, Damage, Head, Reason};
@@ -32,35 +31,14 @@ pub struct Want {
     pub form: Form,
     /// The generation of the data key.
     pub generation: Generation,
-    /// What a file that is there must be like.
-    pub expects: Expects,
-}
-
-/// What the head of a file at a path must say (`spec/sealed-file.md`, section 3.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expects {
-    /// Anything: a file that PostgreSQL does not know, or one outside every data directory.
-    Anything,
-    /// The form in which a new file would be made.
-    ItsForm,
-    /// The same, with keys of another length too: WAL from before a change of the suite.
-    ItsFormAnyKeyLength,
+    /// The class whose rules a file that is there must keep; `None`: it may be any.
+    pub class: Option<Class>,
 }
 
 impl Want {
-    /// What speaks against a file with this header at its path.
-    pub fn objection(&self, header: &Header) -> Option<Reason> {
-        let is = (header.layout, header.solid);
-        let wanted = (self.form.layout, self.form.solid);
-        let fits = match self.expects {
-            Expects::Anything => return None,
-            Expects::ItsForm => is == wanted && header.suite == self.form.suite,
-            Expects::ItsFormAnyKeyLength => is == wanted,
-        };
-        if header.place != self.form.place {
-            return Some(Reason::Place(header.place));
-        }
-        (!fits).then_some(Reason::Form(header.suite, header.layout))
+    /// What speaks against an authentic file with this header at its path.
+    pub fn misplaced(&self, header: &Header) -> Option<Misplaced> {
+        self.class?.misplaced(self.form.place, self.keys.suite, header)
     }
 }
 
@@ -255,42 +233,43 @@ impl OpenFile {
 
     /// Whether somebody has written the header of a file that had none.
     fn look_for_header(&mut self, fd: c_int, want: Want) -> Result<(), Errno> {
-        let storage = FdStorage::new(fd);
-        let opened = match storage.len() {
-            Ok(len) if len.0 < geometry::HEAD_LEN => return Ok(()),
-            Ok(_) => SealedFile::open(&storage, want.keys),
-            Err(error) => Err(error.into()),
-        };
-        match opened.map_err(|error| self.failed(&error))? {
-            Opened::Sealed(file) => {
-                if let Some(reason) = want.objection(file.header()) {
-                    damage::fails(reason, &self.path);
-                    return Err(reason.errno());
-                }
-                self.state = State::Sealed(file);
-            }
-            Opened::Unborn { .. } => {}
-            Opened::Plain => {
+        let len = FdStorage::new(fd).len().map_err(|error| errno_of(&error))?;
+        if len.0 < geometry::HEAD_LEN {
+            return Ok(());
+        }
+        match self.look(fd, want)? {
+            Head::Sealed(file) => self.state = State::Sealed(file),
+            Head::Empty | Head::Bad(Reason::Lost) => {}
+            Head::Bad(Reason::Plain) => {
                 log::line(format_args!(
                     "ERROR: \"{}\" was empty and now holds plain bytes that pgseal did not write; it stays untouched",
                     Shown(&self.path)
                 ));
                 return Err(libc::EIO);
             }
+            Head::Bad(reason) => {
+                counters::add(self.counted, Counter::FailedFiles, 1);
+                damage::fails(reason, &self.path);
+                return Err(reason.errno());
+            }
         }
         Ok(())
+    }
+
+    /// Looks at the head of the file again.
+    fn look(&self, fd: c_int, want: Want) -> Result<Head, Errno> {
+        let mut start = [0; geometry::HEAD_LEN as usize];
+        let got = sys::pread_full(fd, &mut start, 0)?;
+        damage::look(fd, &start[..got], Some(want), None).map_err(|error| self.failed(&error))
     }
 
     /// Whether somebody has made a damaged file anew: redo, or who emptied it.
     #[cold]
     fn look_again(&mut self, fd: c_int, want: Want) -> Result<(), Errno> {
-        let mut start = [0; geometry::HEAD_LEN as usize];
-        let got = sys::pread_full(fd, &mut start, 0)?;
-        match damage::look(fd, &start[..got], Some(want), None) {
-            Ok(Head::Sealed(file)) => self.state = State::Sealed(file),
-            Ok(Head::Empty) => self.state = State::Unborn(want),
-            Ok(Head::Bad(_)) => {}
-            Err(error) => return Err(self.failed(&error)),
+        match self.look(fd, want)? {
+            Head::Sealed(file) => self.state = State::Sealed(file),
+            Head::Empty => self.state = State::Unborn(want),
+            Head::Bad(_) => {}
         }
         Ok(())
     }

@@ -6,17 +6,14 @@
 //! when it has its lock and before it starts recovery, seals zeros into such sectors. From then on
 //! a sector of zeros is damage, to everybody and at any time.
 
-use core::ffi::CStr;
-
 use libc::{O_CLOEXEC, O_RDWR};
 use pgseal_core::{Scratch, geometry};
 
-use crate::calls::open;
+use crate::calls::{directory, open};
 use crate::damage::{self, Head};
 use crate::datadir::{self, Root, join};
 use crate::log::{self, Shown};
 use crate::program;
-use crate::real;
 use crate::storage::FdStorage;
 use crate::sys;
 
@@ -31,33 +28,11 @@ pub fn fill(root: &'static Root) {
         return;
     }
     for directory in DIRECTORIES {
-        for_each_name(&join(root.path(), directory), |name| fill_segment(root, directory, name));
-    }
-}
-
-fn for_each_name(directory: &[u8], mut use_name: impl FnMut(&[u8])) {
-    let Ok(path) = sys::c_path(directory) else { return };
-    // SAFETY: a C string.
-    let listing = unsafe { real::opendir(path.as_ptr()) };
-    if listing.is_null() {
-        return;
-    }
-    loop {
-        // SAFETY: `listing` is open, and nobody else has it.
-        let entry = unsafe { real::readdir(listing) };
-        if entry.is_null() {
-            break;
-        }
-        // SAFETY: the entry is valid until the next call.
-        let name = unsafe { &raw const (*entry).d_name };
-        // SAFETY: a name ends in a zero byte.
-        let name = unsafe { CStr::from_ptr(name.cast()) }.to_bytes();
-        if !name.starts_with(b".") {
-            use_name(name);
+        let path = join(root.path(), directory).into_c().ok();
+        for name in path.and_then(|path| directory::names(&path)).unwrap_or_default() {
+            fill_segment(root, directory, &name);
         }
     }
-    // SAFETY: it is open, and not used any more.
-    unsafe { libc::closedir(listing) };
 }
 
 /// Whoever reads a file that does not open here gets to know why.
@@ -73,7 +48,8 @@ fn fill_segment(root: &'static Root, directory: &[u8], name: &[u8]) {
 
 /// How many sectors were filled. Not by the hooked calls: the guard module is not loaded yet.
 fn try_fill(root: &'static Root, path: &[u8], rel: &[u8]) -> Option<u64> {
-    let want = open::want_inside(root, rel)?;
+    let (class, place) = pgseal_pgdata::locate(rel);
+    let want = open::wanted(root, path, class, place).ok()??;
     let fd = sys::open(&sys::c_path(path).ok()?, O_RDWR | O_CLOEXEC, 0).ok()?;
     let mut start = [0; geometry::HEAD_LEN as usize];
     let got = sys::pread_full(fd.0, &mut start, 0).ok()?;
@@ -83,9 +59,8 @@ fn try_fill(root: &'static Root, path: &[u8], rel: &[u8]) -> Option<u64> {
     };
     let filled = file.fill_holes(&FdStorage::new(fd.0), &mut Scratch::new()).ok()?;
     if filled > 0 {
-        // SAFETY: no pointers involved. What it cannot write, the checkpoint at the end of
-        // recovery says.
-        unsafe { libc::fsync(fd.0) };
+        // What it cannot write, the checkpoint at the end of recovery says.
+        let _ = sys::sync(fd.0);
     }
     Some(filled)
 }

@@ -3,6 +3,7 @@
 //! Decided by the executable, never by a variable that a child could inherit: `archive_command`'s
 //! `cp` sees sealed bytes although it carries the same `LD_PRELOAD`.
 
+use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::log;
@@ -224,6 +225,14 @@ fn combine_target(arguments: &[Vec<u8>]) -> (Option<Vec<u8>>, Vec<Vec<u8>>) {
         }
     }
     (target, backups)
+}
+
+/// A flag of the server's program (`bool`); `None`: this program has none of that name.
+pub fn flag(name: &CStr) -> Option<bool> {
+    // SAFETY: the name is a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    // SAFETY: a `bool` of the server's program, one byte of 0 or 1, which lives as long as it.
+    (!found.is_null()).then(|| unsafe { found.cast::<u8>().read_volatile() } != 0)
 }
 
 #[cfg(test)]

@@ -75,20 +75,7 @@ impl Storage for FdStorage<'_> {
     }
 
     fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()> {
-        let mut done = 0;
-        while done < buf.len() {
-            let rest = &buf[done..];
-            let at = offset(SealedOff(sealed_off.0 + done as u64))?;
-            // SAFETY: `rest` is valid for reads of its length.
-            let put = unsafe { real::pwrite(self.fd, rest.as_ptr().cast(), rest.len(), at) };
-            match usize::try_from(put) {
-                Ok(0) => return Err(io::Error::from_raw_os_error(libc::ENOSPC)),
-                Ok(put) => done += put,
-                Err(_) if real::errno() == libc::EINTR => {}
-                Err(_) => return Err(io::Error::last_os_error()),
-            }
-        }
-        Ok(())
+        sys::pwrite_all(self.fd, buf, sealed_off.0).map_err(io::Error::from_raw_os_error)
     }
 
     fn write_tags(&self, entries: &[u8], sealed_off: SealedOff) -> io::Result<()> {

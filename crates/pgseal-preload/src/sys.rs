@@ -80,6 +80,18 @@ pub fn sync(fd: c_int) -> Result<(), c_int> {
     if unsafe { libc::fsync(fd) } == 0 { Ok(()) } else { Err(real::errno()) }
 }
 
+/// Waits for an exclusive lock on an open directory, which ends when the descriptor is closed.
+pub fn lock(directory: &Fd) -> Result<(), c_int> {
+    loop {
+        // SAFETY: no pointers involved.
+        match unsafe { libc::flock(directory.0, libc::LOCK_EX) } {
+            0 => return Ok(()),
+            _ if real::errno() == libc::EINTR => {}
+            _ => return Err(real::errno()),
+        }
+    }
+}
+
 /// A path without links; `None` if there is nothing.
 pub fn real_path(path: &CStr) -> Option<PathText> {
     let mut buf = [0_u8; libc::PATH_MAX as usize];

@@ -5,7 +5,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
 
-use pgseal_convert::form_of;
 use pgseal_core::geometry::{self, BLOCK_LEN, HEAD_LEN};
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::storage::Storage;
@@ -317,34 +316,11 @@ fn settle(
     Ok(())
 }
 
-/// What speaks against an authentic file with this header where it lies.
-fn objection(entry: &Entry, header: &Header, keys: &KeySet) -> Option<String> {
-    let place = entry.place();
-    if place.is_any() {
-        return None;
-    }
-    if header.place != place {
-        return Some(match header.place.is_any() {
-            true => "bound to no place, as no file here is: somebody put it here".to_owned(),
-            false => format!("the file of \"{}\": somebody put it here", header.place),
-        });
-    }
-    let mut form = form_of(entry.class, place, keys.suite)?;
-    if entry.class == Class::Wal {
-        // It may be older than the suite.
-        form.suite = header.suite;
-    }
-    (header.form() != form).then(|| {
-        let is = format!("{} in the {} layout", header.suite, header.layout);
-        format!("sealed with {is}, as no file here is: somebody put it here")
-    })
-}
-
 fn judge(entry: &Entry, header: &Header, keys: &KeySet, report: FileReport) -> Checked {
     let mut checked = Checked::default();
-    if let Some(text) = objection(entry, header, keys) {
+    if let Some(why) = entry.class.misplaced(entry.place(), keys.suite, header) {
         // Its length is that of another layout.
-        checked.add(What::Misplaced, text);
+        checked.add(What::Misplaced, format!("{why}: somebody put it here"));
         checked.report = Some(report);
         return checked;
     }

@@ -7,9 +7,7 @@ use std::process::{Command, Output};
 
 use pgseal_core::random::LibraryRandom;
 use pgseal_core::storage::mem::MemStorage;
-use pgseal_core::{
-    FileKind, Form, Generation, KeySet, Place, PlainOff, Scratch, SealedFile, Suite,
-};
+use pgseal_core::{FileKind, Form, Generation, KeySet, PlainOff, Scratch, SealedFile, Suite};
 use pgseal_keys::{Keyring, Provider, keyring_path};
 use tempfile::TempDir;
 
@@ -94,9 +92,7 @@ impl Fixture {
     ) {
         let (suite, layout) = Suite::Aes256Gcm.for_kind(kind);
         let (class, place) = pgseal_pgdata::locate(rel.as_bytes());
-        let place = Place::of(place.as_bytes()).unwrap();
-        let solid = class.is_solid(place.as_bytes());
-        let form = Form { suite, layout, solid, place };
+        let form = Form { suite, layout, solid: class.is_solid(place.as_bytes()), place };
         let (storage, random) = (MemStorage::default(), LibraryRandom::new());
         let generation = generation.unwrap_or(keys.active);
         let mut file = SealedFile::create(&storage, &form, keys, generation, &random).unwrap();

@@ -40,8 +40,8 @@ fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, 
         Verdict::Refuse(errno) => return Err(errno),
         Verdict::Seal(ours) => ours,
         // The path may have become another file's since; the head is this one's.
-        Verdict::Pass if sealed && datadir::place(path).root.is_none() => open::Ours::anywhere(),
-        Verdict::Pass | Verdict::Lock(_) => return Ok(None),
+        Verdict::Pass(_) if sealed && datadir::place(path).root.is_none() => open::Ours::anywhere(),
+        Verdict::Pass(_) | Verdict::Lock(_) => return Ok(None),
     };
     // A hook would have opened it for reading as well, and kept O_APPEND to itself.
     if access != O_RDONLY && (access == O_WRONLY || flags & O_APPEND != 0) {

@@ -73,9 +73,8 @@ pub fn has_keyring(path: &[u8]) -> bool {
     keyring.is_ok_and(|keyring| sys::stat(&keyring).is_some())
 }
 
-/// The names in a directory that end in `.conf` and begin with no dot, as `include_dir` takes them
-/// (`GetConfFilesInDir`, `conffiles.c`); `None` if it cannot be read.
-pub fn conf_files(path: &CStr) -> Option<Vec<Vec<u8>>> {
+/// The names in a directory that begin with no dot; `None` if it cannot be read.
+pub fn names(path: &CStr) -> Option<Vec<Vec<u8>>> {
     // SAFETY: a C string.
     let dir = unsafe { real::opendir(path.as_ptr()) };
     if dir.is_null() {
@@ -89,7 +88,7 @@ pub fn conf_files(path: &CStr) -> Option<Vec<Vec<u8>>> {
         let Some(entry) = (unsafe { entry.as_ref() }) else { break };
         // SAFETY: the name is a C string within the entry.
         let name = unsafe { CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes();
-        if name.ends_with(b".conf") && !name.starts_with(b".") {
+        if !name.starts_with(b".") {
             names.push(name.to_vec());
         }
     }

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 
 use libc::mode_t;
 use pgseal_core::header;
-use pgseal_core::{FileKind, Form, Generation, Layout, geometry};
+use pgseal_core::{FileKind, Form, Generation, geometry};
 use pgseal_pgdata::counters::{ClassIndex, Counter};
-use pgseal_pgdata::{Class, KeyScope, Policy, SealKind};
+use pgseal_pgdata::{Class, KeyScope, Policy};
 
 use crate::config;
 use crate::copies;
@@ -15,7 +15,7 @@ use crate::counters;
 use crate::damage::{self, Head, Reason};
 use crate::datadir::{self, Place, Root};
 use crate::fds;
-use crate::file::{self, Errno, Expects, OpenFile, Want};
+use crate::file::{self, Errno, OpenFile, Want};
 use crate::guard;
 use crate::holes;
 use crate::keys;
@@ -27,8 +27,8 @@ use crate::sys;
 
 /// What may happen to the file at a path.
 pub enum Verdict {
-    /// Not ours: the real call, unchanged.
-    Pass,
+    /// Not ours: the real call, unchanged. With what it is in a data directory, if it is in one.
+    Pass(Option<Class>),
     /// The lock file of a server, which is plain. Who has made it is alone in the data directory.
     Lock(&'static Root),
     /// A sealed file, or one that will be.
@@ -76,16 +76,13 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
         return raw();
     }
     let verdict = verdict(path.to_bytes(), flags);
-    let class = || match &verdict {
-        Verdict::Pass => datadir::place(path.to_bytes()).class,
-        Verdict::Seal(ours) => ours.class,
-        Verdict::Refuse(_) | Verdict::Lock(_) => None,
-    };
-    if let Some(decided) = config::opened(path, flags, class) {
+    if let Verdict::Pass(class) | Verdict::Seal(Ours { class, .. }) = &verdict
+        && let Some(decided) = config::opened(path, flags, *class)
+    {
         return decided.inspect(|fd| fds::set_plain(*fd)).unwrap_or_else(fail);
     }
     match verdict {
-        Verdict::Pass => {
+        Verdict::Pass(_) => {
             let fd = raw();
             fds::set_plain(fd);
             fd
@@ -146,27 +143,21 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
                 class: Some(class),
             })
         }
-        Policy::Plain(_) => Verdict::Pass,
+        Policy::Plain(_) => Verdict::Pass(Some(class)),
         Policy::Refuse(reason) => {
             if creates {
                 log::line(format_args!("ERROR: \"{}\": {reason}", Shown(path)));
                 return Verdict::Refuse(libc::EACCES);
             }
-            Verdict::Pass
+            Verdict::Pass(Some(class))
         }
-        Policy::Seal { kind, scope, reads_plain } => {
+        Policy::Seal { reads_plain, .. } => {
             if let Err(errno) = guard::check() {
                 return Verdict::Refuse(errno);
             }
-            // Received WAL beside its own keyring is written as in pg_wal: in place, after syncs.
-            let kind = match class {
-                Class::Unknown => copies::kind_of(path).unwrap_or(kind),
-                _ => kind,
-            };
-            match wanted(root, kind, scope) {
-                Ok(mut want) => {
-                    want.bind(class, &place.bound);
-                    let (want, root, class) = (Some(want), Some(root), Some(class));
+            match wanted(root, path, class, place.bound) {
+                Ok(want) => {
+                    let (root, class) = (Some(root), Some(class));
                     Verdict::Seal(Ours { want, reads_plain, root, class })
                 }
                 Err(errno) => Verdict::Refuse(errno),
@@ -175,62 +166,36 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
     }
 }
 
-/// The name that `pgseal-core` has for a kind.
-pub fn file_kind(kind: SealKind) -> FileKind {
-    match kind {
-        SealKind::Relation => FileKind::Relation,
-        SealKind::Stream => FileKind::Stream,
-        SealKind::InPlace => FileKind::InPlace,
+/// How the file at this path below a root is sealed; `None` if files of its class are not.
+pub fn wanted(
+    root: &'static Root,
+    path: &[u8],
+    class: Class,
+    place: pgseal_core::Place,
+) -> Result<Option<Want>, Errno> {
+    let Policy::Seal { scope, .. } = class.policy() else { return Ok(None) };
+    // Received WAL beside its own keyring is written as in pg_wal: in place, after syncs.
+    if class == Class::Unknown
+        && let Some(kind) = copies::kind_of(path)
+    {
+        return wanted_copy(root, kind).map(Some);
     }
-}
-
-/// How a new file of this kind is sealed.
-fn wanted(root: &'static Root, kind: SealKind, scope: KeyScope) -> Result<Want, Errno> {
     let keys = root.keys()?;
-    let (suite, layout) = keys.suite.for_kind(file_kind(kind));
+    let Some(form) = class.form(place, keys.suite) else { return Ok(None) };
     let ephemeral = scope == KeyScope::Ephemeral && keys.get(Generation::EPHEMERAL).is_some();
     let generation = if ephemeral { Generation::EPHEMERAL } else { keys.active };
-    let form = Form::anywhere(suite, layout);
-    Ok(Want { keys, form, generation, expects: Expects::Anything })
+    Ok(Some(Want { keys, form, generation, class: Some(class) }))
 }
 
-/// How the file at this path below a root is sealed; `None` if files of its class are not.
-pub fn want_inside(root: &'static Root, rel: &[u8]) -> Option<Want> {
-    let (class, bound) = pgseal_pgdata::locate(rel);
-    let Policy::Seal { kind, scope, .. } = class.policy() else { return None };
-    let mut want = wanted(root, kind, scope).ok()?;
-    want.bind(class, &bound);
-    Some(want)
-}
-
-impl Want {
-    /// Binds the file to its place in the data directory.
-    fn bind(&mut self, class: Class, bound: &pgseal_pgdata::Place) {
-        self.form.solid = class.is_solid(bound.as_bytes());
-        self.expects = match class {
-            // One may have any name, and some are received WAL.
-            Class::Unknown => {
-                if self.form.layout == Layout::InPlace {
-                    self.be_wal();
-                }
-                return;
-            }
-            Class::Wal => Expects::ItsFormAnyKeyLength,
-            _ => Expects::ItsForm,
-        };
-        self.form.place = place_of(bound);
+/// How a copy of what is sealed is, which may have any name.
+fn wanted_copy(root: &'static Root, kind: FileKind) -> Result<Want, Errno> {
+    let keys = root.keys()?;
+    let (suite, layout) = keys.suite.for_kind(kind);
+    let mut form = Form::anywhere(suite, layout);
+    if kind == FileKind::InPlace {
+        form.place = pgseal_pgdata::WAL;
     }
-
-    /// Says that a file outside `pg_wal` is WAL.
-    fn be_wal(&mut self) {
-        self.form.place = place_of(&pgseal_pgdata::Place::WAL);
-    }
-}
-
-/// As it stands in a header. Both have room for the same texts.
-fn place_of(bound: &pgseal_pgdata::Place) -> pgseal_core::Place {
-    const _: () = assert!(pgseal_pgdata::Place::MAX_LEN <= pgseal_core::Place::MAX_LEN);
-    pgseal_core::Place::of(bound.as_bytes()).unwrap_or(pgseal_core::Place::ANY)
+    Ok(Want { keys, form, generation: keys.active, class: None })
 }
 
 /// A path outside every sealed data directory: a sealed file is opened as one, a new file is
@@ -249,18 +214,13 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
         if let Some(kind) = copies::kind_of_new(path, flags)
             && let Some(root) = datadir::primary_root()
         {
-            return match wanted(root, kind, KeyScope::Cluster) {
-                Ok(mut want) => {
-                    if kind == SealKind::InPlace {
-                        want.be_wal();
-                    }
-                    Ours::outside(Some(want), Some(root))
-                }
+            return match wanted_copy(root, kind) {
+                Ok(want) => Ours::outside(Some(want), Some(root)),
                 Err(errno) => Verdict::Refuse(errno),
             };
         }
     }
-    if stays_sealed(path, flags) { Ours::outside(None, None) } else { Verdict::Pass }
+    if stays_sealed(path, flags) { Ours::outside(None, None) } else { Verdict::Pass(None) }
 }
 
 /// Whether there is a sealed file, which these flags do not empty.
@@ -269,7 +229,7 @@ fn stays_sealed(path: &[u8], flags: c_int) -> bool {
 }
 
 fn verdict_inside(path: &[u8], flags: c_int, place: &Place) -> Verdict {
-    if place.class.is_some() { verdict(path, flags) } else { Verdict::Pass }
+    if place.class.is_some() { verdict(path, flags) } else { Verdict::Pass(None) }
 }
 
 /// Whether a regular file starts like a sealed one.

@@ -164,6 +164,5 @@ fn copy_anew(from: &CStr, to: &CStr) -> Result<(), Errno> {
             done += usize::try_from(wrote).map_err(|_| real::errno())?;
         }
     }
-    // SAFETY: no pointers involved.
-    if unsafe { libc::fsync(to.0) } != 0 { Err(real::errno()) } else { Ok(()) }
+    sys::sync(to.0)
 }

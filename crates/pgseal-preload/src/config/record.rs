@@ -90,15 +90,8 @@ impl Alone {
     /// Waits for the lock, which `pgseal config` and `pgseal key` take as well.
     pub fn wait(root: &Root) -> Result<Alone, Errno> {
         let dir = own_dir(root)?;
-        loop {
-            // SAFETY: no pointers involved.
-            if unsafe { libc::flock(dir.0, libc::LOCK_EX) } == 0 {
-                return Ok(Alone { _dir: dir });
-            }
-            if real::errno() != libc::EINTR {
-                return Err(real::errno());
-            }
-        }
+        sys::lock(&dir)?;
+        Ok(Alone { _dir: dir })
     }
 }
 

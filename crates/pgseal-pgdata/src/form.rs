@@ -1,0 +1,133 @@
+//! How the file at a place is sealed, and whether a file that lies there is the one
+//! (`spec/sealed-file.md`, section 3.3). All that opens, converts or verifies files asks here.
+
+use core::fmt;
+
+use pgseal_core::header::Header;
+use pgseal_core::{Form, Layout, Place, Suite};
+
+use crate::class::Class;
+use crate::policy::Policy;
+
+/// Why an authentic file of the cluster is not the one of the place where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misplaced {
+    /// It is the file of this place.
+    Place(Place),
+    /// It is sealed in another way than files there.
+    Form(Suite, Layout),
+}
+
+impl fmt::Display for Misplaced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misplaced::Place(place) if place.is_any() => {
+                f.write_str("it is bound to no place, as no file here is")
+            }
+            Misplaced::Place(place) => write!(f, "this is the file of \"{place}\""),
+            Misplaced::Form(suite, layout) => {
+                write!(f, "it is sealed with {suite} in the {layout} layout, as no file here is")
+            }
+        }
+    }
+}
+
+impl Class {
+    /// How a file of this class at this place is sealed in a cluster with this suite of relation
+    /// files; `None` if files of the class are not sealed.
+    #[must_use]
+    pub fn form(self, place: Place, suite: Suite) -> Option<Form> {
+        let Policy::Seal { kind, .. } = self.policy() else { return None };
+        let (suite, layout) = suite.for_kind(kind);
+        Some(Form { suite, layout, solid: self.is_solid(place.as_bytes()), place })
+    }
+
+    /// What speaks against an authentic file with this header at this place; nothing where there is
+    /// no particular place.
+    #[must_use]
+    pub fn misplaced(self, place: Place, suite: Suite, header: &Header) -> Option<Misplaced> {
+        if place.is_any() {
+            return None;
+        }
+        if header.place != place {
+            return Some(Misplaced::Place(header.place));
+        }
+        let mut form = self.form(place, suite)?;
+        if self == Class::Wal {
+            // An archive may be older than the suite: keys of another length are as good.
+            form.suite = header.suite;
+        }
+        (header.form() != form).then_some(Misplaced::Form(header.suite, header.layout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::locate;
+    use pgseal_core::{Generation, KeyringId};
+
+    const SUITE: Suite = Suite::Aes256Gcm;
+
+    fn header(form: Form) -> Header {
+        let Form { suite, layout, solid, place } = form;
+        let (file_id, keyring_id, generation) = ([1; 16], KeyringId([2; 16]), Generation(1));
+        Header { suite, layout, solid, place, file_id, keyring_id, generation }
+    }
+
+    #[test]
+    fn a_file_fits_where_it_was_made_and_nowhere_else() {
+        let paths = [
+            "base/5/16384",
+            "base/5/16385",
+            "base/6/16384",
+            "base/5/pg_filenode.map",
+            "pg_xact/0000",
+            "pg_subtrans/0000",
+            "pg_wal/000000010000000000000001",
+            "pg_stat/pgstat.stat",
+        ];
+        for made in paths {
+            let (class, place) = locate(made.as_bytes());
+            let header = header(class.form(place, SUITE).unwrap());
+            for lies in paths {
+                let (class, place) = locate(lies.as_bytes());
+                let misplaced = class.misplaced(place, SUITE, &header);
+                let wanted = (made != lies).then_some(Misplaced::Place(header.place));
+                assert_eq!(misplaced, wanted, "{made} at {lies}");
+            }
+            let (class, place) = locate(b"notes.txt");
+            assert_eq!(class.misplaced(place, SUITE, &header), None);
+        }
+    }
+
+    #[test]
+    fn the_way_of_sealing_counts_too() {
+        let (class, place) = locate(b"base/5/16384");
+        let form = class.form(place, SUITE).unwrap();
+        let (suite, layout) = (Suite::Aes256Xts, Layout::InPlace);
+        let other = header(Form { suite, layout, ..form });
+        let wrong = Misplaced::Form(suite, layout);
+        assert_eq!(class.misplaced(place, SUITE, &other), Some(wrong));
+        assert_eq!(class.misplaced(place, suite, &other), None, "in a cluster with that suite");
+
+        let (class, place) = locate(b"pg_xact/0000");
+        let form = class.form(place, SUITE).unwrap();
+        assert!(form.solid);
+        let holes = header(Form { solid: false, ..form });
+        assert!(class.misplaced(place, SUITE, &holes).is_some());
+        let short = header(Form { suite: Suite::Aes128Xts, ..form });
+        assert!(class.misplaced(place, SUITE, &short).is_some());
+
+        let (class, place) = locate(b"pg_wal/000000010000000000000001");
+        let form = class.form(place, SUITE).unwrap();
+        let old = header(Form { suite: Suite::Aes128Xts, ..form });
+        assert_eq!(class.misplaced(place, SUITE, &old), None, "an archive from before a rekey");
+    }
+
+    #[test]
+    fn what_is_not_sealed_has_no_form() {
+        let (class, place) = locate(b"postgresql.conf");
+        assert_eq!(class.form(place, SUITE), None);
+    }
+}
