@@ -37,7 +37,7 @@ fn is_guard(element: &str) -> bool {
 pub fn without_guard(text: &str) -> String {
     let mut kept: Vec<String> = Vec::new();
     for line in text.split_inclusive('\n') {
-        let Some(value) = setting(line).filter(|value| value.split(',').any(is_guard)) else {
+        let Some(value) = preloads(line).filter(|value| value.split(',').any(is_guard)) else {
             kept.push(line.to_owned());
             continue;
         };
@@ -45,7 +45,7 @@ pub fn without_guard(text: &str) -> String {
         let others = others.join(",");
         let is_ours = take_comment(&mut kept);
         // What we added repeats what stood there before.
-        let before = kept.iter().rev().find_map(|line| setting(line)).unwrap_or_default();
+        let before = kept.iter().rev().find_map(|line| preloads(line)).unwrap_or_default();
         if is_ours && before == others {
             if kept.last().is_some_and(|line| line == "\n") {
                 kept.pop();
@@ -69,38 +69,42 @@ fn take_comment(lines: &mut Vec<String>) -> bool {
 
 /// The value of the last `shared_preload_libraries` in the text: the one that counts.
 pub fn preloaded(text: &str) -> Option<String> {
-    text.lines().rev().find_map(setting)
+    text.lines().rev().find_map(preloads)
 }
 
-/// The value, if the line sets what is preloaded and the server would take it.
-fn setting(line: &str) -> Option<String> {
+/// The value, if the line sets what is preloaded.
+fn preloads(line: &str) -> Option<String> {
+    let (name, value) = setting(line)?;
+    name.eq_ignore_ascii_case(NAME).then(|| value.trim().to_owned())
+}
+
+/// The name and the value that a line sets, `include` and its kind among them; `None` if it sets
+/// nothing, or the server would not take it (`guc-file.l`).
+pub fn setting(line: &str) -> Option<(&str, String)> {
     let line = line.trim_start();
-    let (head, rest) = line.split_at_checked(NAME.len())?;
-    let is_longer = rest.starts_with(|next: char| is_of_word(next) || matches!(next, '$' | '.'));
-    if !head.eq_ignore_ascii_case(NAME) || is_longer {
-        return None;
-    }
-    let value = rest.trim_start();
-    let value = value.strip_prefix('=').unwrap_or(value).trim_start();
-    let value = match value.strip_prefix('\'') {
+    let end = line.find(|next: char| !is_of_word(next) && !matches!(next, '$' | '.'));
+    let (name, rest) = line.split_at_checked(end.unwrap_or(line.len()))?;
+    let rest = rest.trim_start();
+    let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
+    let value = match rest.strip_prefix('\'') {
         Some(quoted) => unquoted(quoted)?,
         None => {
             let is_end = |next: char| !is_of_word(next) && !"-.:/".contains(next);
-            value.split(is_end).next().filter(|word| !word.is_empty())?.to_owned()
+            rest.split(is_end).next().filter(|word| !word.is_empty())?.to_owned()
         }
     };
-    Some(value.trim().to_owned())
+    (!name.is_empty()).then_some((name, value))
 }
 
 fn is_of_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || !letter.is_ascii()
 }
 
-/// What stands in quotes, of which the first is taken off (`GUC_scanstr`, `guc-file.l`; numbers behind a
-/// backslash are not decoded). `None` if they are not closed in this line.
+/// What stands in quotes, of which the first is taken off (`DeescapeQuotedString`). `None` if they are
+/// not closed in this line.
 fn unquoted(text: &str) -> Option<String> {
     let mut value = String::new();
-    let mut letters = text.chars();
+    let mut letters = text.chars().peekable();
     loop {
         match letters.next()? {
             '\'' => match letters.next() {
@@ -108,6 +112,19 @@ fn unquoted(text: &str) -> Option<String> {
                 _ => return Some(value),
             },
             '\\' => value.push(match letters.next()? {
+                digit @ '0'..='7' => {
+                    let mut code = digit.to_digit(8)?;
+                    for _ in 0..2 {
+                        let Some(next) = letters.peek().and_then(|next| next.to_digit(8)) else {
+                            break;
+                        };
+                        letters.next();
+                        code = code * 8 + next;
+                    }
+                    char::from_u32(code & 0xff)?
+                }
+                'b' => '\u{8}',
+                'f' => '\u{c}',
                 'n' => '\n',
                 'r' => '\r',
                 't' => '\t',

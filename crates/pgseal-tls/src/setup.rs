@@ -4,9 +4,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
 
 use crate::authority::{Authority, KeyKind, Pair};
 use crate::error::TlsError;
@@ -34,6 +32,9 @@ pub struct Wish {
     pub ca_dir: Option<PathBuf>,
     /// Oldest version of TLS.
     pub oldest: Version,
+    /// Runs a program to its end, with what it prints, and stops one that does not answer: a FIFO among
+    /// the configuration files would make it wait for ever.
+    pub output: fn(&mut Command) -> io::Result<Output>,
 }
 
 /// What was done.
@@ -146,7 +147,7 @@ pub fn set_up(wish: &Wish) -> Result<Done, TlsError> {
 
 impl Cluster {
     fn look(wish: &Wish) -> Result<Cluster, TlsError> {
-        let ask = |name: &str| ask(&wish.postgres, &wish.dir, name);
+        let ask = |name: &str| ask(wish, name);
         let data = PathBuf::from(ask("data_directory")?);
         let data = data.canonicalize().map_err(TlsError::io(&data, "open the data directory"))?;
         let version = ask("server_version_num")?;
@@ -189,12 +190,12 @@ impl Cluster {
 ///
 /// # Errors
 /// [`TlsError::Program`] with what `postgres -C` said.
-pub fn ask(postgres: &Path, dir: &Path, name: &str) -> Result<String, TlsError> {
+fn ask(wish: &Wish, name: &str) -> Result<String, TlsError> {
+    let Wish { postgres, dir, output, .. } = wish;
     // With -C first, postgres answers root, too.
     let mut command = Command::new(postgres);
     command.args(["-C", name, "-D"]).arg(dir).env_remove("LD_PRELOAD");
-    let output =
-        answer(&mut command, Duration::from_secs(10)).map_err(TlsError::io(postgres, "run it"))?;
+    let output = output(&mut command).map_err(TlsError::io(postgres, "run it"))?;
     if !output.status.success() {
         return Err(TlsError::Program {
             program: format!("{} -C {name} -D {}", postgres.display(), dir.display()),
@@ -202,23 +203,6 @@ pub fn ask(postgres: &Path, dir: &Path, name: &str) -> Result<String, TlsError> 
         });
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
-}
-
-/// What the program prints, a line or two. A FIFO among the configuration files would make it wait for ever.
-fn answer(command: &mut Command, timeout: Duration) -> io::Result<Output> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let (mut child, start) = (command.spawn()?, Instant::now());
-    while child.try_wait()?.is_none() {
-        if start.elapsed() > timeout {
-            // It may have ended by itself; then there is nothing to stop.
-            let _ = child.kill();
-            let _ = child.wait();
-            let why = format!("it did not answer within {} s and was stopped", timeout.as_secs());
-            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    child.wait_with_output()
 }
 
 fn file_settings(clients: bool) -> Vec<Setting> {
@@ -396,7 +380,7 @@ fn include(cluster: &Cluster, done: &mut Done) -> Result<(), TlsError> {
 /// Asks the server's own parser whether the settings have arrived.
 fn prove(wish: &Wish, wanted: &[Setting]) -> Result<(), TlsError> {
     for setting in wanted {
-        let value = ask(&wish.postgres, &wish.dir, setting.name)?;
+        let value = ask(wish, setting.name)?;
         if value != setting.value {
             return Err(TlsError::Settings(format!(
                 "{SETTINGS_FILE}: {} should be '{}' and is '{value}': another file sets it \
@@ -406,18 +390,4 @@ fn prove(wish: &Wish, wanted: &[Setting]) -> Result<(), TlsError> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_waits_for_ever() {
-        let mut command = Command::new("sleep");
-        let error = answer(command.arg("600"), Duration::from_secs(1)).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        let said = answer(Command::new("echo").arg("on"), Duration::from_secs(60)).unwrap();
-        assert_eq!(said.stdout, b"on\n");
-    }
 }

@@ -9,11 +9,11 @@ use pgseal_tls::authority::KeyKind;
 use pgseal_tls::setup::{self, Done, Wish};
 use pgseal_tls::version::Version;
 
-use crate::bindir;
 use crate::datadir;
 use crate::error::CliError;
 use crate::exit;
 use crate::out::{self, Out};
+use crate::{bindir, child};
 
 const LONG: &str = "\
 Set up TLS for a cluster: a private CA, a certificate for the server (and for clients), settings, \
@@ -131,6 +131,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             Oldest::Tls12 => Version::Tls12,
             Oldest::Tls13 => Version::Tls13,
         },
+        output: child::output,
     };
     let done = setup::set_up(&wish)?;
     let mut out = Out::new();

@@ -1,6 +1,8 @@
 //! The syntax of PostgreSQL's configuration files, as far as one file names another one:
 //! `guc-file.l` for settings, `hba.c` for `pg_hba.conf` and `pg_ident.conf`.
 
+use crate::conf_text;
+
 /// How a file names another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Included {
@@ -14,58 +16,8 @@ pub enum Included {
 /// is no setting is left out: the server refuses such a file.
 pub fn settings(text: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(text);
-    text.lines().filter_map(setting).collect()
-}
-
-fn setting(line: &str) -> Option<(String, String)> {
-    let line = line.trim_start();
-    let is_part =
-        |c: char| c.is_alphanumeric() || ['_', '.', '$', '-'].contains(&c) || !c.is_ascii();
-    let end = line.find(|c| !is_part(c)).unwrap_or(line.len());
-    let (name, rest) = line.split_at_checked(end).filter(|(name, _)| !name.is_empty())?;
-    let rest = rest.trim_start();
-    let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
-    let value = match rest.strip_prefix('\'') {
-        Some(quoted) => unquoted(quoted),
-        None => rest.split([' ', '\t', '#']).next().unwrap_or_default().to_owned(),
-    };
-    Some((name.to_ascii_lowercase(), value))
-}
-
-/// A string behind its first quote (`DeescapeQuotedString`).
-fn unquoted(text: &str) -> String {
-    let mut value = String::new();
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\'' if chars.peek() == Some(&'\'') => {
-                chars.next();
-                value.push('\'');
-            }
-            '\'' => break,
-            '\\' => match chars.next() {
-                Some(digit @ '0'..='7') => {
-                    let mut code = digit.to_digit(8).unwrap_or(0);
-                    for _ in 0..2 {
-                        let next = chars.peek().and_then(|c| c.to_digit(8));
-                        let Some(next) = next else { break };
-                        chars.next();
-                        code = code * 8 + next;
-                    }
-                    value.push(char::from_u32(code & 0xff).unwrap_or('?'));
-                }
-                Some('n') => value.push('\n'),
-                Some('t') => value.push('\t'),
-                Some('r') => value.push('\r'),
-                Some('b') => value.push('\u{8}'),
-                Some('f') => value.push('\u{c}'),
-                Some(other) => value.push(other),
-                None => {}
-            },
-            other => value.push(other),
-        }
-    }
-    value
+    let settings = text.lines().filter_map(conf_text::setting);
+    settings.map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
 }
 
 /// The files that a `pg_hba.conf`, a `pg_ident.conf` or a file of names includes.
