@@ -1,20 +1,6 @@
 //! See `preload.rs`.
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../crates/pgseal-preload/src/linker.rs"]
-mod linker;
-#[allow(dead_code)]
-#[path = "../../crates/pgseal-preload/src/module.rs"]
-mod module;
-#[allow(dead_code)]
-#[path = "../../crates/pgseal-preload/src/paths.rs"]
-mod paths;
-#[allow(dead_code)]
-#[path = "../../crates/pgseal-preload/src/texts.rs"]
-mod texts;
-#[allow(dead_code)]
-#[path = "../preload.rs"]
-mod bodies;
+include!("../of_preload.rs");
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::path(data));

@@ -1,20 +1,6 @@
 //! See `cli.rs`.
 #![no_main]
 
-#[allow(dead_code)]
-#[path = "../../crates/pgseal-cli/src/conf_text.rs"]
-mod conf_text;
-#[allow(dead_code)]
-#[path = "../../crates/pgseal-cli/src/control_data.rs"]
-mod control_data;
-#[allow(dead_code)]
-#[path = "../../crates/pgseal-cli/src/proc.rs"]
-mod proc;
-#[allow(dead_code)]
-#[path = "../../crates/pgseal-cli/src/server_files.rs"]
-mod server_files;
-#[allow(dead_code)]
-#[path = "../cli.rs"]
-mod bodies;
+include!("../of_cli.rs");
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::server_files(data));
