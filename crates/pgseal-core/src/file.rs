@@ -339,20 +339,12 @@ mod tests {
     use crate::random::LibraryRandom;
     use crate::storage::mem::MemStorage;
     use crate::suite::Suite;
-    use crate::testing::keys;
+    use crate::testing::new_file;
 
     #[test]
     fn a_damaged_page_is_what_the_reader_asked_for() {
-        let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default());
-        let (suite, layout) = (Suite::Aes256Gcm, Layout::Paged);
-        let mut file = SealedFile::create(
-            &storage,
-            &Form::anywhere(suite, layout),
-            &keys,
-            keys.active,
-            &random,
-        )
-        .unwrap();
+        let (random, storage) = (LibraryRandom::new(), MemStorage::default());
+        let mut file = new_file(&storage, Suite::Aes256Gcm, Layout::Paged).unwrap();
         let mut scratch = Scratch::new();
         let pages = vec![7; 3 * BLOCK];
         file.write_at(&storage, &mut scratch, &pages, PlainOff(0), &random).unwrap();

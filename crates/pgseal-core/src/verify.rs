@@ -188,25 +188,16 @@ fn note<S: Storage + ?Sized>(
 mod tests {
     use super::*;
     use crate::geometry::{HEADER_LEN, block_sealed_off, tag_entry_off};
-    use crate::header::Form;
     use crate::random::LibraryRandom;
     use crate::storage::mem::MemStorage;
     use crate::suite::{FileKind, Layout, Suite};
-    use crate::testing::keys;
+    use crate::testing::new_file;
     use crate::units::PlainOff;
 
     fn sealed(suite: Suite, kind: FileKind, plain: &[u8]) -> (MemStorage, SealedFile) {
-        let (keys, random) = (keys(), LibraryRandom::new());
-        let storage = MemStorage::default();
+        let (storage, random) = (MemStorage::default(), LibraryRandom::new());
         let (suite, layout) = suite.for_kind(kind);
-        let mut file = SealedFile::create(
-            &storage,
-            &Form::anywhere(suite, layout),
-            &keys,
-            keys.active,
-            &random,
-        )
-        .unwrap();
+        let mut file = new_file(&storage, suite, layout).unwrap();
         let mut scratch = Scratch::new();
         file.write_at(&storage, &mut scratch, plain, PlainOff(0), &random).unwrap();
         (storage, file)

@@ -303,26 +303,18 @@ pub(super) fn set_len<S: Storage + ?Sized>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::header::Form;
     use crate::random::LibraryRandom;
     use crate::storage::fault::FaultStorage;
     use crate::storage::mem::MemStorage;
     use crate::suite::Suite;
-    use crate::testing::keys;
+    use crate::testing::new_file;
     use crate::units::PlainOff;
 
     const SUITE: Suite = Suite::Aes256Gcm;
 
     fn create<S: Storage>(storage: &S) -> (SealedFile, Scratch, LibraryRandom) {
-        let (keys, random) = (keys(), LibraryRandom::new());
-        let file = SealedFile::create(
-            storage,
-            &Form::anywhere(SUITE, Layout::Stream),
-            &keys,
-            keys.active,
-            &random,
-        );
-        (file.unwrap(), Scratch::new(), random)
+        let file = new_file(storage, SUITE, Layout::Stream).unwrap();
+        (file, Scratch::new(), LibraryRandom::new())
     }
 
     #[test]
