@@ -131,7 +131,7 @@ test-report: ## pages of pgseal lab in a real browser (headless), with screensho
 test-upstream: ## PostgreSQL's whole tree of tests on 15, 17 and 18 (or MAJORS), plain and sealed, compared
 	@scripts/setup.sh upstream
 	@$(MAKE) build
-	@$(UPSTREAM)/run-tree.sh $(if $(RESUME),--resume) $(if $(SUITES),--only "$(SUITES)") $(MAJORS)
+	@$(UPSTREAM)/run-tree.sh $(if $(RESUME),--resume) $(if $(SEALED_FIRST),--sealed-first) $(if $(SUITES),--only "$(SUITES)") $(MAJORS)
 
 .PHONY: test-matrix
 test-matrix: ## every check against each PostgreSQL of MAJORS (default: all that can be had)
