@@ -1,5 +1,5 @@
 //! What the fuzz targets of key material do with their input: the keyring file, the hand-over frame, the
-//! file of a cluster. `crates/pgseal-keys/tests/fuzz_smoke.rs` runs the same on a stable toolchain.
+//! file of a cluster, the record of a configuration. `crates/pgseal-keys/tests/fuzz_smoke.rs` runs the same on a stable toolchain.
 //!
 //! The library reads the same texts on its own, with far less code; both must say the same. Who includes
 //! this file has `crate::texts`, which is `crates/pgseal-preload/src/texts.rs`.
@@ -8,6 +8,7 @@
 
 use std::path::Path;
 
+use pgseal_keys::config_record::{ConfigRecord, MAX_KEPT_LEN, is_name};
 use pgseal_keys::{Clusters, CostLimit, Kek, Keyring, Provider, handover};
 
 use crate::texts;
@@ -51,6 +52,21 @@ pub fn keyring(data: &[u8]) {
 pub fn frame(data: &[u8]) {
     if let Ok(keys) = handover::decode(data) {
         assert_eq!(handover::encode(&keys).as_slice(), data);
+    }
+}
+
+/// Any bytes as the record of a configuration: none opens that nobody sealed; as the sealed body, what is
+/// accepted is written as the same record, with names that lie in the data directory.
+pub fn config_record(data: &[u8]) {
+    let keys = handover::decode(include_bytes!("seeds/frame/two-keys")).unwrap();
+    assert!(ConfigRecord::open(data, &keys).is_err(), "a record that nobody sealed");
+    let Ok(record) = ConfigRecord::decode(data) else { return };
+    let again = ConfigRecord::open(&record.seal(&keys).unwrap(), &keys).unwrap();
+    assert_eq!(again, record);
+    for entry in &record.entries {
+        assert!(is_name(&entry.name) && !entry.name.starts_with(b"/"));
+        assert_eq!(record.get(&entry.name), Some(entry));
+        assert!(!entry.allows(Some(&vec![b'x'; MAX_KEPT_LEN + 1])));
     }
 }
 

@@ -58,6 +58,12 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
+/// Asserts that the parser of a target accepts one of its seeds at least: from seeds that a change of the
+/// format has made worthless, a fuzzer finds nothing.
+pub fn expect_accepted(target: &str, accepts: impl Fn(&[u8]) -> bool) {
+    assert!(seeds(target).iter().any(|seed| accepts(seed)), "{target}: no seed is accepted");
+}
+
 /// Runs a body over the seeds of its target, `rounds` changes of each, and as much noise.
 pub fn run(target: &str, rounds: usize, body: impl Fn(&[u8])) {
     let (seeds, mut noise) = (seeds(target), Noise(0x5EED));

@@ -10,12 +10,15 @@ mod smoke;
 mod common;
 
 use common::{Handle, combinations, pattern};
+use pgseal_core::header::{self, Kind};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
 use smoke::Noise;
 
 #[test]
 fn headers() {
+    let accepts = |seed: &[u8]| matches!(header::classify(seed), Ok(Kind::Sealed(_)));
+    smoke::expect_accepted("header", accepts);
     smoke::run("header", 300, bodies::header);
     let mut noise = Noise(0x5EED);
     for _ in 0..500 {

@@ -13,19 +13,37 @@ mod smoke;
 #[path = "../../pgseal-preload/src/texts.rs"]
 mod texts;
 
+use std::path::Path;
+
+use pgseal_keys::config_record::ConfigRecord;
+use pgseal_keys::{Clusters, Keyring, handover};
+
 #[test]
 fn keyrings() {
+    smoke::expect_accepted("keyring", |seed| Keyring::parse(seed, Path::new("seed")).is_ok());
     smoke::run("keyring", 1500, bodies::keyring);
 }
 
 #[test]
 fn frames() {
+    smoke::expect_accepted("frame", |seed| handover::decode(seed).is_ok());
     smoke::run("frame", 1500, bodies::frame);
 }
 
 #[test]
 fn files_of_clusters() {
+    let accepts = |seed: &[u8]| {
+        let text = core::str::from_utf8(seed).unwrap_or_default();
+        Clusters::parse(text, Path::new("seed")).is_ok()
+    };
+    smoke::expect_accepted("cluster", accepts);
     smoke::run("cluster", 1500, bodies::cluster);
+}
+
+#[test]
+fn records_of_configurations() {
+    smoke::expect_accepted("config_record", |seed| ConfigRecord::decode(seed).is_ok());
+    smoke::run("config_record", 1500, bodies::config_record);
 }
 
 #[cfg(feature = "escrow")]

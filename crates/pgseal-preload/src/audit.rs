@@ -442,7 +442,7 @@ fn goes_past_the_seal(import: &Import<'_>, module: &Module<'_>, rank: Rank) -> b
     // Every name of the C library and of PostgreSQL is ASCII; C++'s own begin with _Z.
     let Ok(name) = import.name.to_str() else { return false };
     let suspect = match symbols::treatment_of(name) {
-        // The guard module sees to it that the server does not use it (io_method).
+        // The server itself gets no ring (calls/rings.rs).
         Some(Treatment::Passed) => rank == Rank::Library && name.starts_with("io_uring_"),
         Some(treatment) => treatment == Treatment::Refused,
         None => !name.starts_with("_Z") && symbols::may_touch_files(name),

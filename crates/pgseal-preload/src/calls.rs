@@ -13,6 +13,7 @@ pub mod raw;
 pub mod read;
 pub mod receive;
 pub mod rename;
+pub mod rings;
 pub mod size;
 pub mod stat;
 pub mod stdio;

@@ -7,6 +7,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -115,7 +116,7 @@ fn make_special(path: &Path, kind: &str) -> io::Result<()> {
 /// What a program did.
 #[derive(Debug)]
 pub struct Seen {
-    /// Its exit status; 137 when it had to be stopped.
+    /// Its exit status, 128 and the signal that ended it; 137 when it had to be stopped.
     pub code: i32,
     /// Standard output.
     pub out: String,
@@ -159,7 +160,7 @@ pub fn watch(
     let Output { status, stdout, stderr } = command.output()?;
     let text = fs::read(trace.path())?;
     Ok(Seen {
-        code: status.code().unwrap_or(-1),
+        code: status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1),
         out: String::from_utf8_lossy(&stdout).into_owned(),
         err: String::from_utf8_lossy(&stderr).into_owned(),
         calls: String::from_utf8_lossy(&text).lines().map(str::to_owned).collect(),

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use pgseal_scenarios::files::{HEADER, changes, fingerprint, names_in, read, wait_for};
 use pgseal_scenarios::mount::{Btrfs, is_shared};
@@ -189,6 +190,22 @@ fn asynchronous_io_by_method() {
         assert!(log.contains("Set io_method = worker in postgresql.conf."), "{log}");
     }
     assert_eq!(changes(&before, &fingerprint(node.data())), Vec::<String>::new());
+    // A server without the guard module, as initdb and single-user mode start it, gets no ring.
+    if built {
+        let dir = node.home().join("never-made");
+        let mut command = node.command("initdb");
+        command.args(["-c", "io_method=io_uring", "-D"]).arg(&dir);
+        let outcome = Outcome::from(command.output().expect("initdb"));
+        assert_ne!(outcome.code, 0, "{}", outcome.text);
+        let refusal = "io_uring would read and write sealed files past the seal";
+        assert!(outcome.text.contains(refusal), "{}", outcome.text);
+        let mut command = node.command("postgres");
+        command.args(["--single", "-c", "shared_preload_libraries=", "-c", "io_method=io_uring"]);
+        command.arg("-D").arg(node.data()).arg("postgres").stdin(Stdio::null());
+        let outcome = Outcome::from(command.output().expect("postgres --single"));
+        assert_ne!(outcome.code, 0, "{}", outcome.text);
+        assert!(outcome.text.contains(refusal), "{}", outcome.text);
+    }
     node.configure("io_method = worker");
     node.start();
     assert_eq!(node.sql(SUM), truth);

@@ -111,15 +111,28 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
         // SAFETY: no pointers involved.
         unsafe { size::lseek(fd, 0, libc::SEEK_END) };
     }
-    if fds::get(fd).is_none() {
+    let stream = if fds::get(fd).is_none() {
         // SAFETY: a plain descriptor of ours that the stream takes over.
-        let stream = unsafe { real::fdopen(fd, mode) };
-        if stream.is_null() {
-            // SAFETY: still ours.
-            unsafe { real::close(fd) };
-        }
-        return stream;
+        unsafe { real::fdopen(fd, mode) }
+    } else {
+        // SAFETY: `mode` is a C string.
+        unsafe { sealed_stream(fd, mode) }
+    };
+    if stream.is_null() {
+        let errno = real::errno();
+        // SAFETY: still ours.
+        unsafe { descriptor::close(fd) };
+        real::set_errno(errno);
     }
+    stream
+}
+
+/// A stream with our functions on a sealed descriptor, which the stream owns from here on; null,
+/// with `errno` set, leaves the descriptor to the caller.
+///
+/// # Safety
+/// `mode` is a C string.
+unsafe fn sealed_stream(fd: c_int, mode: *const c_char) -> *mut FILE {
     let functions = CookieFunctions {
         read: Some(cookie_read),
         write: Some(cookie_write),
@@ -136,14 +149,9 @@ unsafe fn open_stream(path: *const c_char, mode: *const c_char) -> *mut FILE {
             core::ptr::null_mut()
         }
     };
-    if stream.is_null() {
-        let errno = real::errno();
-        // SAFETY: still ours.
-        unsafe { descriptor::close(fd) };
-        real::set_errno(errno);
-        return stream;
+    if !stream.is_null() {
+        streams.push((stream as usize, fd));
     }
-    streams.push((stream as usize, fd));
     stream
 }
 
@@ -210,16 +218,35 @@ macro_rules! stream_family {
 
 stream_family!(fopen, fopen64; freopen, freopen64; fileno, fileno_unlocked);
 
-/// `fdopen(3)`: the C library would read and write a sealed descriptor past us.
+/// `fdopen(3)`: a stream on a sealed descriptor has our functions.
 /// # Safety
 /// As for `fdopen(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    if fds::is_sealed(fd) {
-        log::line(format_args!("ERROR: a sealed file cannot be made a stream with fdopen"));
-        real::set_errno(libc::EACCES);
-        return core::ptr::null_mut();
+    if !fds::is_sealed(fd) {
+        // SAFETY: the caller's arguments.
+        return unsafe { real::fdopen(fd, mode) };
     }
-    // SAFETY: the caller's arguments.
-    unsafe { real::fdopen(fd, mode) }
+    // SAFETY: the caller passes a C string.
+    let wanted = flags_of(unsafe { CStr::from_ptr(mode) }.to_bytes());
+    // SAFETY: no pointers involved.
+    let flags = unsafe { descriptor::fcntl(fd, libc::F_GETFL, core::ptr::null_mut()) };
+    // The mode must not ask for more than the descriptor gives (fdopen(3), EINVAL).
+    let allowed = |wanted: c_int| {
+        let had = flags & libc::O_ACCMODE;
+        had == libc::O_RDWR || had == wanted & libc::O_ACCMODE
+    };
+    let Some(wanted) = wanted.filter(|wanted| flags >= 0 && allowed(*wanted)) else {
+        real::set_errno(libc::EINVAL);
+        return core::ptr::null_mut();
+    };
+    if wanted & libc::O_APPEND != 0 && flags & libc::O_APPEND == 0 {
+        let appending = (flags | libc::O_APPEND) as usize as *mut c_void;
+        // SAFETY: F_SETFL takes a number.
+        if unsafe { descriptor::fcntl(fd, libc::F_SETFL, appending) } < 0 {
+            return core::ptr::null_mut();
+        }
+    }
+    // SAFETY: the caller passes a C string.
+    unsafe { sealed_stream(fd, mode) }
 }

@@ -146,3 +146,17 @@ fn a_child_needs_no_linker_to_execute_a_program() {
         assert_eq!(seen.stdout, expected.stdout, "{}", seen.stderr);
     }
 }
+
+/// A server without the guard module gets no ring either: its reads would go past the seal.
+#[test]
+fn a_process_on_a_sealed_directory_gets_no_ring() {
+    let arena = Arena::new();
+    let program = arena.compile("rings", "rings", &[]);
+    let seen = arena.run_sealed(&program, &[]);
+    let enosys = format!("= -{} ", libc::ENOSYS);
+    assert_eq!(seen.stdout.matches(&enosys).count(), 3, "{}", seen.stdout);
+    let message =
+        "io_uring would read and write sealed files past the seal; set io_method = worker";
+    let why = seen.stderr.matches(message).count();
+    assert!(why > 0, "{}", seen.stderr);
+}

@@ -1,0 +1,11 @@
+//! See `keys.rs`.
+#![no_main]
+
+#[allow(dead_code)]
+#[path = "../../crates/pgseal-preload/src/texts.rs"]
+mod texts;
+#[allow(dead_code)]
+#[path = "../keys.rs"]
+mod bodies;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| bodies::config_record(data));
