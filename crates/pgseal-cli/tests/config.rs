@@ -175,11 +175,16 @@ fn a_record_that_cannot_be_believed_is_not() {
         }
         let answer = fixture.on_data(&["config", "status"]);
         assert!(answer.code == 1 && answer.out.contains(words), "{words}: {answer:?}");
+        let answer = fixture.on_data(&["verify"]);
+        let line = answer.out.lines().find(|line| line.starts_with("FAILED  pgseal/config: "));
+        assert!(answer.code == 1 && line.is_some_and(|line| line.contains(words)), "{answer:?}");
     }
     // The key of the directory makes a new one.
     let answer = fixture.on_data(&["config", "accept", "--yes"]);
     assert!(answer.code == 0 && answer.out.contains("+port = 5433"), "{answer:?}");
     assert_eq!(differences(&fixture), "");
+    let answer = fixture.ok(&["verify", "data"]);
+    assert!(answer.contains("the configuration is locked"), "{answer}");
     // Half of an unlock: the record says so, and the keyring does not yet.
     let keyring = fs::read(fixture.file("pgseal/keyring")).unwrap();
     fixture.ok(&["config", "unlock", "data"]);

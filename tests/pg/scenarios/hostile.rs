@@ -115,7 +115,8 @@ impl Field {
         let environment = vec![("PGSEAL_CLUSTERS_DIR".to_owned(), path("clusters.d"))];
         let listing = fs::read_dir(original.join("pg_wal")).expect("every cluster has it");
         let names = listing.map(|item| item.expect("a listing").file_name().into_string());
-        let segment = names.flatten().find(|name| name.len() == 24).expect("a segment");
+        // The oldest one has records; others may be there for later.
+        let segment = names.flatten().filter(|name| name.len() == 24).min().expect("a segment");
         Field { node, original, environment, segment }
     }
 

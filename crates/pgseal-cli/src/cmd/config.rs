@@ -113,26 +113,9 @@ impl Opened {
 
     /// The record, if it can be believed, and what is wrong with it otherwise.
     fn record(&self) -> Result<Option<ConfigRecord>, CliError> {
-        let bytes = read_config_record(self.root())?;
-        let least = self.keys.config_lock;
         let path = config_record_path(self.root());
-        let bad = |why: String| CliError::Damaged(format!("{}: {why}", path.display()));
-        let Some(bytes) = bytes else {
-            return match least {
-                0 => Ok(None),
-                _ => Err(bad("the record of the locked configuration is gone".to_owned())),
-            };
-        };
-        let record = ConfigRecord::open(&bytes, &self.keys).map_err(|why| bad(why.to_string()))?;
-        if record.sequence < least {
-            return Err(bad("it is an older copy of the record".to_owned()));
-        }
-        if !record.locked && least > 0 {
-            return Err(bad("it says that nothing is locked, and the keyring says otherwise; an \
-                            unlock may have been cut off"
-                .to_owned()));
-        }
-        Ok(Some(record).filter(|record| record.locked))
+        believed(self.root(), &self.keys)?
+            .map_err(|why| CliError::Damaged(format!("{}: {why}", path.display())))
     }
 
     /// Writes record and keyring, the record first, unless somebody else has written one since
@@ -166,6 +149,37 @@ impl Opened {
         })??;
         Ok(sequence)
     }
+}
+
+/// The record of a locked directory, `None` of one that is not locked, or why the record cannot be
+/// believed.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn believed(
+    root: &Path,
+    keys: &KeySet,
+) -> Result<Result<Option<ConfigRecord>, String>, CliError> {
+    let least = keys.config_lock;
+    let Some(bytes) = read_config_record(root)? else {
+        return Ok(match least {
+            0 => Ok(None),
+            _ => Err("the record of the locked configuration is gone".to_owned()),
+        });
+    };
+    let record = match ConfigRecord::open(&bytes, keys) {
+        Ok(record) => record,
+        Err(why) => return Ok(Err(why.to_string())),
+    };
+    Ok(if record.sequence < least {
+        Err("it is an older copy of the record".to_owned())
+    } else if !record.locked && least > 0 {
+        Err("it says that nothing is locked, and the keyring says otherwise; an unlock may have \
+             been cut off"
+            .to_owned())
+    } else {
+        Ok(Some(record).filter(|record| record.locked))
+    })
 }
 
 /// Says what to do after a command that has changed the configuration, where it is locked.

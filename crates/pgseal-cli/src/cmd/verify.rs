@@ -8,8 +8,10 @@ use std::thread;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pgseal_core::{KeySet, Scratch};
-use pgseal_keys::{KeyError, Keyring};
+use pgseal_keys::config_record::CONFIG_RECORD_FILE;
+use pgseal_keys::{KEYRING_DIR, KeyError, Keyring};
 
+use super::config;
 use super::verify_file::{self, Checked};
 use super::verify_report::Report;
 use crate::datadir::DataDir;
@@ -31,7 +33,8 @@ is named and does not count as damage: a power cut leaves such. docs/damage.md s
 
 Only gcm suites authenticate blocks. Of files in xts and ctr (WAL, transaction status and the
 relation map always are xts) the header is authenticated and every block read, no more. An older
-copy of a whole file, or a file that is missing, is not noticed.";
+copy of a whole file, or a file that is missing, is not noticed. Of a locked configuration the record
+is authenticated; pgseal config status compares the files with it.";
 
 /// Authenticate every block of every sealed file
 ///
@@ -78,6 +81,12 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let mut report = Report::new(dir.root.display().to_string(), keyring.id().to_string(), is_live);
     for (entry, checked) in &checked {
         report.add(entry, checked);
+    }
+    if kind == Root::DataDir {
+        let record = config::believed(&dir.root, &keys);
+        let locked = record.unwrap_or_else(|error| Err(error.to_string()));
+        let name = format!("{KEYRING_DIR}/{CONFIG_RECORD_FILE}");
+        report.add_config_record(name, locked.map(|record| record.is_some()));
     }
     for (path, why) in &scan.closed {
         report.add_closed(path.display().to_string(), why);

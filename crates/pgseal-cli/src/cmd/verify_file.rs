@@ -43,6 +43,8 @@ pub enum What {
     UnknownGeneration,
     /// A file that must not exist under pgseal.
     Forbidden,
+    /// The record of a locked configuration cannot be believed.
+    BadConfigRecord,
     /// A link that leads nowhere.
     Dangling,
     /// The operating system does not let us read it.

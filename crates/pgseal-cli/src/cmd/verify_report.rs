@@ -59,6 +59,8 @@ pub struct Report {
     directory: String,
     keyring_id: String,
     server_running: bool,
+    /// Whether the configuration is locked, and its record can be believed.
+    configuration_locked: bool,
     sound: bool,
     bytes: u64,
     files: Files,
@@ -75,6 +77,7 @@ impl Report {
             directory,
             keyring_id,
             server_running,
+            configuration_locked: false,
             sound: true,
             bytes: 0,
             files: Files::default(),
@@ -144,14 +147,29 @@ impl Report {
 
     /// A directory that could not be read.
     pub fn add_closed(&mut self, name: String, why: &str) {
+        self.add_failure(name, "directory", What::Unreadable, format!("cannot be read: {why}"));
+    }
+
+    /// The record of the configuration: whether there is a lock, or why the record is not believed.
+    pub fn add_config_record(&mut self, name: String, locked: Result<bool, String>) {
+        match locked {
+            Ok(locked) => self.configuration_locked = locked,
+            Err(why) => {
+                let text = format!("{why}; no server starts before pgseal config accept");
+                self.add_failure(name, "config-record", What::BadConfigRecord, text);
+            }
+        }
+    }
+
+    fn add_failure(&mut self, file: String, class: &'static str, what: What, text: String) {
         self.sound = false;
         self.findings.push(FoundJson {
-            file: name,
-            class: "directory",
-            what: What::Unreadable,
+            file,
+            class,
+            what,
             failure: true,
             rebuilt: false,
-            text: format!("cannot be read: {why}"),
+            text,
             blocks: Vec::new(),
         });
     }
@@ -252,6 +270,9 @@ impl Report {
             if number > 0 {
                 writeln!(out, "{} {text}", count(number, noun))?;
             }
+        }
+        if self.configuration_locked {
+            writeln!(out, "the configuration is locked (pgseal config status compares it)")?;
         }
         if files.rebuilt > 0 {
             writeln!(
