@@ -133,6 +133,12 @@ test-upstream: ## PostgreSQL's whole tree of tests on 15, 17 and 18 (or MAJORS),
 	@$(MAKE) build
 	@$(UPSTREAM)/run-tree.sh $(if $(RESUME),--resume) $(if $(SEALED_FIRST),--sealed-first) $(if $(SUITES),--only "$(SUITES)") $(MAJORS)
 
+.PHONY: test-upstream-injection
+test-upstream-injection: ## those of its tests that need a server with injection points, which is built for that
+	@scripts/setup.sh upstream injection
+	@$(MAKE) build
+	@env -u PG_CONFIG $(UPSTREAM)/run-injection.sh $(MAJORS)
+
 .PHONY: test-matrix
 test-matrix: ## every check against each PostgreSQL of MAJORS (default: all that can be had)
 	@scripts/setup.sh test scenarios

@@ -265,6 +265,12 @@ for purpose in "$@"; do
         need_upstream
         need_matrix
         ;;
+    injection)
+        need bison bison
+        need flex flex
+        [ -e /usr/include/zlib.h ] || packages+=(zlib1g-dev)
+        [ -e /usr/include/openssl/ssl.h ] || packages+=(libssl-dev)
+        ;;
     lint) need shellcheck shellcheck ;;
     deb)
         need dpkg-buildpackage dpkg-dev

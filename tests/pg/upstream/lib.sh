@@ -71,6 +71,9 @@ locate() {
             libs=$root/$(dirname "$(cat "$root/loader")")
             CLIENT_LINK=("-L$libs" -Xlinker "--dynamic-linker=$root/$(cat "$root/loader")" -Xlinker "-rpath=$libs"
                 -Xlinker --disable-new-dtags -Xlinker --allow-shlib-undefined "$libs/libc.so.6" "$libs/libm.so.6")
+        else
+            # One that build.sh built, with its libpq.
+            LIBPATH=$("$config" --libdir)
         fi
     else
         if [ "$WHICH" = unpacked ]; then

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run-tree.sh [--resume] [--sealed-first] [--only SUITE[,SUITE...]] [MAJOR...]
+# run-tree.sh [--resume] [--sealed-first] [--name NAME] [--only SUITE[,SUITE...]] [MAJOR...]
 #
 # PostgreSQL's whole tree of tests, plain and sealed, compared: the core and isolation tests, the regression and
 # isolation tests of contrib, languages and test modules, and every TAP suite of src/test, src/bin, contrib and
@@ -7,15 +7,15 @@
 # after each suite how many are left, and ends with what failed. --resume leaves out suites that were the same
 # before. --sealed-first runs the plain server only as the control of a suite whose sealed run did not pass whole: half
 # the time, but a test that only a sealed run skips is not seen. Takes hours for one major. Default: 15, 17 and 18.
-# Results: build/results/tree/MAJOR.tsv, and beside it the output of each suite.
+# Results: build/results/NAME/MAJOR.tsv (NAME: tree), and beside it the output of each suite.
 set -euo pipefail
 . "$(dirname "$0")/../../../scripts/lib.sh"
 cd "$PGSEAL_ROOT"
 HERE=tests/pg/upstream
-results=build/results/tree
 
-resume='' only='' sealed_first=''
-read_options "resume:resume sealed-first:sealed_first only=only" "$@"
+resume='' only='' sealed_first='' name=tree
+read_options "resume:resume sealed-first:sealed_first name=name only=only" "$@"
+results=build/results/$name
 majors=("${REST[@]}")
 [ ${#majors[@]} -gt 0 ] || majors=(15 17 18)
 
