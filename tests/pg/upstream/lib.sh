@@ -129,10 +129,11 @@ private_installation() {
 # make_in DIR TARGET...: make with PGXS and the private installation. Programs are linked with the libraries that they use;
 # PostgreSQL's own list has those of the whole server.
 make_in() {
-    local dir=$1
+    local dir=$1 options=
     shift
+    [ ! -e "$(postgres_cache)/$MAJOR/loader" ] || options="-include $HERE/newer-libc.h"
     make -s -C "$dir" -o submake-libpgfeutils USE_PGXS=1 "PG_CONFIG=$BIN/pg_config" with_llvm=no \
-        "PG_LDFLAGS=${CLIENT_LINK[*]}" "LIBS=-lpgcommon -lpgport -lssl -lcrypto -lm" "$@"
+        "COPT=$options" "PG_LDFLAGS=${CLIENT_LINK[*]}" "LIBS=-lpgcommon -lpgport -lssl -lcrypto -lm" "$@"
 }
 
 # build_modules: the C modules of the regression tests, into $WORK/lib.
