@@ -15,15 +15,13 @@ use pgseal_keys::config_record::{ConfigRecord, Version};
 use pgseal_pgdata::Class;
 
 pub use self::change::{before_rename, before_unlink};
-pub use self::record::Seen;
 
-use crate::calls::directory;
 use crate::datadir::{self, Root};
-use crate::file::Errno;
 use crate::log::{self, Shown};
 use crate::memory::with_reserve;
 use crate::program::{self, Role};
 use crate::real;
+use crate::real::Errno;
 use crate::sys::{self, PathText};
 
 const MAIN: &[u8] = b"postgresql.conf";
@@ -199,7 +197,7 @@ fn expect_same(root: &Root, record: &ConfigRecord) -> Result<(), Differs> {
         let path = datadir::join(root.path(), &entry.name).into_c();
         let path = path.map_err(|_| differs("has too long a name"))?;
         if entry.is_directory() {
-            let listing = directory::names(&path);
+            let listing = sys::names_in(&path);
             let listing = listing.ok_or_else(|| differs("is no directory that can be read"))?;
             // As `include_dir` takes them (`GetConfFilesInDir`, `conffiles.c`).
             for name in listing.into_iter().filter(|name| name.ends_with(b".conf")) {

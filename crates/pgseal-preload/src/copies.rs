@@ -101,7 +101,7 @@ fn prepare_creation(path: &[u8], made: Made) -> Result<(), c_int> {
     if sealed_root(&dir).is_none() {
         keys::create_keyring(&dir, newest.filter(|_| !asked_for))?;
         // Before the program has children of its own, which would all ask the helper again.
-        datadir::register(&dir).keys()?;
+        keys::of(datadir::register(&dir))?;
     }
     Ok(())
 }

@@ -19,9 +19,12 @@ use pgseal_core::{
 use pgseal_pgdata::{Class, Fork, Misplaced, Policy, Renewal};
 
 use crate::datadir::{self, Root};
-use crate::file::{Errno, Want, errno_of};
+use crate::file::Want;
+use crate::keys;
 use crate::log::{self, Shown};
+use crate::real::Errno;
 use crate::storage::FdStorage;
+use crate::sys::errno_of;
 
 /// Why a file does not open.
 #[derive(Clone, Copy, Debug)]
@@ -106,7 +109,7 @@ pub fn look(
     };
     let keys = match want.map(|want| want.keys) {
         Some(keys) if keys.keyring_id == header.keyring_id => keys,
-        _ => match datadir::keys_for(header.keyring_id, root).map_err(errno)? {
+        _ => match keys::with_id(header.keyring_id, root).map_err(errno)? {
             Some(keys) => keys,
             None => {
                 let Header { keyring_id, generation, .. } = header;

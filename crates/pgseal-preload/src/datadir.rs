@@ -3,11 +3,10 @@
 use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pgseal_core::{KeySet, KeyringId};
+use pgseal_core::KeySet;
 use pgseal_pgdata::{Class, locate, locate_in_tablespace, tablespace_relative};
 
-use crate::config;
-use crate::keys;
+use crate::head;
 use crate::log::{self, Shown};
 use crate::memory::with_reserve;
 pub use crate::paths::{base_name, is_system, join, parent};
@@ -27,7 +26,7 @@ pub struct Root {
     half_converted: bool,
     /// The outcome of the first attempt: one that failed is not repeated for every file.
     keys: Mutex<Option<Result<&'static KeySet, c_int>>>,
-    config: config::Seen,
+    config_seen: Mutex<Option<u64>>,
 }
 
 /// Where a path is and what it is.
@@ -88,9 +87,10 @@ impl Root {
         texts::interrupted_command(&text)
     }
 
-    /// What this process has seen of the lock on its configuration.
-    pub fn config(&self) -> &config::Seen {
-        &self.config
+    /// The least sequence number that this process accepts in the record of a locked configuration; 0:
+    /// nothing is locked, `None`: the process has not looked yet.
+    pub fn config_seen(&self) -> MutexGuard<'_, Option<u64>> {
+        self.config_seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The path of its keyring.
@@ -98,14 +98,17 @@ impl Root {
         join(&self.path, KEYRING)
     }
 
-    /// Its data keys, loaded on first use.
-    pub fn keys(&self) -> Result<&'static KeySet, c_int> {
+    /// Its data keys, which `load` fetches on first use.
+    pub fn keys_or_load(
+        &self,
+        load: impl FnOnce() -> Result<&'static KeySet, c_int>,
+    ) -> Result<&'static KeySet, c_int> {
         self.expect_whole()?;
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = *keys {
             return known;
         }
-        let loaded = with_reserve(|| keys::load(self));
+        let loaded = with_reserve(load);
         // There may be memory for them later.
         if !matches!(loaded, Err(libc::ENOMEM)) {
             *keys = Some(loaded);
@@ -122,6 +125,11 @@ impl Root {
 /// Whether this process has come upon a sealed data directory.
 pub fn has_met_a_root() -> bool {
     !state().roots.is_empty()
+}
+
+/// The sealed data directories that this process has come upon.
+pub fn met_roots() -> Vec<&'static Root> {
+    state().roots.clone()
 }
 
 /// The working directory has changed.
@@ -164,7 +172,7 @@ fn lost_its_keyring(path: &[u8]) -> bool {
         return true;
     }
     let map = sys::c_path(&join(path, b"global/pg_filenode.map"));
-    map.is_ok_and(|map| crate::calls::open::looks_sealed(&map))
+    map.is_ok_and(|map| head::looks_sealed(&map))
 }
 
 fn exists(dir: &[u8], name: &[u8]) -> bool {
@@ -185,7 +193,7 @@ pub fn register(path: &[u8]) -> &'static Root {
             path: path.to_vec(),
             half_converted,
             keys: Mutex::new(None),
-            config: config::Seen::default(),
+            config_seen: Mutex::new(None),
         };
         let root: &'static Root = Box::leak(Box::new(root));
         state.roots.push(root);
@@ -302,7 +310,12 @@ fn find_primary_root() -> Option<&'static Root> {
     if let Some(root) = state().roots.first() {
         return Some(root);
     }
-    named_directories().into_iter().find_map(|dir| sealed_root(&absolute(&dir)))
+    named_roots().next()
+}
+
+/// The sealed data directories among those that `PGSEAL_DATA` and `PGDATA` name.
+pub fn named_roots() -> impl Iterator<Item = &'static Root> {
+    named_directories().into_iter().filter_map(|dir| sealed_root(&absolute(&dir)))
 }
 
 /// The directories of `PGSEAL_DATA` and `PGDATA`.
@@ -315,40 +328,6 @@ fn named_directories() -> Vec<Vec<u8>> {
         .collect();
     dirs.extend(sys::env(c"PGDATA"));
     dirs
-}
-
-/// The keys of the keyring with this identity: of `near`, of a root met before, or of one of the
-/// named directories. Only a keyring with the right identity is unlocked.
-pub fn keys_for(
-    id: KeyringId,
-    near: Option<&'static Root>,
-) -> Result<Option<&'static KeySet>, c_int> {
-    with_reserve(|| find_keys_for(id, near))
-}
-
-fn find_keys_for(
-    id: KeyringId,
-    near: Option<&'static Root>,
-) -> Result<Option<&'static KeySet>, c_int> {
-    let met = state().roots.clone();
-    let loaded = near.into_iter().chain(met.iter().copied()).filter_map(Root::loaded_keys);
-    if let Some(keys) = loaded.into_iter().find(|keys| keys.keyring_id == id) {
-        return Ok(Some(keys));
-    }
-    let named = named_directories().into_iter().filter_map(|dir| sealed_root(&absolute(&dir)));
-    for root in near.into_iter().chain(met.iter().copied()).chain(named) {
-        if root.loaded_keys().is_none() && keyring_has_id(root, id) {
-            return root.keys().map(Some);
-        }
-    }
-    Ok(None)
-}
-
-fn keyring_has_id(root: &Root, id: KeyringId) -> bool {
-    let Ok(path) = sys::c_path(&root.keyring_path()) else { return false };
-    let Ok(text) = sys::read_whole(&path, 1 << 20) else { return false };
-    let id = id.to_string();
-    text.windows(id.len()).any(|window| window == id.as_bytes())
 }
 
 /// Whether the server of this data directory recovers, up to and with the checkpoint at the end of

@@ -18,9 +18,9 @@ use crate::damage::{self, Damage, Head, Reason};
 use crate::datadir;
 use crate::log::{self, Shown};
 use crate::random::KernelRandom;
-use crate::real;
+use crate::real::{self, Errno};
 use crate::storage::{FdStorage, Maps};
-use crate::sys;
+use crate::sys::{self, errno_of};
 
 /// How a file that is still empty will be sealed.
 #[derive(Clone, Copy)]
@@ -83,9 +83,6 @@ pub struct OpenFile {
     header_flushed: bool,
     maps: Maps,
 }
-
-/// An error number, already logged where it deserves a line.
-pub type Errno = c_int;
 
 static SCRATCH: Mutex<Option<Scratch>> = Mutex::new(None);
 
@@ -619,17 +616,4 @@ pub fn describe(error: &SealError, path: &[u8]) -> Errno {
     };
     log::line(format_args!("ERROR: \"{}\": {error}; {next}", datadir::shown(path)));
     errno
-}
-
-/// The `errno` of an I/O error.
-pub fn errno_of(error: &std::io::Error) -> Errno {
-    error.raw_os_error().unwrap_or(libc::EIO)
-}
-
-/// Turns a result into what a C function returns.
-pub fn returned<T: From<i8>>(result: Result<T, Errno>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(errno) => real::fail(errno),
-    }
 }

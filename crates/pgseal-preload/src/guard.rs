@@ -5,9 +5,10 @@ use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::datadir;
-use crate::file::Errno;
+use crate::keys;
 use crate::log;
 use crate::program::{self, Role};
+use crate::real::Errno;
 use crate::sys;
 
 /// The version of the agreement between library and guard module.
@@ -31,7 +32,7 @@ pub extern "C" fn pgseal_version() -> *const c_char {
 /// so, and also if it cannot be told.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgseal_needs_full_page_images() -> c_int {
-    match datadir::cwd_root().map(datadir::Root::keys) {
+    match datadir::cwd_root().map(keys::of) {
         // A plain cluster: nothing of ours relies on anything.
         None => 0,
         Some(Ok(keys)) => c_int::from(keys.suite.needs_full_page_images()),

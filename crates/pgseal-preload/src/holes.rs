@@ -9,7 +9,7 @@
 use libc::{O_CLOEXEC, O_RDWR};
 use pgseal_core::{Scratch, geometry};
 
-use crate::calls::{directory, open};
+use crate::calls::open;
 use crate::damage::{self, Head};
 use crate::datadir::{self, Root, join};
 use crate::log::{self, Shown};
@@ -29,7 +29,7 @@ pub fn fill(root: &'static Root) {
     }
     for directory in DIRECTORIES {
         let path = join(root.path(), directory).into_c().ok();
-        for name in path.and_then(|path| directory::names(&path)).unwrap_or_default() {
+        for name in path.and_then(|path| sys::names_in(&path)).unwrap_or_default() {
             fill_segment(root, directory, &name);
         }
     }

@@ -19,6 +19,8 @@ mod file;
 #[cfg(test)]
 mod fuzz_smoke;
 pub mod guard;
+mod head;
+mod helper;
 mod holes;
 mod keys;
 mod linker;
@@ -31,6 +33,7 @@ mod program;
 mod random;
 mod real;
 mod search;
+mod server;
 mod storage;
 pub mod symbols;
 mod sys;

@@ -163,6 +163,9 @@ pub unsafe fn syscall(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long
     unsafe { syscall_numbers(number, a, b, c, d, e, f) }
 }
 
+/// An error number of the C library. Where it deserves a line in the log, that line is written.
+pub type Errno = c_int;
+
 /// The value of `errno`.
 pub fn errno() -> c_int {
     // SAFETY: returns a pointer to this thread's errno, always valid.
@@ -183,6 +186,14 @@ pub fn set_errno(value: c_int) {
 pub fn fail<T: From<i8>>(errno: c_int) -> T {
     set_errno(errno);
     T::from(-1)
+}
+
+/// Turns a result into what a C function returns.
+pub fn returned<T: From<i8>>(result: Result<T, Errno>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(errno) => fail(errno),
+    }
 }
 
 /// The page size of sysconf, as a plain number, for those who map.

@@ -18,12 +18,41 @@ impl Drop for Fd {
     }
 }
 
+/// The `errno` of an I/O error.
+pub fn errno_of(error: &std::io::Error) -> c_int {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
 /// The link in `/proc` to what a descriptor is.
 pub fn descriptor_link(fd: c_int) -> PathText {
     let mut link = PathText::new();
     // Writing to it cannot fail.
     let _ = write!(link, "/proc/self/fd/{fd}");
     link
+}
+
+/// The names in a directory that begin with no dot; `None` if it cannot be read.
+pub fn names_in(path: &CStr) -> Option<Vec<Vec<u8>>> {
+    // SAFETY: a C string.
+    let dir = unsafe { real::opendir(path.as_ptr()) };
+    if dir.is_null() {
+        return None;
+    }
+    let mut names = Vec::new();
+    loop {
+        // SAFETY: open, and ours.
+        let entry = unsafe { real::readdir(dir) };
+        // SAFETY: an entry lives until the next call; null ends the listing.
+        let Some(entry) = (unsafe { entry.as_ref() }) else { break };
+        // SAFETY: the name is a C string within the entry.
+        let name = unsafe { CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes();
+        if !name.starts_with(b".") {
+            names.push(name.to_vec());
+        }
+    }
+    // SAFETY: open, and ours.
+    unsafe { real::closedir(dir) };
+    Some(names)
 }
 
 /// Opens a file read-only.

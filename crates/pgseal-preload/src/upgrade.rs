@@ -5,6 +5,7 @@
 use core::ffi::c_int;
 
 use crate::datadir::{self, Root, absolute, join, sealed_root, shown};
+use crate::keys;
 use crate::log;
 use crate::program::{self, Role};
 use crate::sys;
@@ -84,7 +85,7 @@ fn directories(arguments: &[Vec<u8>]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
 }
 
 fn same_keyring(old: &Root, new: &Root) -> Result<bool, c_int> {
-    Ok(old.keys()?.keyring_id == new.keys()?.keyring_id)
+    Ok(keys::of(old)?.keyring_id == keys::of(new)?.keyring_id)
 }
 
 /// Before `pg_upgrade` creates a file outside every sealed data directory: a relation file, which

@@ -4,15 +4,15 @@
 use core::ffi::c_int;
 
 use libc::{O_ACCMODE, O_APPEND, O_PATH, O_RDONLY, O_WRONLY};
-use pgseal_core::header;
 
 use crate::calls::open::{self, Verdict};
 use crate::datadir;
 use crate::fds;
-use crate::file::{Errno, OpenFile};
+use crate::file::OpenFile;
+use crate::head;
 use crate::log::{self, Shown};
 use crate::program;
-use crate::real;
+use crate::real::{self, Errno};
 use crate::sys::{self, PathText};
 
 /// The descriptors that a shell redirects, often into a file beside the data it is about.
@@ -35,7 +35,7 @@ pub fn examine(fd: c_int) -> Option<OpenFile> {
 
 fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, Errno> {
     let access = flags & O_ACCMODE;
-    let sealed = starts_sealed(fd);
+    let sealed = head::starts_sealed(fd);
     let ours = match open::verdict(path, access) {
         Verdict::Refuse(errno) => return Err(errno),
         Verdict::Seal(ours) => ours,
@@ -63,16 +63,6 @@ fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, 
     Ok(open)
 }
 
-/// Whether the file starts like a sealed one, also if the descriptor is for writing only.
-fn starts_sealed(fd: c_int) -> bool {
-    let mut start = [0; header::MAGIC.len()];
-    let got = sys::pread_full(fd, &mut start, 0).or_else(|_| {
-        let path = sys::descriptor_link(fd).into_c()?;
-        sys::pread_full(sys::open_read(&path)?.0, &mut start, 0)
-    });
-    got == Ok(start.len()) && start == header::MAGIC
-}
-
 /// The path of a descriptor's file, or the last one that it had.
 fn path_of(fd: c_int) -> PathText {
     let link = sys::descriptor_link(fd).into_c().ok();
@@ -92,7 +82,7 @@ pub fn keep_standard_streams() {
     for fd in STANDARD {
         if let Some(st) = sys::fstat(fd)
             && sys::is_regular(st.st_mode)
-            && !starts_sealed(fd)
+            && !head::starts_sealed(fd)
         {
             fds::keep_plain(fd, &st);
         }

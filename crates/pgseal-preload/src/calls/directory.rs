@@ -73,30 +73,6 @@ pub fn has_keyring(path: &[u8]) -> bool {
     keyring.is_ok_and(|keyring| sys::stat(&keyring).is_some())
 }
 
-/// The names in a directory that begin with no dot; `None` if it cannot be read.
-pub fn names(path: &CStr) -> Option<Vec<Vec<u8>>> {
-    // SAFETY: a C string.
-    let dir = unsafe { real::opendir(path.as_ptr()) };
-    if dir.is_null() {
-        return None;
-    }
-    let mut names = Vec::new();
-    loop {
-        // SAFETY: open, and ours.
-        let entry = unsafe { real::readdir(dir) };
-        // SAFETY: an entry lives until the next call; null ends the listing.
-        let Some(entry) = (unsafe { entry.as_ref() }) else { break };
-        // SAFETY: the name is a C string within the entry.
-        let name = unsafe { CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes();
-        if !name.starts_with(b".") {
-            names.push(name.to_vec());
-        }
-    }
-    // SAFETY: open, and ours.
-    unsafe { real::closedir(dir) };
-    Some(names)
-}
-
 /// Whether the listing is to leave out this entry.
 fn is_left_out(dir: *mut DIR, entry: &dirent) -> bool {
     // SAFETY: the name is a C string within the entry.

@@ -8,9 +8,9 @@ use libc::{off_t, size_t};
 use pgseal_core::{Layout, PlainOff, geometry};
 
 use crate::fds::{self, SharedFile};
-use crate::file::Errno;
 use crate::log::{self, Shown};
 use crate::real;
+use crate::real::Errno;
 use crate::sys::Fd;
 
 /// A copy is made in pieces of this size.

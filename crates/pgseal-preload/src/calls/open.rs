@@ -4,7 +4,6 @@ use core::ffi::{CStr, c_char, c_int};
 use std::sync::Mutex;
 
 use libc::mode_t;
-use pgseal_core::header;
 use pgseal_core::{FileKind, Form, Generation, geometry};
 use pgseal_pgdata::counters::{ClassIndex, Counter};
 use pgseal_pgdata::{Class, KeyScope, Policy};
@@ -15,14 +14,16 @@ use crate::counters;
 use crate::damage::{self, Head, Reason};
 use crate::datadir::{self, Place, Root};
 use crate::fds;
-use crate::file::{self, Errno, OpenFile, Want};
+use crate::file::{self, OpenFile, Want};
 use crate::guard;
+use crate::head;
 use crate::holes;
 use crate::keys;
 use crate::log::{self, Shown};
 use crate::memory;
 use crate::program;
-use crate::real::{self, fail};
+use crate::real::{self, Errno, fail};
+use crate::server;
 use crate::sys;
 
 /// What may happen to the file at a path.
@@ -110,7 +111,7 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
     let (Some(root), Some(class)) = (place.root, place.class) else {
         if creates
             && datadir::base_name(path) == b"postmaster.pid"
-            && let Err(errno) = keys::plain_server_starts()
+            && let Err(errno) = server::starts_plain()
         {
             return Verdict::Refuse(errno);
         }
@@ -122,14 +123,14 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
     }
     if class == Class::Postmaster && creates && datadir::base_name(path) == b"postmaster.pid" {
         // A server takes its lock: the last moment before it forks, and before it writes.
-        return match keys::server_starts(root) {
+        return match server::starts(root) {
             Ok(()) => Verdict::Lock(root),
             Err(errno) => Verdict::Refuse(errno),
         };
     }
     if class == Class::Control
         && program::role().needs_keys_first()
-        && let Err(errno) = root.keys()
+        && let Err(errno) = keys::of(root)
     {
         return Verdict::Refuse(errno);
     }
@@ -180,7 +181,7 @@ pub fn wanted(
     {
         return wanted_copy(root, kind).map(Some);
     }
-    let keys = root.keys()?;
+    let keys = keys::of(root)?;
     let Some(form) = class.form(place, keys.suite) else { return Ok(None) };
     let ephemeral = scope == KeyScope::Ephemeral && keys.get(Generation::EPHEMERAL).is_some();
     let generation = if ephemeral { Generation::EPHEMERAL } else { keys.active };
@@ -189,7 +190,7 @@ pub fn wanted(
 
 /// How a copy of what is sealed is, which may have any name.
 fn wanted_copy(root: &'static Root, kind: FileKind) -> Result<Want, Errno> {
-    let keys = root.keys()?;
+    let keys = keys::of(root)?;
     let (suite, layout) = keys.suite.for_kind(kind);
     let mut form = Form::anywhere(suite, layout);
     if kind == FileKind::InPlace {
@@ -225,23 +226,11 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
 
 /// Whether there is a sealed file, which these flags do not empty.
 fn stays_sealed(path: &[u8], flags: c_int) -> bool {
-    flags & libc::O_TRUNC == 0 && sys::c_path(path).is_ok_and(|path| looks_sealed(&path))
+    flags & libc::O_TRUNC == 0 && sys::c_path(path).is_ok_and(|path| head::looks_sealed(&path))
 }
 
 fn verdict_inside(path: &[u8], flags: c_int, place: &Place) -> Verdict {
     if place.class.is_some() { verdict(path, flags) } else { Verdict::Pass(None) }
-}
-
-/// Whether a regular file starts like a sealed one.
-pub fn looks_sealed(path: &CStr) -> bool {
-    let regular = sys::stat(path).is_some_and(|st| sys::is_regular(st.st_mode) && st.st_size > 0);
-    if !regular {
-        return false;
-    }
-    let mut start = [0; header::MAGIC.len()];
-    sys::open_read(path)
-        .and_then(|fd| sys::pread_full(fd.0, &mut start, 0))
-        .is_ok_and(|got| got == start.len() && start == header::MAGIC)
 }
 
 /// Opens a file that is sealed or will be, and enters it into the table.
@@ -415,5 +404,5 @@ pub fn would_seal(path: &CStr) -> bool {
     }
     let class = datadir::place(path.to_bytes()).class;
     let sealed = class.is_some_and(|class| matches!(class.policy(), Policy::Seal { .. }));
-    sealed || looks_sealed(path)
+    sealed || head::looks_sealed(path)
 }

@@ -8,8 +8,7 @@ use pgseal_core::Buffer;
 
 use crate::calls::{MAX_RW_COUNT, count};
 use crate::fds::{self, SharedFile};
-use crate::file::{self, Errno};
-use crate::real::{self, fail};
+use crate::real::{self, Errno, fail};
 
 /// # Safety
 /// `buf` is valid for writes of `len` bytes.
@@ -29,7 +28,7 @@ unsafe fn read_sealed(
     let len = len.min(MAX_RW_COUNT);
     // SAFETY: the caller's contract; bytes have no invalid values.
     let buf = unsafe { core::slice::from_raw_parts_mut(buf.cast::<u8>(), len) };
-    file::returned(read_slice(file, fd, buf, off).map(count))
+    real::returned(read_slice(file, fd, buf, off).map(count))
 }
 
 fn read_slice(
@@ -76,7 +75,7 @@ unsafe fn readv_sealed(
         }
         *gather_buffer() = whole;
         if let Some(got) = got {
-            return file::returned(got.map(count));
+            return real::returned(got.map(count));
         }
     }
     let mut total: ssize_t = 0;

@@ -13,9 +13,10 @@ use pgseal_pgdata::Class;
 use crate::calls::{descriptor, open, read, write};
 use crate::config;
 use crate::datadir;
-use crate::file::Errno;
+use crate::keys;
 use crate::log::{self, Shown};
 use crate::program::{self, Role};
+use crate::real::Errno;
 use crate::real::{self, fail};
 use crate::sys::{self, PathText};
 
@@ -63,7 +64,7 @@ fn before_rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
 /// sealed with those of another. A segment is overwritten later, under the header that it has.
 fn take_over(path: &CStr) -> Result<(), Errno> {
     let Some(root) = datadir::place(path.to_bytes()).root else { return Ok(()) };
-    let own = root.keys()?.keyring_id;
+    let own = keys::of(root)?.keyring_id;
     if keyring_of(path)?.is_none_or(|id| id == own) {
         return Ok(());
     }

@@ -7,14 +7,13 @@ use pgseal_core::{Layout, PlainLen, geometry};
 
 use crate::calls::open;
 use crate::fds::{self, SharedFile};
-use crate::file;
 use crate::log::{self, Shown};
 use crate::program;
 use crate::real::{self, fail};
 
 fn set_len(file: &SharedFile, fd: c_int, len: off_t) -> c_int {
     let Ok(len) = u64::try_from(len) else { return fail(libc::EINVAL) };
-    file::returned(fds::lock(file).set_len(fd, len).map(|()| 0))
+    real::returned(fds::lock(file).set_len(fd, len).map(|()| 0))
 }
 
 /// # Safety
@@ -93,7 +92,7 @@ macro_rules! size_family {
                     None => unsafe { real::lseek(fd, off, whence) },
                     Some(file) => {
                         let done = fds::lock(&file).seek(fd, off, whence);
-                        file::returned(done.map(|pos| off_t::try_from(pos).unwrap_or(off_t::MAX)))
+                        real::returned(done.map(|pos| off_t::try_from(pos).unwrap_or(off_t::MAX)))
                     }
                 }
             }
@@ -131,7 +130,7 @@ macro_rules! size_family {
                 match fds::get(fd) {
                     // SAFETY: the caller's arguments.
                     None => unsafe { real::fallocate(fd, mode, off, len) },
-                    Some(file) if mode == 0 => file::returned(allocate(&file, fd, off, len).map(|()| 0)),
+                    Some(file) if mode == 0 => real::returned(allocate(&file, fd, off, len).map(|()| 0)),
                     Some(file) => {
                         log::line(format_args!(
                             "ERROR: \"{}\": fallocate mode {mode} does not exist for sealed files",

@@ -7,8 +7,7 @@ use libc::{iovec, off_t, size_t, ssize_t};
 
 use crate::calls::{MAX_RW_COUNT, count};
 use crate::fds::{self, SharedFile};
-use crate::file::{self, Errno};
-use crate::real::{self, fail};
+use crate::real::{self, Errno, fail};
 
 /// Writes of several buffers are gathered up to this many bytes, so that blocks are sealed whole.
 const GATHER: usize = 1 << 20;
@@ -31,7 +30,7 @@ unsafe fn write_sealed(
     let len = len.min(MAX_RW_COUNT);
     // SAFETY: the caller's contract.
     let buf = unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), len) };
-    file::returned(write_slice(file, fd, buf, off).map(count))
+    real::returned(write_slice(file, fd, buf, off).map(count))
 }
 
 fn write_slice(

@@ -12,10 +12,10 @@ use pgseal_keys::config_record::Version;
 use super::record::{self, Alone};
 use super::{AUTO, AUTO_NEW, Located, SIGNALS, in_memory, is_server, locate, read};
 use crate::datadir::{self, Root};
-use crate::file::Errno;
 use crate::log::{self, Shown};
 use crate::memory::with_reserve;
 use crate::real;
+use crate::real::Errno;
 use crate::sys;
 
 /// The new `postgresql.auto.conf` as the server has written it, in memory that nobody else can

@@ -1,16 +1,16 @@
 //! The record of a data directory: read, believed, and written anew.
 
 use core::fmt::Write;
-use std::sync::{Mutex, PoisonError};
 
 use pgseal_core::random::Random;
 use pgseal_keys::config_record::{ConfigRecord, MAX_RECORD_LEN};
 
 use crate::datadir::{self, Root};
-use crate::file::Errno;
+use crate::keys;
 use crate::log::{self, Shown};
 use crate::random::KernelRandom;
 use crate::real;
+use crate::real::Errno;
 use crate::sys::{self, PathText};
 
 /// The record's path below a data directory.
@@ -18,16 +18,11 @@ const RECORD: &[u8] = b"pgseal/config";
 /// Says, with the value `locked`, that a server's configuration must be locked.
 const WANTED: &core::ffi::CStr = c"PGSEAL_CONFIG";
 
-/// What a process has seen of the lock: the least sequence number that it accepts, 0 where nothing
-/// is locked.
-#[derive(Debug, Default)]
-pub struct Seen(Mutex<Option<u64>>);
-
 /// The record of a locked data directory; `None` where nothing is locked. Says itself why there is
 /// no record to go by.
 pub fn current(root: &Root) -> Result<Option<ConfigRecord>, Errno> {
-    let keys = root.keys()?;
-    let mut seen = root.config().0.lock().unwrap_or_else(PoisonError::into_inner);
+    let keys = keys::of(root)?;
+    let mut seen = root.config_seen();
     let least = seen.unwrap_or(keys.config_lock);
     let path = datadir::join(root.path(), RECORD);
     let refuse = |why: &dyn core::fmt::Display| {
@@ -102,7 +97,7 @@ fn own_dir(root: &Root) -> Result<sys::Fd, Errno> {
 
 /// Puts a record in the place of the one that is there, so that a crash leaves one of the two.
 pub fn replace(root: &Root, record: &ConfigRecord, _alone: &Alone) -> Result<(), Errno> {
-    let file = record.seal(root.keys()?).map_err(|error| {
+    let file = record.seal(keys::of(root)?).map_err(|error| {
         log::line(format_args!(
             "ERROR: \"{}/pgseal/config\" cannot be written: {error}",
             Shown(root.path())
