@@ -1,6 +1,5 @@
 //! The hooked calls, one file per family.
 
-pub mod adopt;
 pub mod children;
 pub mod code;
 pub mod copy;

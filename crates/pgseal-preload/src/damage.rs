@@ -19,12 +19,12 @@ use pgseal_core::{
 use pgseal_pgdata::{Class, Fork, Misplaced, Policy, Renewal};
 
 use crate::datadir::{self, Root};
-use crate::file::Want;
 use crate::keys;
 use crate::log::{self, Shown};
 use crate::real::Errno;
 use crate::storage::FdStorage;
 use crate::sys::errno_of;
+use crate::want::Want;
 
 /// Why a file does not open.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 //! and, for what is no sealed file, no lock, so that it also works in a signal handler.
 //!
 //! What the table does not know is examined before a byte goes through
-//! ([`crate::calls::adopt`]): a descriptor that was inherited, received from another process, or
+//! ([`crate::adopt`]): a descriptor that was inherited, received from another process, or
 //! made by a system call that no hook saw. An entry is good for one *generation*. Whatever may
 //! have changed descriptors behind the table's back raises the generation, and the next use of
 //! each descriptor then asks the kernel (`fstat(2)`) whether the entry still fits. So the table
@@ -14,8 +14,9 @@ use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::calls::adopt;
+use crate::adopt;
 use crate::file::{OpenFile, Resumed};
+use crate::head;
 use crate::memory::{self, with_reserve};
 use crate::program;
 use crate::real;
@@ -23,6 +24,9 @@ use crate::sys;
 
 /// Descriptors beyond this are refused for sealed files.
 const MAX_FDS: usize = 1 << 16;
+
+/// The descriptors that a shell redirects, often into a file beside the data it is about.
+const STANDARD: core::ops::RangeInclusive<c_int> = 0..=2;
 
 /// A sealed file as one or more descriptors of this process see it (`dup` shares it).
 pub type SharedFile = Arc<Mutex<OpenFile>>;
@@ -268,6 +272,22 @@ pub fn remove_range(first: c_int, last: c_int) {
 #[inline]
 pub fn doubt_all() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Lets the standard streams that this program was started with pass if they are plain: whoever
+/// started it chose where they go, and `pg_ctl -l` often names a file in the data directory.
+pub fn keep_standard_streams() {
+    if !program::active() {
+        return;
+    }
+    for fd in STANDARD {
+        if let Some(st) = sys::fstat(fd)
+            && sys::is_regular(st.st_mode)
+            && !head::starts_sealed(fd)
+        {
+            keep_plain(fd, &st);
+        }
+    }
 }
 
 /// Locks an open file.

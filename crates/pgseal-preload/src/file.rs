@@ -4,14 +4,13 @@ use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pgseal_core::error::SealError;
-use pgseal_core::header::Header;
 use pgseal_core::memory;
 use pgseal_core::storage::Storage;
 use pgseal_core::{
-    Form, Generation, KeySet, Layout, OnDamage, PlainLen, PlainOff, Scratch, SealedFile, geometry,
+    Generation, Layout, OnDamage, PlainLen, PlainOff, Scratch, SealedFile, geometry,
 };
+use pgseal_pgdata::Class;
 use pgseal_pgdata::counters::{ClassIndex, Counter};
-use pgseal_pgdata::{Class, Misplaced};
 
 use crate::counters;
 use crate::damage::{self, Damage, Head, Reason};
@@ -21,26 +20,7 @@ use crate::random::KernelRandom;
 use crate::real::{self, Errno};
 use crate::storage::{FdStorage, Maps};
 use crate::sys::{self, errno_of};
-
-/// How a file that is still empty will be sealed.
-#[derive(Clone, Copy)]
-pub struct Want {
-    /// The data keys of its directory.
-    pub keys: &'static KeySet,
-    /// Suite, layout and place.
-    pub form: Form,
-    /// The generation of the data key.
-    pub generation: Generation,
-    /// The class whose rules a file that is there must keep; `None`: it may be any.
-    pub class: Option<Class>,
-}
-
-impl Want {
-    /// What speaks against an authentic file with this header at its path.
-    pub fn misplaced(&self, header: &Header) -> Option<Misplaced> {
-        self.class?.misplaced(self.form.place, self.keys.suite, header)
-    }
-}
+use crate::want::Want;
 
 enum State {
     Sealed(Box<SealedFile>),

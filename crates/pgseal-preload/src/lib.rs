@@ -5,6 +5,7 @@
 //! ends in a verdict: seal, pass or refuse; `symbols.rs` is the table, `spec/hooks.md` is made from
 //! it.
 
+mod adopt;
 pub mod audit;
 pub mod calls;
 mod changes;
@@ -40,6 +41,8 @@ mod sys;
 mod texts;
 mod upgrade;
 mod vault;
+mod verdict;
+mod want;
 mod window;
 
 /// Runs when the library is loaded, before `main`.
@@ -53,7 +56,7 @@ extern "C" fn start() {
             upgrade::check_program();
             copies::check_purpose();
         });
-        calls::adopt::keep_standard_streams();
+        fds::keep_standard_streams();
     }
     calls::raw::started();
 }

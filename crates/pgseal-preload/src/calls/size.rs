@@ -10,6 +10,7 @@ use crate::fds::{self, SharedFile};
 use crate::log::{self, Shown};
 use crate::program;
 use crate::real::{self, fail};
+use crate::verdict;
 
 fn set_len(file: &SharedFile, fd: c_int, len: off_t) -> c_int {
     let Ok(len) = u64::try_from(len) else { return fail(libc::EINVAL) };
@@ -22,7 +23,7 @@ unsafe fn truncate_path(path: *const c_char, len: off_t) -> c_int {
     // SAFETY: the caller's contract.
     let name = unsafe { CStr::from_ptr(path) };
     // Also an empty file of a sealed class: grown by the kernel it would have no header.
-    if !program::active() || !open::would_seal(name) {
+    if !program::active() || !verdict::would_seal(name) {
         // SAFETY: the caller's arguments.
         return unsafe { real::truncate(path, len) };
     }

@@ -12,6 +12,7 @@ use crate::fds;
 use crate::log::{self, Shown};
 use crate::program;
 use crate::real;
+use crate::verdict;
 
 /// The functions of a stream (glibc, `fopencookie(3)`).
 #[repr(C)]
@@ -183,7 +184,7 @@ macro_rules! stream_family {
                 // SAFETY: the caller passes a C string or null.
                 let name = if path.is_null() { c"" } else { unsafe { CStr::from_ptr(path) } };
                 if program::active()
-                    && (sealed_descriptor(stream).is_some() || open::would_seal(name))
+                    && (sealed_descriptor(stream).is_some() || verdict::would_seal(name))
                 {
                     log::line(format_args!(
                         "ERROR: \"{}\": a stream cannot be reopened on a sealed file; redirect it outside the data directory or into log/",

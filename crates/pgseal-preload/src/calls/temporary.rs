@@ -9,6 +9,7 @@ use crate::calls::open;
 use crate::log::{self, Shown};
 use crate::program;
 use crate::real::{self, fail};
+use crate::verdict;
 
 /// What a unique name ends in.
 const PLACEHOLDER: &[u8; 6] = b"XXXXXX";
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn openat2(
             let (Ok(flags), Ok(mode)) = (flags, mode) else { return fail(libc::EINVAL) };
             return open::open_path(full, flags, mode);
         }
-        if open::would_seal(full) {
+        if verdict::would_seal(full) {
             log::line(format_args!(
                 "ERROR: \"{}\": openat2 with rules for the way does not work on sealed files; use openat",
                 Shown(full.to_bytes())

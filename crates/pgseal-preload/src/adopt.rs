@@ -5,18 +5,13 @@ use core::ffi::c_int;
 
 use libc::{O_ACCMODE, O_APPEND, O_PATH, O_RDONLY, O_WRONLY};
 
-use crate::calls::open::{self, Verdict};
 use crate::datadir;
-use crate::fds;
 use crate::file::OpenFile;
 use crate::head;
 use crate::log::{self, Shown};
-use crate::program;
 use crate::real::{self, Errno};
 use crate::sys::{self, PathText};
-
-/// The descriptors that a shell redirects, often into a file beside the data it is about.
-const STANDARD: core::ops::RangeInclusive<c_int> = 0..=2;
+use crate::verdict::{self, Ours, Verdict};
 
 /// A regular file behind a descriptor that the table does not know. `None`: plain. A file that may
 /// not be used as it is fails in each call, with a line in the log that says why.
@@ -36,11 +31,11 @@ pub fn examine(fd: c_int) -> Option<OpenFile> {
 fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, Errno> {
     let access = flags & O_ACCMODE;
     let sealed = head::starts_sealed(fd);
-    let ours = match open::verdict(path, access) {
+    let ours = match verdict::verdict(path, access) {
         Verdict::Refuse(errno) => return Err(errno),
         Verdict::Seal(ours) => ours,
         // The path may have become another file's since; the head is this one's.
-        Verdict::Pass(_) if sealed && datadir::place(path).root.is_none() => open::Ours::anywhere(),
+        Verdict::Pass(_) if sealed && datadir::place(path).root.is_none() => Ours::anywhere(),
         Verdict::Pass(_) | Verdict::Lock(_) => return Ok(None),
     };
     // A hook would have opened it for reading as well, and kept O_APPEND to itself.
@@ -51,7 +46,7 @@ fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, 
         ));
         return Err(libc::EIO);
     }
-    let mut open = open::examine(fd, path, access, false, ours)?;
+    let mut open = verdict::examine(fd, path, access, false, ours)?;
     if let Some(open) = &mut open {
         open.set_class(ours.class);
         // SAFETY: no pointers involved. Where the kernel is says nothing of a sealed file, unless
@@ -71,20 +66,4 @@ fn path_of(fd: c_int) -> PathText {
         path.truncate(before.len());
     }
     path
-}
-
-/// Lets the standard streams that this program was started with pass if they are plain: whoever
-/// started it chose where they go, and `pg_ctl -l` often names a file in the data directory.
-pub fn keep_standard_streams() {
-    if !program::active() {
-        return;
-    }
-    for fd in STANDARD {
-        if let Some(st) = sys::fstat(fd)
-            && sys::is_regular(st.st_mode)
-            && !head::starts_sealed(fd)
-        {
-            fds::keep_plain(fd, &st);
-        }
-    }
 }
