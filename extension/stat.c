@@ -35,7 +35,7 @@ SealCounts	pgseal_counts = {0, 0, 0};
 /* What the library knows of them. */
 static SealCounts handed = {0, 0, 0};
 
-/* crates/pgseal-preload/src/counters.rs */
+/* crates/pgseal-preload/src/file/counters.rs */
 static int64 (*library_started) (void) = NULL;
 static uint32 (*library_of_class) (uint32 class, char *name, uint32 name_room, uint64 *values, uint32 room) = NULL;
 static uint32 (*library_of_columns) (uint64 *values, uint32 room) = NULL;

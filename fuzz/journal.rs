@@ -2,7 +2,7 @@
 //! `crates/pgseal-convert/tests/fuzz_smoke.rs` runs the same on a stable toolchain.
 //!
 //! The library reads the command out of the same text on its own. Who includes this file has
-//! `crate::texts`, which is `crates/pgseal-preload/src/texts.rs`.
+//! `crate::texts`, which is `crates/pgseal-preload/src/place/texts.rs`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -2,7 +2,7 @@
 //! file of a cluster, the record of a configuration. `crates/pgseal-keys/tests/fuzz_smoke.rs` runs the same on a stable toolchain.
 //!
 //! The library reads the same texts on its own, with far less code; both must say the same. Who includes
-//! this file has `crate::texts`, which is `crates/pgseal-preload/src/texts.rs`.
+//! this file has `crate::texts`, which is `crates/pgseal-preload/src/place/texts.rs`.
 
 #![allow(clippy::unwrap_used)]
 

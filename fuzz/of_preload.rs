@@ -1,16 +1,16 @@
 // The modules of the library that `preload.rs` wants, and it; a target includes this text.
 
 #[allow(dead_code)]
-#[path = "../crates/pgseal-preload/src/linker.rs"]
+#[path = "../crates/pgseal-preload/src/os/linker.rs"]
 mod linker;
 #[allow(dead_code)]
-#[path = "../crates/pgseal-preload/src/module.rs"]
+#[path = "../crates/pgseal-preload/src/os/module.rs"]
 mod module;
 #[allow(dead_code)]
-#[path = "../crates/pgseal-preload/src/paths.rs"]
+#[path = "../crates/pgseal-preload/src/os/paths.rs"]
 mod paths;
 #[allow(dead_code)]
-#[path = "../crates/pgseal-preload/src/texts.rs"]
+#[path = "../crates/pgseal-preload/src/place/texts.rs"]
 mod texts;
 #[allow(dead_code)]
 #[path = "preload.rs"]

@@ -2,17 +2,17 @@
 //! the list of `ldconfig`, of small texts, and of paths. The unit tests of `pgseal-preload` run the same
 //! on a stable toolchain.
 //!
-//! Who includes this file has the library's modules `linker`, `module`, `paths` and `texts` at its root:
-//! the crate itself, or a fuzz target that includes these files, and not the library, whose hooks would
-//! take the place of the sanitizer's.
+//! The module that includes this file has the library's modules `linker`, `module`, `paths` and `texts` in
+//! it. A fuzz target includes the files of these modules and not the library, whose hooks would take the
+//! place of the sanitizer's.
 
 #![allow(clippy::unwrap_used)]
 
 use pgseal_pgdata::{Class, classify, classify_in_tablespace, tablespace_relative};
 
-use crate::module::{Module, is_ours};
-use crate::paths::{self, PathText};
-use crate::{linker, texts};
+use super::module::{Module, is_ours};
+use super::paths::{self, PathText};
+use super::{linker, texts};
 
 /// Any bytes as an ELF object: reading it ends, each name is of the object's own bytes, and twice the same
 /// is found.

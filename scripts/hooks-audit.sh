@@ -11,8 +11,8 @@ cd "$PGSEAL_ROOT"
 cargo build --quiet --locked -p pgseal-preload --example symbol_check
 check=$(cargo metadata --format-version 1 --no-deps | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')/debug/examples/symbol_check
 # The programs of PostgreSQL in which the library does anything.
-active=$(sed -n '/^const ACTIVE/,/^];/p' crates/pgseal-preload/src/program.rs | grep -oE '"[a-z_]+"' | tr -d '"')
-[ -n "$active" ] || die "crates/pgseal-preload/src/program.rs lists no programs"
+active=$(sed -n '/^const ACTIVE/,/^];/p' crates/pgseal-preload/src/place/program.rs | grep -oE '"[a-z_]+"' | tr -d '"')
+[ -n "$active" ] || die "crates/pgseal-preload/src/place/program.rs lists no programs"
 
 # The package that brought a file.
 owner_of() {
@@ -79,5 +79,5 @@ for path in "$@"; do
     judge "$path" module yes "${files[@]}"
 done
 if [ "$failed" != 0 ]; then
-    die "add the functions to a family of crates/pgseal-preload/src/symbols.rs, with the reason, or hook them"
+    die "add the functions to a family of crates/pgseal-preload/src/calls/symbols.rs, with the reason, or hook them"
 fi

@@ -2,7 +2,7 @@
 #![no_main]
 
 #[allow(dead_code)]
-#[path = "../../crates/pgseal-preload/src/texts.rs"]
+#[path = "../../crates/pgseal-preload/src/place/texts.rs"]
 mod texts;
 #[allow(dead_code)]
 #[path = "../keys.rs"]

@@ -7,7 +7,7 @@ mod bodies;
 #[path = "../../../fuzz/smoke.rs"]
 mod smoke;
 #[allow(dead_code)]
-#[path = "../../pgseal-preload/src/texts.rs"]
+#[path = "../../pgseal-preload/src/place/texts.rs"]
 mod texts;
 
 #[test]

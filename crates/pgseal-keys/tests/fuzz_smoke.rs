@@ -10,7 +10,7 @@ mod escrow;
 #[path = "../../../fuzz/smoke.rs"]
 mod smoke;
 #[allow(dead_code)]
-#[path = "../../pgseal-preload/src/texts.rs"]
+#[path = "../../pgseal-preload/src/place/texts.rs"]
 mod texts;
 
 use std::path::Path;

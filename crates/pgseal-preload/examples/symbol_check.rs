@@ -9,7 +9,7 @@
 use std::ffi::CString;
 use std::process::ExitCode;
 
-use pgseal::audit::{self, Imports};
+use pgseal::calls::audit::{self, Imports};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);

@@ -1,5 +1,10 @@
-//! The hooked calls, one file per family.
+//! The top floor: the hooked calls of the C library, one file for each family.
+//!
+//! `symbols.rs` is the table of all calls that touch files, `audit.rs` holds programs and modules
+//! against it, and `server.rs` is what is done when a server takes its lock file.
+//! May use: `os`, `place`, `keys` and `file`. Only `startup.rs` is above it.
 
+pub mod audit;
 pub mod children;
 pub mod code;
 pub mod copy;
@@ -13,9 +18,11 @@ pub mod read;
 pub mod receive;
 pub mod rename;
 pub mod rings;
+mod server;
 pub mod size;
 pub mod stat;
 pub mod stdio;
+pub mod symbols;
 pub mod sync;
 pub mod temporary;
 pub mod unlink;

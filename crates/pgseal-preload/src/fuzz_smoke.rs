@@ -7,7 +7,9 @@ mod bodies;
 #[path = "../../../fuzz/smoke.rs"]
 mod smoke;
 
-use crate::module::Module;
+use crate::os::module::Module;
+use crate::os::{linker, module, paths};
+use crate::place::texts;
 
 #[test]
 fn objects() {

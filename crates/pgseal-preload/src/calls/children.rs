@@ -6,10 +6,10 @@ use core::ffi::{c_char, c_int, c_void};
 use libc::pid_t;
 
 use crate::calls::jump::jumps;
-use crate::fds;
-use crate::log;
-use crate::program;
-use crate::real::{self, Place, fail};
+use crate::file::fds;
+use crate::os::log;
+use crate::os::real::{self, Place, fail};
+use crate::place::program;
 
 /// A child of `vfork` runs in the memory of its parent: in the programs of PostgreSQL it gets a copy.
 extern "C" fn before_vfork() -> usize {
@@ -105,7 +105,7 @@ pub fn check_unshare(flags: c_int) -> Result<(), c_int> {
 
 /// The threads of this process: the links of `/proc/self/task` but those for itself and its parent.
 fn threads() -> u64 {
-    let st = crate::sys::stat(c"/proc/self/task");
+    let st = crate::os::sys::stat(c"/proc/self/task");
     st.map_or(u64::MAX, |st| st.st_nlink.saturating_sub(2))
 }
 

@@ -7,11 +7,11 @@
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_int, c_void};
 
-use crate::audit;
+use crate::calls::audit;
 use crate::calls::jump::jumps;
-use crate::log;
-use crate::program;
-use crate::real::{self, Place};
+use crate::os::log;
+use crate::os::real::{self, Place};
+use crate::place::program;
 
 /// The longest text that `dlerror` gives; what is longer is in the log.
 const MAX_TEXT: usize = 1024;

@@ -8,9 +8,9 @@ use libc::{off_t, size_t, ssize_t};
 use pgseal_core::Buffer;
 
 use crate::calls::{MAX_RW_COUNT, count, read, size, write};
-use crate::fds;
-use crate::log;
-use crate::real::{self, fail};
+use crate::file::fds;
+use crate::os::log;
+use crate::os::real::{self, fail};
 
 fn refused(first: c_int, second: c_int, what: &str) -> bool {
     let sealed = fds::is_sealed(first) || fds::is_sealed(second);

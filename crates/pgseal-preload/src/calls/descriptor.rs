@@ -3,9 +3,9 @@
 use core::ffi::{c_int, c_void};
 
 use crate::calls::children;
-use crate::fds;
-use crate::log;
-use crate::real::{self, fail};
+use crate::file::fds;
+use crate::os::log;
+use crate::os::real::{self, fail};
 
 /// `close(2)`.
 /// # Safety

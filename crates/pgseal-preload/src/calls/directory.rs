@@ -6,12 +6,12 @@ use std::sync::{Mutex, PoisonError};
 
 use libc::{DIR, dirent, mode_t};
 
-use crate::copies;
-use crate::datadir;
-use crate::fds;
-use crate::program::{self, Role};
-use crate::real::{self, fail};
-use crate::sys;
+use crate::file::fds;
+use crate::keys::copies;
+use crate::os::real::{self, fail};
+use crate::os::sys;
+use crate::place::datadir;
+use crate::place::program::{self, Role};
 
 /// The open directories that hold a `pgseal/` to hide, by address.
 static HIDING: Mutex<Vec<usize>> = Mutex::new(Vec::new());

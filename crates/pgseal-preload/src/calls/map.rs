@@ -7,11 +7,11 @@ use core::ffi::{c_int, c_void};
 use libc::{off_t, size_t};
 use pgseal_core::{Layout, PlainOff, geometry};
 
-use crate::fds::{self, SharedFile};
-use crate::log::{self, Shown};
-use crate::real;
-use crate::real::Errno;
-use crate::sys::Fd;
+use crate::file::fds::{self, SharedFile};
+use crate::os::log::{self, Shown};
+use crate::os::real;
+use crate::os::real::Errno;
+use crate::os::sys::Fd;
 
 /// A copy is made in pieces of this size.
 const CHUNK: usize = 1 << 20;

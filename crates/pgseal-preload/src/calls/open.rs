@@ -6,18 +6,18 @@ use std::sync::Mutex;
 use libc::mode_t;
 use pgseal_pgdata::counters::Counter;
 
-use crate::config;
-use crate::counters;
-use crate::datadir;
-use crate::fds;
-use crate::holes;
-use crate::log;
-use crate::memory;
-use crate::program;
-use crate::real::{self, Errno, fail};
-use crate::server;
-use crate::sys;
-use crate::verdict::{self, Ours, Verdict};
+use crate::calls::server;
+use crate::file::config;
+use crate::file::counters;
+use crate::file::fds;
+use crate::file::holes;
+use crate::file::verdict::{self, Ours, Verdict};
+use crate::os::log;
+use crate::os::memory;
+use crate::os::real::{self, Errno, fail};
+use crate::os::sys;
+use crate::place::datadir;
+use crate::place::program;
 
 /// Opens a path relative to the working directory, with the verdict of its class.
 pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {

@@ -10,9 +10,9 @@ use crate::calls::{
     children, copy, descriptor, directory, map, open, read, receive, rename, size, stat, sync,
     write,
 };
-use crate::fds;
-use crate::program;
-use crate::real::{self, fail};
+use crate::file::fds;
+use crate::os::real::{self, fail};
+use crate::place::program;
 
 /// Whether this library has been started. Before that an allocator may call, which cannot wait for
 /// memory of its own.

@@ -7,8 +7,8 @@ use libc::{iovec, off_t, size_t, ssize_t};
 use pgseal_core::Buffer;
 
 use crate::calls::{MAX_RW_COUNT, count};
-use crate::fds::{self, SharedFile};
-use crate::real::{self, Errno, fail};
+use crate::file::fds::{self, SharedFile};
+use crate::os::real::{self, Errno, fail};
 
 /// # Safety
 /// `buf` is valid for writes of `len` bytes.
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn __read_chk(
 
 fn check_room(len: size_t, room: size_t) {
     if len > room {
-        crate::log::line(format_args!("FATAL: buffer overflow in a fortified read"));
+        crate::os::log::line(format_args!("FATAL: buffer overflow in a fortified read"));
         // SAFETY: ends the process.
         unsafe { libc::abort() };
     }

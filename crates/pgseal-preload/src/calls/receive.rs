@@ -4,8 +4,8 @@ use core::ffi::c_int;
 
 use libc::{mmsghdr, msghdr, ssize_t, timespec};
 
-use crate::fds;
-use crate::real;
+use crate::file::fds;
+use crate::os::real;
 
 /// Forgets what the table knew under the numbers of received descriptors.
 ///

@@ -11,14 +11,14 @@ use pgseal_core::{KeyringId, geometry};
 use pgseal_pgdata::Class;
 
 use crate::calls::{descriptor, open, read, write};
-use crate::config;
-use crate::datadir;
-use crate::keys;
-use crate::log::{self, Shown};
-use crate::program::{self, Role};
-use crate::real::Errno;
-use crate::real::{self, fail};
-use crate::sys::{self, PathText};
+use crate::file::config;
+use crate::keys::load;
+use crate::os::log::{self, Shown};
+use crate::os::real::Errno;
+use crate::os::real::{self, fail};
+use crate::os::sys::{self, PathText};
+use crate::place::datadir;
+use crate::place::program::{self, Role};
 
 /// Bytes that are copied at once.
 const CHUNK: usize = 1 << 20;
@@ -64,7 +64,7 @@ fn before_rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
 /// sealed with those of another. A segment is overwritten later, under the header that it has.
 fn take_over(path: &CStr) -> Result<(), Errno> {
     let Some(root) = datadir::place(path.to_bytes()).root else { return Ok(()) };
-    let own = keys::of(root)?.keyring_id;
+    let own = load::of(root)?.keyring_id;
     if keyring_of(path)?.is_none_or(|id| id == own) {
         return Ok(());
     }

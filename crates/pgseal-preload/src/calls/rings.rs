@@ -4,9 +4,9 @@
 
 use core::ffi::{CStr, c_int, c_uint, c_void};
 
-use crate::datadir;
-use crate::log;
-use crate::program;
+use crate::os::log;
+use crate::place::datadir;
+use crate::place::program;
 
 /// Whether this process may not have a ring: says so in the log, with the setting to use.
 fn refused() -> bool {

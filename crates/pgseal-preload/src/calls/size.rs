@@ -6,11 +6,11 @@ use libc::off_t;
 use pgseal_core::{Layout, PlainLen, geometry};
 
 use crate::calls::open;
-use crate::fds::{self, SharedFile};
-use crate::log::{self, Shown};
-use crate::program;
-use crate::real::{self, fail};
-use crate::verdict;
+use crate::file::fds::{self, SharedFile};
+use crate::file::verdict;
+use crate::os::log::{self, Shown};
+use crate::os::real::{self, fail};
+use crate::place::program;
 
 fn set_len(file: &SharedFile, fd: c_int, len: off_t) -> c_int {
     let Ok(len) = u64::try_from(len) else { return fail(libc::EINVAL) };

@@ -6,12 +6,12 @@ use pgseal_core::header::{self, Kind};
 use pgseal_core::{SealedLen, geometry};
 
 use crate::calls::open;
-use crate::config;
-use crate::damage;
-use crate::fds;
-use crate::program;
-use crate::real;
-use crate::sys;
+use crate::file::config;
+use crate::file::damage;
+use crate::file::fds;
+use crate::os::real;
+use crate::os::sys;
+use crate::place::program;
 
 /// The plain size of the file of this descriptor.
 fn size_of_descriptor(fd: c_int) -> Option<Result<i64, c_int>> {

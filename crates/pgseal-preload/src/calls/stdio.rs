@@ -8,11 +8,11 @@ use std::sync::{Mutex, PoisonError};
 use libc::{FILE, off64_t, size_t, ssize_t};
 
 use crate::calls::{descriptor, open, read, size, write};
-use crate::fds;
-use crate::log::{self, Shown};
-use crate::program;
-use crate::real;
-use crate::verdict;
+use crate::file::fds;
+use crate::file::verdict;
+use crate::os::log::{self, Shown};
+use crate::os::real;
+use crate::place::program;
 
 /// The functions of a stream (glibc, `fopencookie(3)`).
 #[repr(C)]

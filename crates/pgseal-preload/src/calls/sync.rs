@@ -9,8 +9,8 @@ use core::ffi::c_int;
 use libc::{off_t, size_t, ssize_t};
 use pgseal_core::{PlainOff, geometry};
 
-use crate::fds;
-use crate::real;
+use crate::file::fds;
+use crate::os::real;
 
 /// The sealed range for a plain one; `None` if there is nothing to advise about.
 fn sealed_range(fd: c_int, off: off_t, len: u64) -> Option<Option<(off_t, off_t)>> {

@@ -6,10 +6,10 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use libc::{mode_t, size_t};
 
 use crate::calls::open;
-use crate::log::{self, Shown};
-use crate::program;
-use crate::real::{self, fail};
-use crate::verdict;
+use crate::file::verdict;
+use crate::os::log::{self, Shown};
+use crate::os::real::{self, fail};
+use crate::place::program;
 
 /// What a unique name ends in.
 const PLACEHOLDER: &[u8; 6] = b"XXXXXX";

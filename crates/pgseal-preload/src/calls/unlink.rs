@@ -2,8 +2,8 @@
 
 use core::ffi::{CStr, c_char, c_int};
 
-use crate::config;
-use crate::real::{self, fail};
+use crate::file::config;
+use crate::os::real::{self, fail};
 
 /// `unlink(2)`.
 /// # Safety

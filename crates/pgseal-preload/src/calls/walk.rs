@@ -8,10 +8,10 @@ use core::ptr;
 use libc::{DIR, dirent};
 
 use crate::calls::{directory, open, stat};
-use crate::datadir;
-use crate::program;
-use crate::real::{self, fail};
-use crate::sys::{self, PathText};
+use crate::os::real::{self, fail};
+use crate::os::sys::{self, PathText};
+use crate::place::datadir;
+use crate::place::program;
 
 type Filter = unsafe extern "C" fn(*const dirent) -> c_int;
 type Compare = unsafe extern "C" fn(*const *const dirent, *const *const dirent) -> c_int;

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libc::{iovec, off_t, size_t, ssize_t};
 
 use crate::calls::{MAX_RW_COUNT, count};
-use crate::fds::{self, SharedFile};
-use crate::real::{self, Errno, fail};
+use crate::file::fds::{self, SharedFile};
+use crate::os::real::{self, Errno, fail};
 
 /// Writes of several buffers are gathered up to this many bytes, so that blocks are sealed whole.
 const GATHER: usize = 1 << 20;

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use pgseal::symbols::{FAMILIES, Treatment};
+use pgseal::calls::symbols::{FAMILIES, Treatment};
 
 const HEAD: &str = "\
 # The calls of the C library that touch files
 
-Generated from `crates/pgseal-preload/src/symbols.rs` by `make spec`; do not edit.
+Generated from `crates/pgseal-preload/src/calls/symbols.rs` by `make spec`; do not edit.
 
 Every function of the C library that touches files belongs to one family below. A *hooked* one is exported by
 `libpgseal.so`, and each call ends in a verdict: seal, pass or refuse. A *passed* one is left alone, for the reason
@@ -24,7 +24,7 @@ it in `PGSEAL_ALLOW_MODULES`; each load then writes a warning.
 versions; [libraries.md](libraries.md) lists the libraries that Debian's extension packages need.
 
 A test is a program in `crates/pgseal-preload/tests/apps` (`.c`), run with and without the library in a plain and in a
-sealed data directory, or a test file of the same crate (`.rs`).
+sealed data directory, a test file of the same crate (`.rs`), or a scenario in `tests/pg/scenarios` (`.rs`).
 ";
 
 /// The document, with one line end at its end.

@@ -1,0 +1,149 @@
+//! A server takes its lock file: the last moment before it forks, and before it writes. What it
+//! must have is asked for here, and what its processes share is made here.
+
+use core::ffi::{CStr, c_int};
+
+use pgseal_core::{KeySet, KeyringId, SealedFile};
+
+use crate::file::changes;
+use crate::file::config;
+use crate::file::counters;
+use crate::file::open_file;
+use crate::file::storage::FdStorage;
+use crate::keys::load;
+use crate::keys::vault;
+use crate::os::log::{self, Shown};
+use crate::os::memory::{self, with_reserve};
+use crate::os::real;
+use crate::os::sys::{self, PathText};
+use crate::place::datadir::{self, Root};
+use crate::place::program::{self, Role};
+use crate::place::texts;
+
+/// Loads the keys before a server forks, proves them on the relation map, and removes the key
+/// from the environment that its children would inherit. Makes the counters that they share.
+pub fn starts(root: &'static Root) -> Result<(), c_int> {
+    if !matches!(program::role(), Role::Server | Role::Standalone) {
+        return Ok(());
+    }
+    datadir::expect_not_system(root.path())?;
+    let keys = load::of(root)?;
+    with_reserve(|| prepare_server(root, keys))
+}
+
+fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_int> {
+    if !program::makes_cluster() {
+        expect_pinned(root, keys.keyring_id)?;
+        config::server_starts(root)?;
+    }
+    let map = datadir::join(root.path(), b"global/pg_filenode.map");
+    if !program::makes_cluster() && sys::c_path(&map).is_ok_and(|path| sys::stat(&path).is_none()) {
+        log::line(format_args!(
+            "ERROR: \"{}\" is not there, which every data directory has; restore the data directory from a backup",
+            Shown(&map)
+        ));
+        return Err(libc::EACCES);
+    }
+    if let Ok(path) = sys::c_path(&map)
+        && let Ok(fd) = sys::open_read(&path)
+    {
+        match SealedFile::open(&FdStorage::new(fd.0), keys) {
+            Ok(_) => {}
+            Err(error) => {
+                let errno = open_file::describe(&error, &map);
+                log::line(format_args!(
+                    "ERROR: the keyring \"{}\" does not fit this data directory; put its own back",
+                    Shown(&root.keyring_path())
+                ));
+                return Err(errno);
+            }
+        }
+    }
+    if program::role() == Role::Server {
+        wipe_environment(root);
+        tell_limit();
+        counters::share();
+        changes::share();
+        open_file::take_buffers()?;
+        memory::grow_stack();
+    }
+    Ok(())
+}
+
+/// The identities of the keyrings that a server may have, with colons between; nothing if any will do.
+const PINNED: &CStr = c"PGSEAL_KEYRING_ID";
+
+/// Refuses a server on the data directory of another cluster.
+fn expect_pinned(root: &Root, id: KeyringId) -> Result<(), c_int> {
+    let Some(pinned) = sys::env(PINNED) else { return Ok(()) };
+    let own = id.to_string();
+    if pinned.split(|byte| *byte == b':').any(|allowed| allowed == own.as_bytes()) {
+        return Ok(());
+    }
+    log::line(format_args!(
+        "ERROR: \"{}\" has keyring {own}, and PGSEAL_KEYRING_ID names {}; put back the data directory of this server, or name this keyring if it is the right one",
+        Shown(root.path()),
+        Shown(&pinned)
+    ));
+    Err(libc::EACCES)
+}
+
+/// A server is about to start where nothing is sealed: refused if somebody asked for sealing, since
+/// it would write everything plain. What was sealed there is gone.
+pub fn starts_plain() -> Result<(), c_int> {
+    if !matches!(program::role(), Role::Server | Role::Standalone) {
+        return Ok(());
+    }
+    let names = [PINNED, c"PGSEAL_PROVIDER", c"PGSEAL_CONFIG"];
+    let asked = names.into_iter().find(|name| sys::env(name).is_some());
+    let Some(asked) = asked else { return Ok(()) };
+    let dir = sys::current_dir().unwrap_or_else(PathText::new);
+    log::line(format_args!(
+        "ERROR: \"{}\": there is neither a keyring nor a sealed relation map, and {} asks for a sealed data directory; restore it from a backup, or unset {} for a plain server",
+        Shown(&dir),
+        asked.to_string_lossy(),
+        asked.to_string_lossy()
+    ));
+    Err(libc::EACCES)
+}
+
+/// Removes the key from this server's environment: its children must not inherit it.
+fn wipe_environment(root: &Root) {
+    let registered = || registered_provider(root.loaded_keys()?.keyring_id);
+    let provider = sys::env(c"PGSEAL_PROVIDER").or_else(registered).or_else(|| {
+        let keyring = sys::read_whole(&sys::c_path(&root.keyring_path()).ok()?, 1 << 20).ok()?;
+        texts::provider_of(&keyring).map(<[u8]>::to_vec)
+    });
+    if let Some(name) = provider.as_deref().and_then(|uri| uri.strip_prefix(b"env:"))
+        && let Ok(name) = sys::c_path(name)
+    {
+        sys::wipe_env(&name);
+    }
+    if let Some(fd) = sys::env(c"PGSEAL_KEK_FD") {
+        if let Some(fd) = core::str::from_utf8(&fd).ok().and_then(|text| text.parse().ok()) {
+            // SAFETY: the descriptor was handed to us to be used and closed.
+            unsafe { real::close(fd) };
+        }
+        sys::wipe_env(c"PGSEAL_KEK_FD");
+    }
+}
+
+/// The provider in the file of this cluster in `/etc/pgseal/clusters.d`, which the helper has judged.
+fn registered_provider(id: KeyringId) -> Option<Vec<u8>> {
+    let dir = sys::env(c"PGSEAL_CLUSTERS_DIR");
+    let dir = dir.as_deref().unwrap_or(b"/etc/pgseal/clusters.d");
+    let path = sys::c_path(&datadir::join(dir, format!("{id}.conf").as_bytes())).ok()?;
+    texts::provider_in(&sys::read_whole(&path, 1 << 13).ok()?).map(<[u8]>::to_vec)
+}
+
+/// Says of how much memory with keys the limit does not allow that it is locked.
+fn tell_limit() {
+    let bytes = match vault::prepare() {
+        vault::Limit::Enough => return,
+        vault::Limit::Bytes(bytes) => bytes,
+    };
+    log::line(format_args!(
+        "WARNING: {} kB of the keys of each process can be locked in memory, the rest may be swapped out (it is in no core dump); raise RLIMIT_MEMLOCK to 1 MB or more (systemd: LimitMEMLOCK=1M), or encrypt swap",
+        bytes / 1024
+    ));
+}

@@ -1,0 +1,277 @@
+//! Memory when there is none.
+//!
+//! Where Rust's standard library gets no memory it ends the process, and with a backend the server.
+//! So what a hooked call needs is on the stack, or can fail: large memory (buffers, caches, the tag
+//! block of a file) is done without, and a call that cannot do without answers `ENOMEM`.
+//!
+//! What is left is small: the entry of an open file, its cipher. A server opens files where an error
+//! is a PANIC (a WAL segment, after commit), and where PostgreSQL itself needs no memory. So a piece
+//! of up to [`SMALL`] bytes that the C library has no memory for comes out of a reserve in the
+//! library's own data, which is there from the start. If it runs dry, the call answers `ENOMEM`.
+//!
+//! A few paths are long and rare and use the standard library as it is: start-up, fetching keys,
+//! reading a command line, looking at a module. They run [`with_reserve`]: pieces up to [`LARGE`]
+//! bytes, and some that nobody else gets. If even those run dry, the process ends with one line.
+
+use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Arc;
+
+use pgseal_core::memory::{self, OutOfMemory};
+
+use crate::os::log;
+
+/// Bytes of a small piece.
+const SMALL: usize = 1 << 10;
+/// Small pieces: for about 100 files that are opened while there is no memory at all.
+const SMALL_PIECES: usize = 768;
+/// The last of them are for [`with_reserve`].
+const KEPT_PIECES: usize = 128;
+/// Bytes of a large piece.
+const LARGE: usize = 64 << 10;
+const LARGE_PIECES: usize = 8;
+/// What pieces are aligned to.
+const ALIGN: usize = 64;
+
+/// Pieces of one length. No lock: a child may be forked at any time. Their memory starts at a page, so
+/// that it can be left out of core dumps.
+#[repr(C, align(4096))]
+struct Pieces<const LEN: usize, const COUNT: usize> {
+    memory: UnsafeCell<[[u8; LEN]; COUNT]>,
+    taken: [AtomicBool; COUNT],
+}
+
+// SAFETY: each piece belongs to whoever has set its mark.
+unsafe impl<const LEN: usize, const COUNT: usize> Sync for Pieces<LEN, COUNT> {}
+
+impl<const LEN: usize, const COUNT: usize> Pieces<LEN, COUNT> {
+    const fn new() -> Pieces<LEN, COUNT> {
+        Pieces {
+            memory: UnsafeCell::new([[0; LEN]; COUNT]),
+            taken: [const { AtomicBool::new(false) }; COUNT],
+        }
+    }
+
+    /// A piece, of the first `among`; null if all are taken.
+    fn take(&self, among: usize) -> *mut u8 {
+        let free = self.taken.iter().take(among).position(|taken| {
+            !taken.load(Ordering::Relaxed) && !taken.swap(true, Ordering::Acquire)
+        });
+        match free {
+            // SAFETY: within the memory, which has as many pieces as there are marks.
+            Some(index) => unsafe { self.memory.get().cast::<u8>().add(index * LEN) },
+            None => core::ptr::null_mut(),
+        }
+    }
+
+    /// Takes back a piece; `false` if it is none of these.
+    fn give(&self, place: *mut u8) -> bool {
+        let within = (place as usize).wrapping_sub(self.memory.get() as usize);
+        let Some(taken) = self.taken.get(within / LEN) else { return false };
+        taken.store(false, Ordering::Release);
+        true
+    }
+
+    fn has(&self, place: *mut u8) -> bool {
+        (place as usize).wrapping_sub(self.memory.get() as usize) < LEN * COUNT
+    }
+}
+
+static SMALLS: Pieces<SMALL, SMALL_PIECES> = Pieces::new();
+static LARGES: Pieces<LARGE, LARGE_PIECES> = Pieces::new();
+
+thread_local! {
+    /// How deep this thread is in [`with_reserve`].
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Leaves the reserve out of core dumps: where there is no memory, keys come to lie in it.
+pub fn hide_reserve() {
+    let page = crate::os::real::page_size();
+    let start = SMALLS.memory.get().cast::<u8>();
+    let first = start.align_offset(page);
+    let len = (SMALL * SMALL_PIECES - first) / page * page;
+    // SAFETY: within the pieces.
+    let start = unsafe { start.add(first) };
+    // SAFETY: whole pages, of which only the core dump changes.
+    unsafe { libc::madvise(start.cast(), len, libc::MADV_DONTDUMP) };
+}
+
+/// Runs what cannot fail for want of memory: it gets the reserve, and if that is dry the process
+/// ends. For paths that are rare, and where an error would be no better.
+pub fn with_reserve<T>(work: impl FnOnce() -> T) -> T {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            DEPTH.set(DEPTH.get() - 1);
+        }
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    let _leave = Leave;
+    work()
+}
+
+/// `Arc::new`, or an error.
+pub fn shared<T>(value: T) -> Result<Arc<T>, OutOfMemory> {
+    // Stable Rust has no such call. So memory for it is looked for first; what another thread takes
+    // of it meanwhile comes out of the reserve.
+    let value = memory::boxed(([0_usize; 2], value))?;
+    Ok(with_reserve(move || {
+        let (_, value) = *value;
+        Arc::new(value)
+    }))
+}
+
+/// Bytes of stack that the calls of the library may need below what PostgreSQL needs itself.
+const STACK: usize = 256 << 10;
+
+/// Grows the stack by what the library needs of it. The postmaster does so before it forks: a stack
+/// that cannot grow later kills the process (SIGSEGV), and its children get one of this size.
+#[inline(never)]
+pub fn grow_stack() {
+    let mut room = [0_u8; STACK];
+    core::hint::black_box(&mut room);
+}
+
+/// The allocator of the library: the C library's, and the reserve.
+struct Allocator;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
+
+/// The C library has no memory.
+#[cold]
+pub fn from_reserve(layout: Layout) -> *mut u8 {
+    let needed = DEPTH.get() > 0;
+    let mut place = core::ptr::null_mut();
+    if layout.align() <= ALIGN && (needed || is_for_all()) {
+        if layout.size() <= SMALL {
+            place = SMALLS.take(if needed { SMALL_PIECES } else { SMALL_PIECES - KEPT_PIECES });
+        } else if layout.size() <= LARGE && needed {
+            place = LARGES.take(LARGE_PIECES);
+        }
+    }
+    if place.is_null() && needed {
+        let size = layout.size();
+        log::line(format_args!(
+            "FATAL: out of memory ({size} bytes) where pgseal cannot go on without it: fetching keys or looking at a program; free memory, or raise the limit of the process"
+        ));
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(1) };
+    }
+    place
+}
+
+/// Tests of a debug build see what happens when the reserve is dry.
+fn is_for_all() -> bool {
+    // SAFETY: a C string.
+    !cfg!(debug_assertions) || unsafe { libc::getenv(c"PGSEAL_TEST_DRY".as_ptr()) }.is_null()
+}
+
+// SAFETY: what the system's allocator gives is its own affair; a piece of the reserve is as long as
+// asked for, aligned, and nobody else's until it is given back.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's contract.
+        let place = unsafe { System.alloc(layout) };
+        if place.is_null() { from_reserve(layout) } else { place }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's contract.
+        let place = unsafe { System.alloc_zeroed(layout) };
+        if !place.is_null() {
+            return place;
+        }
+        let place = from_reserve(layout);
+        if !place.is_null() {
+            // SAFETY: a piece is at least that long.
+            unsafe { place.write_bytes(0, layout.size()) };
+        }
+        place
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        if is_piece(place) {
+            let _ = SMALLS.give(place) || LARGES.give(place);
+            return;
+        }
+        // SAFETY: the caller's contract; the place is from the system's allocator.
+        unsafe { System.dealloc(place, layout) };
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let piece = is_piece(place);
+        if !piece {
+            // SAFETY: the caller's contract; the place is from the system's allocator.
+            let grown = unsafe { System.realloc(place, layout, new_size) };
+            if !grown.is_null() {
+                return grown;
+            }
+        }
+        let Ok(wanted) = Layout::from_size_align(new_size, layout.align()) else {
+            return core::ptr::null_mut();
+        };
+        // SAFETY: the new size is not zero, by the caller's contract.
+        let moved = if piece { unsafe { self.alloc(wanted) } } else { from_reserve(wanted) };
+        if !moved.is_null() {
+            let kept = layout.size().min(new_size);
+            // SAFETY: both are valid for that many bytes, and different memory.
+            unsafe { core::ptr::copy_nonoverlapping(place, moved, kept) };
+            // SAFETY: the caller's contract.
+            unsafe { self.dealloc(place, layout) };
+        }
+        moved
+    }
+}
+
+#[inline]
+fn is_piece(place: *mut u8) -> bool {
+    SMALLS.has(place) || LARGES.has(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_taken_once_and_given_back() {
+        static PIECES: Pieces<64, 4> = Pieces::new();
+        let taken: Vec<_> = (0..3).map(|_| PIECES.take(3)).collect();
+        assert!(PIECES.take(3).is_null());
+        let last = PIECES.take(4);
+        for (index, place) in taken.iter().chain([&last]).enumerate() {
+            assert!(PIECES.has(*place) && (*place as usize).is_multiple_of(ALIGN), "{index}");
+        }
+        assert!(taken[0] != taken[1] && taken[1] != taken[2] && last != taken[2]);
+        assert!(PIECES.give(taken[1]));
+        assert_eq!(PIECES.take(4), taken[1]);
+        assert!(!PIECES.give(core::ptr::null_mut()));
+        assert!(!PIECES.has(last.wrapping_add(64)));
+    }
+
+    /// What the C library never has: only the reserve can be where it comes from.
+    #[test]
+    fn small_pieces_come_from_the_reserve_and_large_ones_only_where_they_must() {
+        let (small, large) = (Layout::new::<[u64; 50]>(), Layout::new::<[u8; 5000]>());
+        let place = from_reserve(small);
+        assert!(is_piece(place));
+        assert!(from_reserve(large).is_null());
+        let forced = with_reserve(|| from_reserve(large));
+        assert!(is_piece(forced));
+        // SAFETY: a piece of this length.
+        unsafe { place.write_bytes(7, small.size()) };
+        // SAFETY: from this allocator, with this layout.
+        let moved = unsafe { ALLOCATOR.realloc(place, small, 3000) };
+        // SAFETY: it has at least the old bytes.
+        let old = unsafe { core::slice::from_raw_parts(moved, small.size()) };
+        assert_eq!(old, [7; 400]);
+        // SAFETY: from this allocator, with the layout that it has now.
+        unsafe { ALLOCATOR.dealloc(moved, Layout::new::<[u64; 375]>()) };
+        // SAFETY: as above.
+        unsafe { ALLOCATOR.dealloc(forced, large) };
+        assert!(!SMALLS.taken.iter().any(|taken| taken.load(Ordering::Relaxed)));
+        assert!(!LARGES.taken.iter().any(|taken| taken.load(Ordering::Relaxed)));
+    }
+}

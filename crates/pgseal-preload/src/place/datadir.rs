@@ -1,0 +1,378 @@
+//! Which data directory a path belongs to, and what the file is there.
+
+use core::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pgseal_core::KeySet;
+use pgseal_pgdata::{Class, locate, locate_in_tablespace, tablespace_relative};
+
+use crate::os::log::{self, Shown};
+use crate::os::memory::with_reserve;
+pub use crate::os::paths::{base_name, is_system, join, parent};
+use crate::os::sys::{self, PathText};
+use crate::place::head;
+use crate::place::program::{self, Role};
+use crate::place::texts;
+
+/// The keyring's path below a data directory.
+pub const KEYRING: &[u8] = b"pgseal/keyring";
+/// The journal of a conversion that is not finished (`pgseal encrypt`, `decrypt`, `rekey`).
+const CONVERSION: &[u8] = b"pgseal/conversion";
+
+/// A sealed data directory that this process has met. Never freed: there are one or two.
+pub struct Root {
+    path: Vec<u8>,
+    /// Whether some of its files are plain and some sealed.
+    half_converted: bool,
+    /// The outcome of the first attempt: one that failed is not repeated for every file.
+    keys: Mutex<Option<Result<&'static KeySet, c_int>>>,
+    config_seen: Mutex<Option<u64>>,
+}
+
+/// Where a path is and what it is.
+pub struct Place {
+    /// The sealed data directory, if it is in one (or in a tablespace of one).
+    pub root: Option<&'static Root>,
+    /// The class of the file; `None` outside every data directory.
+    pub class: Option<Class>,
+    /// Which file of the cluster it is.
+    pub bound: pgseal_core::Place,
+}
+
+impl Place {
+    const OUTSIDE: Place = Place { root: None, class: None, bound: pgseal_core::Place::ANY };
+
+    fn inside(root: &'static Root, (class, bound): (Class, pgseal_core::Place)) -> Place {
+        Place { root: Some(root), class: Some(class), bound }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    roots: Vec<&'static Root>,
+    /// The working directory and the root it is, once looked up.
+    cwd: Option<(PathText, Option<&'static Root>)>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { roots: Vec::new(), cwd: None });
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Root {
+    /// Its absolute path.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Refuses a data directory in which some files are plain and some sealed.
+    pub fn expect_whole(&self) -> Result<(), c_int> {
+        if !self.half_converted {
+            return Ok(());
+        }
+        let command = with_reserve(|| self.interrupted_command());
+        log::line(format_args!(
+            "ERROR: \"{}\": pgseal {command} was interrupted here, and some files are sealed and some are not; run \"pgseal {command}\" again: it goes on where it stopped",
+            Shown(&self.path)
+        ));
+        Err(libc::EACCES)
+    }
+
+    /// Which conversion the journal names.
+    fn interrupted_command(&self) -> &'static str {
+        let text = sys::c_path(&join(&self.path, CONVERSION))
+            .and_then(|path| sys::read_whole(&path, 1 << 16))
+            .unwrap_or_default();
+        texts::interrupted_command(&text)
+    }
+
+    /// The least sequence number that this process accepts in the record of a locked configuration; 0:
+    /// nothing is locked, `None`: the process has not looked yet.
+    pub fn config_seen(&self) -> MutexGuard<'_, Option<u64>> {
+        self.config_seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The path of its keyring.
+    pub fn keyring_path(&self) -> PathText {
+        join(&self.path, KEYRING)
+    }
+
+    /// Its data keys, which `load` fetches on first use.
+    pub fn keys_or_load(
+        &self,
+        load: impl FnOnce() -> Result<&'static KeySet, c_int>,
+    ) -> Result<&'static KeySet, c_int> {
+        self.expect_whole()?;
+        let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = *keys {
+            return known;
+        }
+        let loaded = with_reserve(load);
+        // There may be memory for them later.
+        if !matches!(loaded, Err(libc::ENOMEM)) {
+            *keys = Some(loaded);
+        }
+        loaded
+    }
+
+    /// The data keys if they are already loaded.
+    pub fn loaded_keys(&self) -> Option<&'static KeySet> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).and_then(Result::ok)
+    }
+}
+
+/// Whether this process has come upon a sealed data directory.
+pub fn has_met_a_root() -> bool {
+    !state().roots.is_empty()
+}
+
+/// The sealed data directories that this process has come upon.
+pub fn met_roots() -> Vec<&'static Root> {
+    state().roots.clone()
+}
+
+/// The working directory has changed.
+pub fn forget_cwd() {
+    state().cwd = None;
+}
+
+/// The root that is the working directory, as it is in a server.
+pub fn cwd_root() -> Option<&'static Root> {
+    let known = state().cwd.as_ref().map(|(_, root)| *root);
+    known.unwrap_or_else(|| look_at_cwd().1)
+}
+
+fn look_at_cwd() -> (PathText, Option<&'static Root>) {
+    let path = sys::current_dir().unwrap_or_else(|| PathText::of(b"/"));
+    let root = sealed_root(&path);
+    state().cwd = Some((PathText::of(&path), root));
+    (path, root)
+}
+
+/// The root at exactly this absolute path, if it is a sealed data directory.
+pub fn sealed_root(path: &[u8]) -> Option<&'static Root> {
+    if let Some(root) = state().roots.iter().find(|root| root.path == path) {
+        return Some(root);
+    }
+    if exists(path, KEYRING) || lost_its_keyring(path) {
+        return Some(register(path));
+    }
+    None
+}
+
+/// Whether this is a sealed data directory without a keyring: it must not be taken for a plain
+/// one, in which new files would be plain. The relation map is there from `initdb` on. One that is
+/// being converted counts, too.
+fn lost_its_keyring(path: &[u8]) -> bool {
+    if !exists(path, b"PG_VERSION") {
+        return false;
+    }
+    if exists(path, CONVERSION) {
+        return true;
+    }
+    let map = sys::c_path(&join(path, b"global/pg_filenode.map"));
+    map.is_ok_and(|map| head::looks_sealed(&map))
+}
+
+fn exists(dir: &[u8], name: &[u8]) -> bool {
+    let path = sys::c_path(&join(dir, name));
+    path.is_ok_and(|path| sys::stat(&path).is_some_and(|st| sys::is_regular(st.st_mode)))
+}
+
+/// Takes a directory into the list of roots.
+pub fn register(path: &[u8]) -> &'static Root {
+    let mut state = state();
+    if let Some(root) = state.roots.iter().find(|root| root.path == path) {
+        return root;
+    }
+    let half_converted = exists(path, CONVERSION);
+    // A data directory that is forgotten for want of memory would be taken for a plain one.
+    let root = with_reserve(|| {
+        let root = Root {
+            path: path.to_vec(),
+            half_converted,
+            keys: Mutex::new(None),
+            config_seen: Mutex::new(None),
+        };
+        let root: &'static Root = Box::leak(Box::new(root));
+        state.roots.push(root);
+        root
+    });
+    // The working directory may be the new root.
+    state.cwd = None;
+    drop(state);
+    with_reserve(|| name_for_children(root));
+    root
+}
+
+/// `pg_verifybackup` starts `pg_waldump` with the directory of the WAL alone, which may lie outside
+/// the backup (`--wal-directory`): the keys are those of the backup, unless `PGSEAL_DATA` names
+/// others. A path with a colon cannot be in the list.
+fn name_for_children(root: &Root) {
+    if program::name() != b"pg_verifybackup" || root.path.contains(&b':') {
+        return;
+    }
+    let mut list = sys::env(c"PGSEAL_DATA").unwrap_or_default();
+    if list.split(|byte| *byte == b':').any(|dir| dir == root.path) {
+        return;
+    }
+    if !list.is_empty() {
+        list.push(b':');
+    }
+    list.extend_from_slice(&root.path);
+    if let Ok(list) = sys::c_path(&list) {
+        // pg_verifybackup has one thread.
+        sys::set_env(c"PGSEAL_DATA", &list);
+    }
+}
+
+/// The absolute form of a path, without `.`, `..` and doubled slashes. Symbolic links stay: what
+/// a file is follows from the name that PostgreSQL uses for it.
+pub fn absolute(path: &[u8]) -> PathText {
+    let mut full = if path.starts_with(b"/") {
+        PathText::new()
+    } else {
+        let known = state().cwd.as_ref().map(|(path, _)| PathText::of(path));
+        known.unwrap_or_else(|| look_at_cwd().0)
+    };
+    full.walk(path);
+    full
+}
+
+/// Refuses a data directory in which paths would not be looked at.
+pub fn expect_not_system(dir: &[u8]) -> Result<(), c_int> {
+    if !is_system(dir) {
+        return Ok(());
+    }
+    log::line(format_args!(
+        "ERROR: \"{}\" is below a directory of the system, where pgseal looks for no data directory; move it to another place",
+        Shown(dir)
+    ));
+    Err(libc::EACCES)
+}
+
+/// Finds out where a path is. Cheap for the relative paths that a server uses.
+pub fn place(path: &[u8]) -> Place {
+    if !path.starts_with(b"/")
+        && !path.split(|byte| *byte == b'/').any(|part| part == b"..")
+        && let Some(root) = cwd_root()
+    {
+        return Place::inside(root, locate(path));
+    }
+    let path = absolute(path);
+    if is_system(&path) {
+        return Place::OUTSIDE;
+    }
+    let mut above: &[u8] = &path;
+    while above.len() > 1 {
+        above = parent(above);
+        if let Some(root) = sealed_root(above) {
+            let inside = path.get(above.len() + 1..).unwrap_or_default();
+            return Place::inside(root, locate(inside));
+        }
+    }
+    if let Some(len) = tablespace_relative(&path)
+        && !through_link(&path[..len])
+        && let Some(root) = primary_root()
+    {
+        return Place::inside(root, locate_in_tablespace(&path[len..]));
+    }
+    Place::OUTSIDE
+}
+
+/// Whether this path of a tablespace, its last slash included, goes through the link in a data
+/// directory. That one is plain, or it would have been found, and so is its tablespace.
+fn through_link(tablespace: &[u8]) -> bool {
+    let tablespace = tablespace.strip_suffix(b"/").unwrap_or(tablespace);
+    parent(tablespace).ends_with(b"/pg_tblspc")
+}
+
+/// The data directory that this process works on: the working directory, else the one that it
+/// has met, else `PGDATA`. A program that makes a copy works on the copy, wherever it was started
+/// and whichever data directories it reads; there is none if the copy is plain.
+pub fn primary_root() -> Option<&'static Root> {
+    with_reserve(find_primary_root)
+}
+
+fn find_primary_root() -> Option<&'static Root> {
+    let copy = match program::role() {
+        Role::BaseBackup => Some(program::copy_target()),
+        Role::CombineBackup => Some(program::combine_backup_target().0),
+        _ => None,
+    };
+    if let Some(target) = copy {
+        return target.and_then(|target| sealed_root(&absolute(&target)));
+    }
+    if let Some(root) = cwd_root() {
+        return Some(root);
+    }
+    if let Some(root) = state().roots.first() {
+        return Some(root);
+    }
+    named_roots().next()
+}
+
+/// The sealed data directories among those that `PGSEAL_DATA` and `PGDATA` name.
+pub fn named_roots() -> impl Iterator<Item = &'static Root> {
+    named_directories().into_iter().filter_map(|dir| sealed_root(&absolute(&dir)))
+}
+
+/// The directories of `PGSEAL_DATA` and `PGDATA`.
+fn named_directories() -> Vec<Vec<u8>> {
+    let listed = sys::env(c"PGSEAL_DATA").unwrap_or_default();
+    let mut dirs: Vec<Vec<u8>> = listed
+        .split(|byte| *byte == b':')
+        .filter(|dir| !dir.is_empty())
+        .map(<[u8]>::to_vec)
+        .collect();
+    dirs.extend(sys::env(c"PGDATA"));
+    dirs
+}
+
+/// Whether the server of this data directory recovers, up to and with the checkpoint at the end of
+/// recovery: by `state` of `global/pg_control` (`catalog/pg_control.h`), and by what the
+/// postmaster says of itself in the last line of its lock file (`utils/pidfile.h`). The state alone
+/// is not enough: before the first record it is what the crash left, and the last checkpoint of a
+/// recovery is, like that of a stop, made under "shutting down".
+pub fn in_recovery(root: &Root) -> bool {
+    match control_state(root) {
+        Some(texts::State::Recovering) => true,
+        Some(texts::State::Perhaps) => postmaster_starts(root),
+        Some(texts::State::Stopped) | None => false,
+    }
+}
+
+/// Whether `pg_control` says that the server was stopped in order, as a primary or as a standby.
+pub fn stopped_cleanly(root: &Root) -> bool {
+    control_state(root) == Some(texts::State::Stopped)
+}
+
+fn control_state(root: &Root) -> Option<texts::State> {
+    let path = sys::c_path(&join(&root.path, b"global/pg_control")).ok()?;
+    texts::state(&sys::read_whole(&path, 1 << 16).ok()?)
+}
+
+/// Whether this process belongs to a server whose postmaster has not let anybody write yet.
+fn postmaster_starts(root: &Root) -> bool {
+    if !matches!(program::role(), Role::Server | Role::Standalone) {
+        // The lock file is that of a server, which may be long gone.
+        return false;
+    }
+    let text = sys::c_path(&join(&root.path, b"postmaster.pid"))
+        .and_then(|path| sys::read_whole(&path, 1 << 14))
+        .unwrap_or_default();
+    // A single-user server is its own postmaster and writes no status.
+    texts::says_it_starts(&text).unwrap_or_else(|| replays_here().unwrap_or(false))
+}
+
+/// Whether this process itself replays WAL (`InRecovery`, `src/backend/access/transam/xlogutils.c`):
+/// only the startup process does, while sessions of a standby read. `None`: it is no server.
+pub fn replays_here() -> Option<bool> {
+    program::flag(c"InRecovery")
+}
+
+/// For messages: the path as the user knows it.
+pub fn shown(path: &[u8]) -> Shown<'_> {
+    Shown(path)
+}
