@@ -8,12 +8,12 @@ use libc::pid_t;
 use crate::calls::jump::jumps;
 use crate::file::fds;
 use crate::os::log;
-use crate::os::real::{self, Place, fail};
+use crate::os::real::{self, Symbol, fail};
 use crate::place::program;
 
 /// A child of `vfork` runs in the memory of its parent: in the programs of PostgreSQL it gets a copy.
 extern "C" fn before_vfork() -> usize {
-    real::address_of(if program::active() { Place::fork } else { Place::vfork })
+    real::address_of(if program::active() { Symbol::fork } else { Symbol::vfork })
 }
 
 macro_rules! before_exec {
@@ -21,7 +21,7 @@ macro_rules! before_exec {
         /// A child that shares this memory has done what it does to descriptors.
         extern "C" fn $before() -> usize {
             fds::doubt_all();
-            real::address_of(Place::$name)
+            real::address_of(Symbol::$name)
         }
     )* };
 }

@@ -10,7 +10,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use crate::calls::audit;
 use crate::calls::jump::jumps;
 use crate::os::log;
-use crate::os::real::{self, Place};
+use crate::os::real::{self, Symbol};
 use crate::place::program;
 
 /// The longest text that `dlerror` gives; what is longer is in the log.
@@ -41,7 +41,7 @@ unsafe extern "C" fn before_load(file: *const c_char, caller: usize) -> usize {
             return refused as unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void as usize;
         }
     }
-    real::address_of(Place::dlopen)
+    real::address_of(Symbol::dlopen)
 }
 
 /// Keeps the reason for `dlerror`.

@@ -29,7 +29,7 @@ fn refused(first: c_int, second: c_int, what: &str) -> bool {
 /// As for `sendfile(2)`.
 unsafe fn send_through(out: c_int, input: c_int, off: *mut off_t, len: size_t) -> ssize_t {
     // SAFETY: the caller's contract.
-    let Some(mut from) = (unsafe { Place::new(input, off) }) else {
+    let Some(mut from) = (unsafe { Side::new(input, off) }) else {
         // A pipe or a socket: not a file that can be sent.
         return if real::errno() == libc::ESPIPE { fail(libc::EINVAL) } else { -1 };
     };
@@ -102,23 +102,23 @@ fn chunk<'a>(buffer: &'a mut Buffer, spare: &'a mut [u8; SPARE], len: usize) -> 
 }
 
 /// One side of a copy: where it is now, and how it gets to know where it has come to.
-struct Place {
+struct Side {
     fd: c_int,
     at: off_t,
     given: *mut off_t,
 }
 
-impl Place {
+impl Side {
     /// # Safety
     /// `given` is null or valid.
-    unsafe fn new(fd: c_int, given: *mut off_t) -> Option<Place> {
+    unsafe fn new(fd: c_int, given: *mut off_t) -> Option<Side> {
         // SAFETY: the caller's contract.
         let at = match unsafe { given.as_ref() } {
             Some(off) => *off,
             // SAFETY: no pointers involved.
             None => unsafe { size::lseek(fd, 0, libc::SEEK_CUR) },
         };
-        (at >= 0).then_some(Place { fd, at, given })
+        (at >= 0).then_some(Side { fd, at, given })
     }
 
     /// # Safety
@@ -149,9 +149,9 @@ unsafe fn copy_through(
     len: size_t,
 ) -> ssize_t {
     // SAFETY: the caller's contract.
-    let Some(from) = (unsafe { Place::new(input, off_in) }) else { return -1 };
+    let Some(from) = (unsafe { Side::new(input, off_in) }) else { return -1 };
     // SAFETY: the caller's contract.
-    let Some(to) = (unsafe { Place::new(out, off_out) }) else { return -1 };
+    let Some(to) = (unsafe { Side::new(out, off_out) }) else { return -1 };
     // Taken out, not locked: whoever comes in between has one of his own.
     let mut buffer = core::mem::take(&mut *chunk_buffer());
     let mut spare = [0; SPARE];

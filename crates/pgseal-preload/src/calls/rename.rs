@@ -17,7 +17,7 @@ use crate::os::log::{self, Shown};
 use crate::os::real::Errno;
 use crate::os::real::{self, fail};
 use crate::os::sys::{self, PathText};
-use crate::place::datadir;
+use crate::place::datadir::{self, Location};
 use crate::place::program::{self, Role};
 
 /// Bytes that are copied at once.
@@ -63,7 +63,7 @@ fn before_rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
 /// Puts a copy that is sealed with the keys of this data directory in the place of a file that is
 /// sealed with those of another. A segment is overwritten later, under the header that it has.
 fn take_over(path: &CStr) -> Result<(), Errno> {
-    let Some(root) = datadir::place(path.to_bytes()).root else { return Ok(()) };
+    let Some(Location { root, .. }) = datadir::locate(path.to_bytes()) else { return Ok(()) };
     let own = load::of(root)?.keyring_id;
     if keyring_of(path)?.is_none_or(|id| id == own) {
         return Ok(());
@@ -80,7 +80,8 @@ fn take_over(path: &CStr) -> Result<(), Errno> {
 /// server writes it under the name of a new segment (`writeTimeLineHistory`, `timeline.c`), or has
 /// it from an archive.
 fn publish(path: &CStr, to: &CStr) -> Result<(), Errno> {
-    let is_history = datadir::place(to.to_bytes()).class == Some(Class::TimelineHistory);
+    let is_history = datadir::locate(to.to_bytes())
+        .is_some_and(|location| location.class == Class::TimelineHistory);
     if !is_history || keyring_of(path)?.is_none() {
         return Ok(());
     }

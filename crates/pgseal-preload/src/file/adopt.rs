@@ -35,7 +35,7 @@ fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, 
         Verdict::Refuse(errno) => return Err(errno),
         Verdict::Seal(ours) => ours,
         // The path may have become another file's since; the head is this one's.
-        Verdict::Pass(_) if sealed && datadir::place(path).root.is_none() => Ours::anywhere(),
+        Verdict::Pass(_) if sealed && datadir::locate(path).is_none() => Ours::anywhere(),
         Verdict::Pass(_) | Verdict::Lock(_) => return Ok(None),
     };
     // A hook would have opened it for reading as well, and kept O_APPEND to itself.

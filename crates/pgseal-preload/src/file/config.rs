@@ -21,7 +21,7 @@ use crate::os::memory::with_reserve;
 use crate::os::real;
 use crate::os::real::Errno;
 use crate::os::sys::{self, PathText};
-use crate::place::datadir::{self, Root};
+use crate::place::datadir::{self, Location, Root};
 use crate::place::program::{self, Role};
 
 const MAIN: &[u8] = b"postgresql.conf";
@@ -73,8 +73,7 @@ struct Located {
 /// Where a path is. The data directory is the one that its real path names: a server has one name
 /// for it before it changes into it, and another one after.
 fn locate(path: &[u8]) -> Option<Located> {
-    let place = datadir::place(path);
-    let (root, class) = (place.root?, place.class?);
+    let Location { root, class, .. } = datadir::locate(path)?;
     let full = datadir::absolute(path);
     let name = full.strip_prefix(root.path())?.strip_prefix(b"/")?;
     let name = PathText::of(name);

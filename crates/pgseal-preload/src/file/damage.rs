@@ -24,7 +24,7 @@ use crate::keys::load;
 use crate::os::log::{self, Shown};
 use crate::os::real::Errno;
 use crate::os::sys::errno_of;
-use crate::place::datadir::{self, Root};
+use crate::place::datadir::{self, Location, Root};
 
 /// Why a file does not open.
 #[derive(Clone, Copy, Debug)]
@@ -325,8 +325,7 @@ pub fn fails(reason: Reason, path: &[u8]) {
 /// The plain size, as `stat` tells it, of a damaged file in a data directory whose keys are at hand: as
 /// long as one that is opened. `is_lost`: there are zeros in the place of its header.
 pub fn size_at(path: &[u8], sealed_len: SealedLen, is_lost: bool) -> Option<i64> {
-    let place = datadir::place(path);
-    let (root, class) = (place.root?, place.class?);
+    let Location { root, class, place } = datadir::locate(path)?;
     let Policy::Seal { reads_plain: false, .. } = class.policy() else { return None };
     if !class.opens_damaged() {
         return None;
@@ -334,7 +333,7 @@ pub fn size_at(path: &[u8], sealed_len: SealedLen, is_lost: bool) -> Option<i64>
     if is_lost && class.renewal(path) == Renewal::Empty {
         return Some(0);
     }
-    let form = class.form(place.bound, root.loaded_keys()?.suite)?;
+    let form = class.form(place, root.loaded_keys()?.suite)?;
     let len = damaged_len(form.layout, sealed_len, reads(class, path));
     i64::try_from(len).ok()
 }

@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_int};
 
-use pgseal_core::{FileKind, Form, Generation, geometry};
+use pgseal_core::{FileKind, Form, Generation, Place, geometry};
 use pgseal_pgdata::counters::ClassIndex;
 use pgseal_pgdata::{Class, KeyScope, Policy};
 
@@ -15,7 +15,7 @@ use crate::keys::load;
 use crate::os::log::{self, Shown};
 use crate::os::real::Errno;
 use crate::os::sys;
-use crate::place::datadir::{self, Place, Root};
+use crate::place::datadir::{self, Location, Root};
 use crate::place::head;
 use crate::place::program::{self, Role};
 
@@ -60,9 +60,8 @@ impl Ours {
 
 /// The verdict on a path, opened with these flags of `open(2)`.
 pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
-    let place = datadir::place(path);
     let creates = flags & libc::O_CREAT != 0;
-    let (Some(root), Some(class)) = (place.root, place.class) else {
+    let Some(Location { root, class, place }) = datadir::locate(path) else {
         let is_server = matches!(program::role(), Role::Server | Role::Standalone);
         if creates && is_server && datadir::base_name(path) == b"postmaster.pid" {
             return Verdict::Lock(None);
@@ -104,7 +103,7 @@ pub fn verdict(path: &[u8], flags: c_int) -> Verdict {
             if let Err(errno) = guard::check() {
                 return Verdict::Refuse(errno);
             }
-            match wanted(root, path, class, place.bound) {
+            match wanted(root, path, class, place) {
                 Ok(want) => {
                     let (root, class) = (Some(root), Some(class));
                     Verdict::Seal(Ours { want, reads_plain, root, class })
@@ -120,7 +119,7 @@ pub fn wanted(
     root: &'static Root,
     path: &[u8],
     class: Class,
-    place: pgseal_core::Place,
+    place: Place,
 ) -> Result<Option<Want>, Errno> {
     let Policy::Seal { scope, .. } = class.policy() else { return Ok(None) };
     // Received WAL beside its own keyring is written as in pg_wal: in place, after syncs.
@@ -156,9 +155,8 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
             return Verdict::Refuse(errno);
         }
         // The data directory may have been born just now.
-        let place = datadir::place(path);
-        if place.root.is_some() {
-            return verdict_inside(path, flags, &place);
+        if datadir::locate(path).is_some() {
+            return verdict(path, flags);
         }
         if let Some(kind) = copies::kind_of_new(path, flags)
             && let Some(root) = datadir::primary_root()
@@ -175,10 +173,6 @@ fn outside(path: &[u8], flags: c_int) -> Verdict {
 /// Whether there is a sealed file, which these flags do not empty.
 fn stays_sealed(path: &[u8], flags: c_int) -> bool {
     flags & libc::O_TRUNC == 0 && sys::c_path(path).is_ok_and(|path| head::looks_sealed(&path))
-}
-
-fn verdict_inside(path: &[u8], flags: c_int, place: &Place) -> Verdict {
-    if place.class.is_some() { verdict(path, flags) } else { Verdict::Pass(None) }
 }
 
 /// Looks at a file just opened. `None`: it is to be used as it is.
@@ -235,7 +229,7 @@ pub fn would_seal(path: &CStr) -> bool {
     if path.is_empty() {
         return false;
     }
-    let class = datadir::place(path.to_bytes()).class;
+    let class = datadir::locate(path.to_bytes()).map(|location| location.class);
     let sealed = class.is_some_and(|class| matches!(class.policy(), Policy::Seal { .. }));
     sealed || head::looks_sealed(path)
 }

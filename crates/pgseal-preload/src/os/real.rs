@@ -28,19 +28,19 @@ fn missing(name: &CStr) {
 
 /// The address of a function of the C library, also for one that must not call it but jump there.
 #[inline]
-pub fn address_of(place: Place) -> usize {
-    let known = CELLS[place as usize].load(Ordering::Relaxed);
-    if known != 0 { known } else { resolve(place) }
+pub fn address_of(symbol: Symbol) -> usize {
+    let known = CELLS[symbol as usize].load(Ordering::Relaxed);
+    if known != 0 { known } else { resolve(symbol) }
 }
 
 #[cold]
-fn resolve(place: Place) -> usize {
-    let name = NAMES[place as usize];
+fn resolve(symbol: Symbol) -> usize {
+    let name = NAMES[symbol as usize];
     let found = find(name);
     if found == 0 {
         missing(name);
     }
-    CELLS[place as usize].store(found, Ordering::Relaxed);
+    CELLS[symbol as usize].store(found, Ordering::Relaxed);
     found
 }
 
@@ -57,13 +57,13 @@ macro_rules! real {
         $(jump $jump:ident = $jump_symbol:literal;)*
         $(fn $name:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(, ...$rest:ident: $rest_ty:ty)?) -> $ret:ty;)*
     ) => {
-        /// The place of each function's address, all in a row.
+        /// A function of the C library, and the index of its address in the table.
         #[allow(non_camel_case_types)]
         #[derive(Clone, Copy)]
-        pub enum Place { $($jump,)* $($name,)* Count }
-        static CELLS: [AtomicUsize; Place::Count as usize] =
-            [const { AtomicUsize::new(0) }; Place::Count as usize];
-        static NAMES: [&CStr; Place::Count as usize] = [$($jump_symbol,)* $($symbol),*];
+        pub enum Symbol { $($jump,)* $($name,)* Count }
+        static CELLS: [AtomicUsize; Symbol::Count as usize] =
+            [const { AtomicUsize::new(0) }; Symbol::Count as usize];
+        static NAMES: [&CStr; Symbol::Count as usize] = [$($jump_symbol,)* $($symbol),*];
 
         $(
             /// The C library's function of this name.
@@ -73,7 +73,7 @@ macro_rules! real {
             #[inline]
             pub unsafe fn $name($($arg: $ty,)* $($rest: $rest_ty)?) -> $ret {
                 type Function = unsafe extern "C" fn($($ty,)* $($rest_ty)?) -> $ret;
-                let address = address_of(Place::$name);
+                let address = address_of(Symbol::$name);
                 // SAFETY: the address is that of the C function of this signature.
                 let function = unsafe { core::mem::transmute::<usize, Function>(address) };
                 // SAFETY: the caller upholds the C function's contract.

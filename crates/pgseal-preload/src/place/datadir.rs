@@ -3,8 +3,8 @@
 use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pgseal_core::KeySet;
-use pgseal_pgdata::{Class, locate, locate_in_tablespace, tablespace_relative};
+use pgseal_core::{KeySet, Place};
+use pgseal_pgdata::{Class, locate_in_tablespace, tablespace_relative};
 
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
@@ -29,21 +29,19 @@ pub struct Root {
     config_seen: Mutex<Option<u64>>,
 }
 
-/// Where a path is and what it is.
-pub struct Place {
-    /// The sealed data directory, if it is in one (or in a tablespace of one).
-    pub root: Option<&'static Root>,
-    /// The class of the file; `None` outside every data directory.
-    pub class: Option<Class>,
+/// Where a path lies in a sealed data directory, and what the file is there.
+pub struct Location {
+    /// The data directory; for a path in one of its tablespaces, too.
+    pub root: &'static Root,
+    /// The class of the file.
+    pub class: Class,
     /// Which file of the cluster it is.
-    pub bound: pgseal_core::Place,
+    pub place: Place,
 }
 
-impl Place {
-    const OUTSIDE: Place = Place { root: None, class: None, bound: pgseal_core::Place::ANY };
-
-    fn inside(root: &'static Root, (class, bound): (Class, pgseal_core::Place)) -> Place {
-        Place { root: Some(root), class: Some(class), bound }
+impl Location {
+    fn new(root: &'static Root, (class, place): (Class, Place)) -> Option<Location> {
+        Some(Location { root, class, place })
     }
 }
 
@@ -252,33 +250,34 @@ pub fn expect_not_system(dir: &[u8]) -> Result<(), c_int> {
     Err(libc::EACCES)
 }
 
-/// Finds out where a path is. Cheap for the relative paths that a server uses.
-pub fn place(path: &[u8]) -> Place {
+/// Finds out where a path lies; `None`: in no sealed data directory. Cheap for the relative paths that a
+/// server uses.
+pub fn locate(path: &[u8]) -> Option<Location> {
     if !path.starts_with(b"/")
         && !path.split(|byte| *byte == b'/').any(|part| part == b"..")
         && let Some(root) = cwd_root()
     {
-        return Place::inside(root, locate(path));
+        return Location::new(root, pgseal_pgdata::locate(path));
     }
     let path = absolute(path);
     if is_system(&path) {
-        return Place::OUTSIDE;
+        return None;
     }
     let mut above: &[u8] = &path;
     while above.len() > 1 {
         above = parent(above);
         if let Some(root) = sealed_root(above) {
             let inside = path.get(above.len() + 1..).unwrap_or_default();
-            return Place::inside(root, locate(inside));
+            return Location::new(root, pgseal_pgdata::locate(inside));
         }
     }
     if let Some(len) = tablespace_relative(&path)
         && !through_link(&path[..len])
         && let Some(root) = primary_root()
     {
-        return Place::inside(root, locate_in_tablespace(&path[len..]));
+        return Location::new(root, locate_in_tablespace(&path[len..]));
     }
-    Place::OUTSIDE
+    None
 }
 
 /// Whether this path of a tablespace, its last slash included, goes through the link in a data
