@@ -1,7 +1,7 @@
 //! The fourth floor: files. What may happen to each, and how a sealed one is read and written.
 //!
-//! `verdict.rs` decides about a path, `open_file.rs` is a sealed file that is open, `fds.rs` is the
-//! table of descriptors, `config.rs` the configuration of a locked data directory.
+//! `decide.rs` has the verdict, `plan.rs` and `examine.rs` follow it, `open_file.rs` is a sealed file that
+//! is open, `fds.rs` the table of descriptors, `config.rs` the configuration of a locked directory.
 //! May use: `os`, `place` and `keys`.
 
 pub mod adopt;
@@ -9,11 +9,13 @@ pub mod changes;
 pub mod config;
 pub mod counters;
 pub mod damage;
+pub mod decide;
+pub mod examine;
 pub mod fds;
 pub mod guard;
 pub mod holes;
 pub mod open_file;
+pub mod plan;
 pub mod storage;
-pub mod verdict;
 pub mod want;
 pub mod window;

@@ -9,17 +9,19 @@ use pgseal_pgdata::counters::Counter;
 use crate::calls::server;
 use crate::file::config;
 use crate::file::counters;
+use crate::file::examine;
 use crate::file::fds;
 use crate::file::holes;
-use crate::file::verdict::{self, Ours, Verdict};
+use crate::file::plan::{self, Ours, Plan};
 use crate::os::log;
 use crate::os::memory;
 use crate::os::real::{self, Errno, fail};
 use crate::os::sys;
 use crate::place::datadir;
+use crate::place::head;
 use crate::place::program;
 
-/// Opens a path relative to the working directory, with the verdict of its class.
+/// Opens a path relative to the working directory, as the verdict on the file says.
 pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     let raw = || {
         // SAFETY: `path` is a C string.
@@ -28,36 +30,36 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     if !program::active() {
         return raw();
     }
-    let verdict = verdict::verdict(path.to_bytes(), flags);
-    if let Verdict::Pass(class) | Verdict::Seal(Ours { class, .. }) = &verdict
+    let plan = plan::plan(path.to_bytes(), flags);
+    if let Plan::Pass(class) | Plan::Seal(Ours { class, .. }) = &plan
         && let Some(decided) = config::opened(path, flags, *class)
     {
         return decided.inspect(|fd| fds::set_plain(*fd)).unwrap_or_else(fail);
     }
-    match verdict {
-        Verdict::Pass(_) => {
-            let fd = raw();
-            fds::set_plain(fd);
-            fd
+    let plain = || {
+        let fd = raw();
+        fds::set_plain(fd);
+        fd
+    };
+    match plan {
+        Plan::AsFound(ours) if head::looks_sealed(path) => {
+            open_sealed(path, flags, mode, ours).unwrap_or_else(fail)
         }
-        Verdict::Lock(root) => {
+        Plan::Pass(_) | Plan::AsFound(_) => plain(),
+        Plan::Lock(root) => {
             // The last moment before the server forks, and before it writes.
             if let Err(errno) = root.map_or_else(server::starts_plain, server::starts) {
                 return fail(errno);
             }
-            let fd = raw();
-            fds::set_plain(fd);
+            let fd = plain();
             // Who has made the file is alone in the data directory.
             if let Some(root) = root.filter(|_| fd >= 0) {
                 memory::with_reserve(|| holes::fill(root));
             }
             fd
         }
-        Verdict::Refuse(errno) => fail(errno),
-        Verdict::Seal(ours) => match open_sealed(path, flags, mode, ours) {
-            Ok(fd) => fd,
-            Err(errno) => fail(errno),
-        },
+        Plan::Seal(ours) => open_sealed(path, flags, mode, ours).unwrap_or_else(fail),
+        Plan::Refuse(errno) => fail(errno),
     }
 }
 
@@ -73,7 +75,7 @@ fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_
     let number = fd.0;
     let truncates = flags & libc::O_TRUNC != 0 && writes;
     let bytes = path.to_bytes();
-    let examined = verdict::examine(number, bytes, flags, truncates, ours)
+    let examined = examine::examine(number, bytes, flags, truncates, ours)
         .inspect_err(|_| counters::add(ours.counted(), Counter::FailedFiles, 1))?;
     let Some(mut open) = examined else {
         fds::set_plain(number);

@@ -7,7 +7,7 @@ use pgseal_core::{Layout, PlainLen, geometry};
 
 use crate::calls::open;
 use crate::file::fds::{self, SharedFile};
-use crate::file::verdict;
+use crate::file::plan;
 use crate::os::log::{self, Shown};
 use crate::os::real::{self, fail};
 use crate::place::program;
@@ -23,7 +23,7 @@ unsafe fn truncate_path(path: *const c_char, len: off_t) -> c_int {
     // SAFETY: the caller's contract.
     let name = unsafe { CStr::from_ptr(path) };
     // Also an empty file of a sealed class: grown by the kernel it would have no header.
-    if !program::active() || !verdict::would_seal(name) {
+    if !program::active() || !plan::would_seal(name) {
         // SAFETY: the caller's arguments.
         return unsafe { real::truncate(path, len) };
     }

@@ -9,7 +9,7 @@ use libc::{FILE, off64_t, size_t, ssize_t};
 
 use crate::calls::{descriptor, open, read, size, write};
 use crate::file::fds;
-use crate::file::verdict;
+use crate::file::plan;
 use crate::os::log::{self, Shown};
 use crate::os::real;
 use crate::place::program;
@@ -184,7 +184,7 @@ macro_rules! stream_family {
                 // SAFETY: the caller passes a C string or null.
                 let name = if path.is_null() { c"" } else { unsafe { CStr::from_ptr(path) } };
                 if program::active()
-                    && (sealed_descriptor(stream).is_some() || verdict::would_seal(name))
+                    && (sealed_descriptor(stream).is_some() || plan::would_seal(name))
                 {
                     log::line(format_args!(
                         "ERROR: \"{}\": a stream cannot be reopened on a sealed file; redirect it outside the data directory or into log/",

@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use libc::{mode_t, size_t};
 
 use crate::calls::open;
-use crate::file::verdict;
+use crate::file::plan;
 use crate::os::log::{self, Shown};
 use crate::os::real::{self, fail};
 use crate::place::program;
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn openat2(
             let (Ok(flags), Ok(mode)) = (flags, mode) else { return fail(libc::EINVAL) };
             return open::open_path(full, flags, mode);
         }
-        if verdict::would_seal(full) {
+        if plan::would_seal(full) {
             log::line(format_args!(
                 "ERROR: \"{}\": openat2 with rules for the way does not work on sealed files; use openat",
                 Shown(full.to_bytes())

@@ -5,12 +5,12 @@ use core::ffi::c_int;
 
 use libc::{O_ACCMODE, O_APPEND, O_PATH, O_RDONLY, O_WRONLY};
 
+use crate::file::examine;
 use crate::file::open_file::OpenFile;
-use crate::file::verdict::{self, Ours, Verdict};
+use crate::file::plan::{self, Plan};
 use crate::os::log::{self, Shown};
 use crate::os::real::{self, Errno};
 use crate::os::sys::{self, PathText};
-use crate::place::datadir;
 use crate::place::head;
 
 /// A regular file behind a descriptor that the table does not know. `None`: plain. A file that may
@@ -31,12 +31,12 @@ pub fn examine(fd: c_int) -> Option<OpenFile> {
 fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, Errno> {
     let access = flags & O_ACCMODE;
     let sealed = head::starts_sealed(fd);
-    let ours = match verdict::verdict(path, access) {
-        Verdict::Refuse(errno) => return Err(errno),
-        Verdict::Seal(ours) => ours,
+    let ours = match plan::plan(path, access) {
+        Plan::Refuse(errno) => return Err(errno),
+        Plan::Seal(ours) => ours,
         // The path may have become another file's since; the head is this one's.
-        Verdict::Pass(_) if sealed && datadir::locate(path).is_none() => Ours::anywhere(),
-        Verdict::Pass(_) | Verdict::Lock(_) => return Ok(None),
+        Plan::AsFound(ours) if sealed => ours,
+        Plan::AsFound(_) | Plan::Pass(_) | Plan::Lock(_) => return Ok(None),
     };
     // A hook would have opened it for reading as well, and kept O_APPEND to itself.
     if access != O_RDONLY && (access == O_WRONLY || flags & O_APPEND != 0) {
@@ -46,7 +46,7 @@ fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, 
         ));
         return Err(libc::EIO);
     }
-    let mut open = verdict::examine(fd, path, access, false, ours)?;
+    let mut open = examine::examine(fd, path, access, false, ours)?;
     if let Some(open) = &mut open {
         open.set_class(ours.class);
         // SAFETY: no pointers involved. Where the kernel is says nothing of a sealed file, unless

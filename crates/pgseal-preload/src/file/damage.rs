@@ -151,7 +151,7 @@ pub struct Damage {
 
 /// What is to be done with a file whose head does not open.
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and a box could fail")]
-pub enum Verdict {
+pub enum Handling {
     /// It was never written.
     Unborn,
     /// It opens, and is damaged.
@@ -168,7 +168,7 @@ pub fn judge(
     want: Want,
     root: Option<&Root>,
     emptied: bool,
-) -> Verdict {
+) -> Handling {
     let renewal = class.map_or(Renewal::Never, |class| class.renewal(path));
     let never_written = matches!(reason, Reason::Lost)
         && match renewal {
@@ -177,13 +177,13 @@ pub fn judge(
             Renewal::Zeros | Renewal::Never => false,
         };
     if never_written {
-        return Verdict::Unborn;
+        return Handling::Unborn;
     }
     if !emptied && !class.is_some_and(Class::opens_damaged) {
-        return Verdict::Fails;
+        return Handling::Fails;
     }
     let reads = class.map_or(Reads::Nothing, |class| reads(class, path));
-    Verdict::Opens(Damage { want, reason, reads, renewal, is_told: false })
+    Handling::Opens(Damage { want, reason, reads, renewal, is_told: false })
 }
 
 fn reads(class: Class, path: &[u8]) -> Reads {

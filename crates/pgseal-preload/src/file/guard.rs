@@ -70,20 +70,25 @@ pub extern "C" fn pgseal_guard_hello() {
     MET.store(true, Ordering::Relaxed);
 }
 
-/// A server that serves a sealed cluster must have the guard module, or the next start without
-/// the library would find nothing that stops it early.
-pub fn check() -> Result<(), Errno> {
+/// Whether the guard module is loaded, or this process needs none. A server that serves a sealed
+/// cluster must have it, or the next start without the library would find nothing that stops it early.
+pub fn is_met() -> bool {
     if MET.load(Ordering::Relaxed) || program::role() != Role::Server {
-        return Ok(());
+        return true;
     }
-    if sys::env_is(c"PGSEAL_GUARD", b"off") {
+    let is_off = sys::env_is(c"PGSEAL_GUARD", b"off");
+    if is_off {
         MET.store(true, Ordering::Relaxed);
-        return Ok(());
     }
+    is_off
+}
+
+/// The line about a guard module that is missing; gives the error number for it.
+pub fn tell_missing() -> Errno {
     log::line(format_args!(
         "FATAL: the guard module is not loaded; add pgseal_guard to shared_preload_libraries in postgresql.conf"
     ));
-    Err(libc::EACCES)
+    libc::EACCES
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use libc::{O_CLOEXEC, O_RDWR};
 use pgseal_core::{Scratch, geometry};
 
 use crate::file::damage::{self, Head};
+use crate::file::plan;
 use crate::file::storage::FdStorage;
-use crate::file::verdict;
 use crate::os::log::{self, Shown};
 use crate::os::sys;
 use crate::place::datadir::{self, Root, join};
@@ -49,7 +49,7 @@ fn fill_segment(root: &'static Root, directory: &[u8], name: &[u8]) {
 /// How many sectors were filled. Not by the hooked calls: the guard module is not loaded yet.
 fn try_fill(root: &'static Root, path: &[u8], rel: &[u8]) -> Option<u64> {
     let (class, place) = pgseal_pgdata::locate(rel);
-    let want = verdict::wanted(root, path, class, place).ok()??;
+    let want = plan::wanted(root, class, place).ok()??;
     let fd = sys::open(&sys::c_path(path).ok()?, O_RDWR | O_CLOEXEC, 0).ok()?;
     let mut start = [0; geometry::HEAD_LEN as usize];
     let got = sys::pread_full(fd.0, &mut start, 0).ok()?;

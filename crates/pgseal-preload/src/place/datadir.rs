@@ -64,6 +64,11 @@ impl Root {
         &self.path
     }
 
+    /// Whether a conversion was interrupted: some of its files are plain and some sealed.
+    pub fn is_half_converted(&self) -> bool {
+        self.half_converted
+    }
+
     /// Refuses a data directory in which some files are plain and some sealed.
     pub fn expect_whole(&self) -> Result<(), c_int> {
         if !self.half_converted {
