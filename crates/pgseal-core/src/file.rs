@@ -22,6 +22,7 @@ use crate::units::{BlockNo, PlainLen, PlainOff, SealedOff};
 mod buffer;
 mod inplace;
 mod paged;
+mod spans;
 mod stream;
 
 pub use buffer::Buffer;
@@ -284,12 +285,8 @@ fn fill_invalid(page: &mut [u8]) {
 pub fn fill_with_invalid_pages(buf: &mut [u8], plain_off: PlainOff) {
     let mut page = [0; BLOCK];
     fill_invalid(&mut page);
-    let mut at = (plain_off.0 % BLOCK_LEN) as usize;
-    let mut rest = buf;
-    while !rest.is_empty() {
-        let (part, behind) = rest.split_at_mut(rest.len().min(BLOCK - at));
-        part.copy_from_slice(&page[at..at + part.len()]);
-        (rest, at) = (behind, 0);
+    for span in spans::spans(plain_off.0, buf.len() as u64).most(1) {
+        buf[span.range()].copy_from_slice(&page[span.in_block..span.in_block + span.len]);
     }
 }
 

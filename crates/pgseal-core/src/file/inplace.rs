@@ -1,9 +1,12 @@
 //! The in-place layout: XTS over 8192-byte data units, in 16-byte cells that are overwritten where
 //! they lie (`spec/sealed-file.md`, section 8).
 
+use super::spans::spans;
 use super::{BATCH, BLOCK, OnDamage, ReadOutcome, Scratch, SealedFile, all_zero};
 use crate::error::SealError;
-use crate::geometry::{BLOCK_LEN, CELL_LEN, HEADER_LEN, SECTOR_LEN, plain_len, sealed_len};
+use crate::geometry::{
+    BLOCK_LEN, CELL_LEN, HEADER_LEN, SECTOR_LEN, block_start, plain_len, sealed_len,
+};
 use crate::storage::Storage;
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, SealedLen, SealedOff};
@@ -22,30 +25,20 @@ pub(super) fn read<S: Storage + ?Sized>(
     on_damage: OnDamage,
 ) -> Result<ReadOutcome, SealError> {
     let mut outcome = ReadOutcome::default();
-    while outcome.len < buf.len() {
-        let pos = plain_off + outcome.len as u64;
-        let start = pos - pos % BLOCK_LEN;
-        let skip = (pos - start) as usize;
-        let rest = &mut buf[outcome.len..];
-        let (asked, got) = if skip == 0 && rest.len() >= BLOCK {
-            let asked = rest.len() / BLOCK * BLOCK;
-            let target = &mut rest[..asked];
-            (asked, read_cells(file, storage, start, target, &mut outcome, on_damage)?)
+    for span in spans(plain_off, buf.len() as u64) {
+        let (unit_start, target) = (block_start(span.block).0, &mut buf[span.range()]);
+        let got = if span.is_whole() {
+            read_cells(file, storage, unit_start, target, &mut outcome, on_damage)?
         } else {
-            let asked = (skip + rest.len()).min(BLOCK).next_multiple_of(CELL);
-            let unit = scratch.page.room(asked)?;
-            let got = read_cells(file, storage, start, unit, &mut outcome, on_damage)?;
-            let Some(bytes) = unit.get(skip..got) else { break };
-            let take = bytes.len().min(rest.len());
-            rest[..take].copy_from_slice(&bytes[..take]);
-            outcome.len += take;
-            if got < asked || take == 0 {
-                break;
-            }
-            continue;
+            let unit = scratch.page.room((span.in_block + span.len).next_multiple_of(CELL))?;
+            let got = read_cells(file, storage, unit_start, unit, &mut outcome, on_damage)?;
+            let bytes = unit[..got].get(span.in_block..).unwrap_or_default();
+            let take = bytes.len().min(span.len);
+            target[..take].copy_from_slice(&bytes[..take]);
+            take
         };
         outcome.len += got;
-        if got < asked {
+        if got < span.len {
             break;
         }
     }
@@ -200,8 +193,8 @@ pub(super) fn fill_holes<S: Storage + ?Sized>(
 ) -> Result<u64, SealError> {
     let len = file.plain_len(storage)?.0;
     let mut filled = 0;
-    for unit_start in (0..len).step_by(BLOCK) {
-        let cells = ((len - unit_start).min(BLOCK_LEN) as usize).next_multiple_of(CELL);
+    for span in spans(0, len).most(1) {
+        let (unit_start, cells) = (span.off(), span.len.next_multiple_of(CELL));
         let unit = scratch.page.room(BLOCK)?;
         let got = storage.read_at(&mut unit[..cells], SealedOff(HEADER_LEN + unit_start))?;
         let data_lens = data_lens(&unit[..got]);
@@ -229,28 +222,20 @@ fn write_cells<S: Storage + ?Sized>(
     plain_off: u64,
     had: u64,
 ) -> Result<(), SealError> {
-    let mut done = 0;
-    while done < buf.len() {
-        let pos = plain_off + done as u64;
-        let unit_start = pos - pos % BLOCK_LEN;
-        let rest = &buf[done..];
-        if pos == unit_start && rest.len() >= BLOCK {
-            let step = (rest.len() / BLOCK).min(BATCH) * BLOCK;
-            let plain = &rest[..step];
+    for span in spans(plain_off, buf.len() as u64).most(BATCH) {
+        let (pos, plain) = (span.off(), &buf[span.range()]);
+        if span.is_whole() {
             if pos >= had && !file.header.solid && all_zero(plain) {
                 // Appended zeros are a hole, only with its room on the disk: so are new WAL
                 // segments and new pages made.
                 storage.write_at(plain, SealedOff(HEADER_LEN + pos))?;
             } else {
-                let out = scratch.out.room(step)?;
-                seal_units(file, unit_start, plain, out)?;
+                let out = scratch.out.room(plain.len())?;
+                seal_units(file, pos, plain, out)?;
                 storage.write_at(out, SealedOff(HEADER_LEN + pos))?;
             }
-            done += step;
         } else {
-            let step = ((unit_start + BLOCK_LEN - pos) as usize).min(rest.len());
-            write_part(file, storage, scratch, pos, &rest[..step], had)?;
-            done += step;
+            write_part(file, storage, scratch, pos, plain, had)?;
         }
     }
     Ok(())
@@ -381,18 +366,14 @@ fn fill_gap<S: Storage + ?Sized>(
     if !file.header.solid {
         return fill_sector(file, storage, scratch, had, new_len);
     }
-    let mut at = had;
-    while at < new_len {
-        let step = (BLOCK_LEN - at % BLOCK_LEN).min(new_len - at);
-        let zeros = [0; BLOCK];
-        let part = &zeros[..step as usize];
-        if let Err(error) = write_cells(file, storage, scratch, part, at, at) {
+    for span in spans(had, new_len - had).most(1) {
+        let (at, zeros) = (span.off(), [0; BLOCK]);
+        if let Err(error) = write_cells(file, storage, scratch, &zeros[..span.len], at, at) {
             // A full disk: the file keeps its length.
             let _ = restore_end(file, storage, scratch, had);
             return Err(error);
         }
-        cut_filler(storage, at, at + step)?;
-        at += step;
+        cut_filler(storage, at, span.end())?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The paged layout: 8192-byte pages in groups of 256 behind a tag block each
 //! (`spec/sealed-file.md`, section 6).
 
+use super::spans::spans;
 use super::{BATCH, BLOCK, Buffer, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, all_zero};
 use crate::cipher::{NonceBytes, TagBytes};
 use crate::error::SealError;
@@ -46,15 +47,10 @@ pub(super) fn read<S: Storage + ?Sized>(
     on_damage: OnDamage,
 ) -> Result<ReadOutcome, SealError> {
     let mut outcome = ReadOutcome::default();
-    while outcome.len < buf.len() {
-        let pos = plain_off + outcome.len as u64;
-        let block = BlockNo(pos / BLOCK_LEN);
-        let in_block = (pos % BLOCK_LEN) as usize;
-        let rest = &mut buf[outcome.len..];
-        if in_block == 0 && rest.len() >= BLOCK {
-            let pages = (rest.len() / BLOCK).min((GROUP_PAGES - block.0 % GROUP_PAGES) as usize);
-            let target = &mut rest[..pages * BLOCK];
-            if pages == 1 {
+    for span in spans(plain_off, buf.len() as u64).in_groups() {
+        let (block, target) = (span.block, &mut buf[span.range()]);
+        let got = if span.is_whole() {
+            if span.blocks() == 1 {
                 file.tags.expect(block, &scratch.recent);
             }
             let got = storage.read_at(target, block_sealed_off(Layout::Paged, block))?;
@@ -72,25 +68,23 @@ pub(super) fn read<S: Storage + ?Sized>(
                 file.tags.ensure(storage, block)?;
                 open_page(file, storage, block, page, on_damage, &mut outcome)?;
             }
-            outcome.len += got;
-            if got < pages * BLOCK {
-                break;
-            }
+            got
         } else {
             let page = scratch.page.room(BLOCK)?;
             let got = storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
-            if got <= in_block {
+            if got <= span.in_block {
                 break;
             }
             let fresh = !file.header.suite.authenticates();
             file.tags.prepare(storage, block, fresh, &mut scratch.recent)?;
             open_page(file, storage, block, &mut page[..got], on_damage, &mut outcome)?;
-            let take = (got - in_block).min(rest.len());
-            rest[..take].copy_from_slice(&page[in_block..in_block + take]);
-            outcome.len += take;
-            if got < BLOCK {
-                break;
-            }
+            let take = (got - span.in_block).min(span.len);
+            target[..take].copy_from_slice(&page[span.in_block..span.in_block + take]);
+            take
+        };
+        outcome.len += got;
+        if got < span.len {
+            break;
         }
     }
     Ok(outcome)
@@ -164,28 +158,17 @@ pub(super) fn write<S: Storage + ?Sized>(
     if plain_off > file.reached {
         fill_gap(file, storage, scratch, plain_off, random)?;
     }
-    let mut done = 0;
-    while done < buf.len() {
-        let pos = plain_off + done as u64;
-        let block = BlockNo(pos / BLOCK_LEN);
-        let in_block = (pos % BLOCK_LEN) as usize;
-        let rest = &buf[done..];
-        let step = if in_block == 0 && rest.len() >= BLOCK {
-            let pages =
-                (rest.len() / BLOCK).min((GROUP_PAGES - block.0 % GROUP_PAGES) as usize).min(BATCH);
-            let plain = &rest[..pages * BLOCK];
-            if let Err(error) = write_pages(file, storage, scratch, block, plain, random) {
-                drop_unfinished(storage, pos, plain.len() as u64);
+    for span in spans(plain_off, buf.len() as u64).in_groups().most(BATCH) {
+        let plain = &buf[span.range()];
+        if span.is_whole() {
+            if let Err(error) = write_pages(file, storage, scratch, span.block, plain, random) {
+                drop_unfinished(storage, span.off(), plain.len() as u64);
                 return Err(error);
             }
-            pages * BLOCK
         } else {
-            let step = (BLOCK - in_block).min(rest.len());
-            write_part(file, storage, scratch, block, in_block, &rest[..step], random)?;
-            step
-        };
-        done += step;
-        file.reached = file.reached.max(pos + step as u64);
+            write_part(file, storage, scratch, span.block, span.in_block, plain, random)?;
+        }
+        file.reached = file.reached.max(span.end());
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The stream layout: blocks of up to 8192 bytes, each behind its nonce and before its tag
 //! (`spec/sealed-file.md`, section 7).
 
+use super::spans::spans;
 use super::{BATCH, BLOCK, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, fresh_nonce};
 use crate::error::SealError;
 use crate::geometry::{BLOCK_LEN, STREAM_OVERHEAD, STREAM_STRIDE, block_sealed_off, sealed_len};
@@ -27,27 +28,21 @@ pub(super) fn read<S: Storage + ?Sized>(
     on_damage: OnDamage,
 ) -> Result<ReadOutcome, SealError> {
     let mut outcome = ReadOutcome::default();
-    while outcome.len < buf.len() {
-        let pos = plain_off + outcome.len as u64;
-        let first = BlockNo(pos / BLOCK_LEN);
-        let in_block = (pos % BLOCK_LEN) as usize;
-        let blocks = (in_block + buf.len() - outcome.len).div_ceil(BLOCK).min(BATCH);
-        let sealed = scratch.out.room(blocks * STRIDE)?;
-        let got = storage.read_at(sealed, block_sealed_off(Layout::Stream, first))?;
-        let mut skip = in_block;
+    for span in spans(plain_off, buf.len() as u64).joined().most(BATCH) {
+        let sealed = scratch.out.room(span.blocks() * STRIDE)?;
+        let got = storage.read_at(sealed, block_sealed_off(Layout::Stream, span.block))?;
+        let mut rest = &mut buf[span.range()];
+        let mut skip = span.in_block;
         for (index, stride) in sealed[..got].chunks_mut(STRIDE).enumerate() {
-            let block = BlockNo(first.0 + index as u64);
+            let block = BlockNo(span.block.0 + index as u64);
             let plain = open_stride(file, storage, block, stride, on_damage, &mut outcome)?;
-            let Some(bytes) = plain.get(skip..).filter(|bytes| !bytes.is_empty()) else {
-                return Ok(outcome);
-            };
-            let rest = &mut buf[outcome.len..];
-            let take = bytes.len().min(rest.len());
-            rest[..take].copy_from_slice(&bytes[..take]);
-            outcome.len += take;
-            skip = 0;
+            let bytes = plain.get(skip..).unwrap_or_default();
+            let (target, behind) = rest.split_at_mut(bytes.len().min(rest.len()));
+            target.copy_from_slice(&bytes[..target.len()]);
+            outcome.len += target.len();
+            (rest, skip) = (behind, 0);
         }
-        if got < blocks * STRIDE {
+        if !rest.is_empty() {
             break;
         }
     }
@@ -121,23 +116,14 @@ fn write_bytes<S: Storage + ?Sized>(
     plain_off: u64,
     random: &dyn Random,
 ) -> Result<(), SealError> {
-    let mut done = 0;
-    while done < buf.len() {
-        let pos = plain_off + done as u64;
-        let block = BlockNo(pos / BLOCK_LEN);
-        let in_block = (pos % BLOCK_LEN) as usize;
-        let rest = &buf[done..];
-        let step = if in_block == 0 && rest.len() >= BLOCK {
-            let blocks = (rest.len() / BLOCK).min(BATCH);
-            write_blocks(file, storage, scratch, block, &rest[..blocks * BLOCK], random)?;
-            blocks * BLOCK
+    for span in spans(plain_off, buf.len() as u64).most(BATCH) {
+        let plain = &buf[span.range()];
+        if span.is_whole() {
+            write_blocks(file, storage, scratch, span.block, plain, random)?;
         } else {
-            let step = (BLOCK - in_block).min(rest.len());
-            write_part(file, storage, scratch, block, in_block, &rest[..step], random)?;
-            step
-        };
-        done += step;
-        file.reached = file.reached.max(pos + step as u64);
+            write_part(file, storage, scratch, span.block, span.in_block, plain, random)?;
+        }
+        file.reached = file.reached.max(span.end());
     }
     Ok(())
 }
@@ -181,19 +167,13 @@ fn fill_gap<S: Storage + ?Sized>(
     new_len: u64,
     random: &dyn Random,
 ) -> Result<(), SealError> {
-    let mut end = plain;
-    let in_block = (plain % BLOCK_LEN) as usize;
-    if in_block != 0 {
-        let step = (BLOCK_LEN - plain % BLOCK_LEN).min(new_len - plain);
-        let zeros = &ZEROS[..step as usize];
-        write_part(file, storage, scratch, BlockNo(plain / BLOCK_LEN), in_block, zeros, random)?;
-        end += step;
-    }
-    while end < new_len {
-        let step = (new_len - end).min(ZEROS.len() as u64);
-        let zeros = &ZEROS[..step as usize];
-        write_blocks(file, storage, scratch, BlockNo(end / BLOCK_LEN), zeros, random)?;
-        end += step;
+    for span in spans(plain, new_len - plain).most(BATCH) {
+        let zeros = &ZEROS[..span.len];
+        if span.in_block == 0 {
+            write_blocks(file, storage, scratch, span.block, zeros, random)?;
+        } else {
+            write_part(file, storage, scratch, span.block, span.in_block, zeros, random)?;
+        }
     }
     Ok(())
 }
