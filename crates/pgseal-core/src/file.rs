@@ -8,7 +8,7 @@
 
 use core::fmt;
 
-use crate::cipher::{Cipher, NonceBytes};
+use crate::cipher::Cipher;
 use crate::error::SealError;
 use crate::geometry::{self, BLOCK_LEN, HEAD_LEN, HEADER_LEN};
 use crate::header::{self, Form, Header, Kind};
@@ -21,11 +21,17 @@ use crate::units::{BlockNo, PlainLen, PlainOff, SealedOff};
 
 mod buffer;
 mod inplace;
+mod operation;
 mod paged;
 mod spans;
 mod stream;
 
 pub use buffer::Buffer;
+
+use inplace::InPlace;
+use operation::{InLayout as _, NoRandom, Operation};
+use paged::Paged;
+use stream::Stream;
 
 /// [`BLOCK_LEN`] for indexing.
 const BLOCK: usize = BLOCK_LEN as usize;
@@ -147,7 +153,7 @@ impl SealedFile {
 
     fn with_key(header: Header, file_key: &header::FileKey) -> Result<SealedFile, SealError> {
         let cipher = Cipher::new(&header, file_key)?;
-        let tags = paged::TagCache::new(&header.file_id);
+        let tags = paged::TagCache::new(&header);
         Ok(SealedFile { header, cipher, tags, reached: 0, zeros_appended: 0 })
     }
 
@@ -162,6 +168,11 @@ impl SealedFile {
     #[must_use]
     pub fn zeros_appended(&self) -> u64 {
         self.zeros_appended
+    }
+
+    /// The file is known to have this plain length at least.
+    fn has_reached(&mut self, plain_len: u64) {
+        self.reached = self.reached.max(plain_len);
     }
 
     /// Pages of zeros were appended from `first` on, with these blank tags.
@@ -186,10 +197,14 @@ impl SealedFile {
     ) -> Result<ReadOutcome, SealError> {
         check_range(plain_off, buf.len())?;
         scratch.reserve()?;
+        let off = plain_off.0;
         match self.header.layout {
-            Layout::Paged => paged::read(self, storage, scratch, buf, plain_off.0, on_damage),
-            Layout::Stream => stream::read(self, storage, scratch, buf, plain_off.0, on_damage),
-            Layout::InPlace => inplace::read(self, storage, scratch, buf, plain_off.0, on_damage),
+            Layout::Paged => Operation::<S, Paged>::new(self, storage, scratch, &NoRandom)
+                .read(buf, off, on_damage),
+            Layout::Stream => Operation::<S, Stream>::new(self, storage, scratch, &NoRandom)
+                .read(buf, off, on_damage),
+            Layout::InPlace => Operation::<S, InPlace>::new(self, storage, scratch, &NoRandom)
+                .read(buf, off, on_damage),
         }
     }
 
@@ -207,10 +222,17 @@ impl SealedFile {
             return Ok(());
         }
         scratch.reserve()?;
+        let off = plain_off.0;
         match self.header.layout {
-            Layout::Paged => paged::write(self, storage, scratch, buf, plain_off.0, random),
-            Layout::Stream => stream::write(self, storage, scratch, buf, plain_off.0, random),
-            Layout::InPlace => inplace::write(self, storage, scratch, buf, plain_off.0),
+            Layout::Paged => {
+                Operation::<S, Paged>::new(self, storage, scratch, random).write(buf, off)
+            }
+            Layout::Stream => {
+                Operation::<S, Stream>::new(self, storage, scratch, random).write(buf, off)
+            }
+            Layout::InPlace => {
+                Operation::<S, InPlace>::new(self, storage, scratch, random).write(buf, off)
+            }
         }
     }
 
@@ -222,7 +244,10 @@ impl SealedFile {
         scratch: &mut Scratch,
     ) -> Result<u64, SealError> {
         scratch.reserve()?;
-        if self.header.solid { inplace::fill_holes(self, storage, scratch) } else { Ok(0) }
+        if !self.header.solid {
+            return Ok(0);
+        }
+        Operation::<S, InPlace>::new(self, storage, scratch, &NoRandom).fill_holes()
     }
 
     /// Whether a write that ends here may lengthen the file, and must be alone in that: in a file
@@ -242,12 +267,19 @@ impl SealedFile {
     ) -> Result<(), SealError> {
         check_range(PlainOff(plain_len.0), 0)?;
         scratch.reserve()?;
+        let len = plain_len.0;
         match self.header.layout {
-            Layout::Paged => paged::set_len(self, storage, scratch, plain_len.0, random)?,
-            Layout::Stream => stream::set_len(self, storage, scratch, plain_len.0, random)?,
-            Layout::InPlace => inplace::set_len(self, storage, scratch, plain_len.0)?,
+            Layout::Paged => {
+                Operation::<S, Paged>::new(self, storage, scratch, random).set_len(len)?;
+            }
+            Layout::Stream => {
+                Operation::<S, Stream>::new(self, storage, scratch, random).set_len(len)?;
+            }
+            Layout::InPlace => {
+                Operation::<S, InPlace>::new(self, storage, scratch, random).set_len(len)?;
+            }
         }
-        self.reached = plain_len.0;
+        self.reached = len;
         Ok(())
     }
 }
@@ -256,12 +288,6 @@ impl SealedFile {
 fn check_range(plain_off: PlainOff, len: usize) -> Result<(), SealError> {
     let end = plain_off.0.checked_add(len as u64).ok_or(SealError::TooLarge)?;
     if end > 1 << 61 { Err(SealError::TooLarge) } else { Ok(()) }
-}
-
-fn fresh_nonce(random: &dyn Random) -> Result<NonceBytes, SealError> {
-    let mut nonce = [0; 12];
-    random.fill(&mut nonce)?;
-    Ok(nonce)
 }
 
 fn all_zero(bytes: &[u8]) -> bool {
@@ -286,29 +312,7 @@ pub fn fill_with_invalid_pages(buf: &mut [u8], plain_off: PlainOff) {
     let mut page = [0; BLOCK];
     fill_invalid(&mut page);
     for span in spans::spans(plain_off.0, buf.len() as u64).most(1) {
-        buf[span.range()].copy_from_slice(&page[span.in_block..span.in_block + span.len]);
-    }
-}
-
-impl ReadOutcome {
-    fn note_damage(
-        &mut self,
-        block: BlockNo,
-        page: &mut [u8],
-        on_damage: OnDamage,
-    ) -> Result<(), SealError> {
-        match on_damage {
-            OnDamage::Fail => Err(SealError::BlockDamaged(block)),
-            OnDamage::InvalidPage | OnDamage::ZeroPage => {
-                match on_damage {
-                    OnDamage::ZeroPage => page.fill(0),
-                    _ => fill_invalid(page),
-                }
-                self.damaged_blocks += 1;
-                self.first_damaged.get_or_insert(block);
-                Ok(())
-            }
-        }
+        span.copy_from(&page, &mut buf[span.range()]);
     }
 }
 

@@ -1,9 +1,11 @@
 //! The in-place layout: XTS over 8192-byte data units, in 16-byte cells that are overwritten where
 //! they lie (`spec/sealed-file.md`, section 8).
 
-use super::spans::spans;
-use super::{BATCH, BLOCK, OnDamage, ReadOutcome, Scratch, SealedFile, all_zero};
+use super::operation::{InLayout, Operation, Reading};
+use super::spans::{Span, Spans, spans};
+use super::{BATCH, BLOCK, OnDamage, SealedFile, all_zero};
 use crate::error::SealError;
+use crate::evp::Xts;
 use crate::geometry::{
     BLOCK_LEN, CELL_LEN, HEADER_LEN, SECTOR_LEN, block_start, plain_len, sealed_len,
 };
@@ -16,83 +18,296 @@ const SECTOR: usize = SECTOR_LEN as usize;
 /// The most bytes that lie behind the last plain byte: a padded cell and its filler.
 const TAIL: usize = 2 * CELL - 1;
 
-pub(super) fn read<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    buf: &mut [u8],
-    plain_off: u64,
-    on_damage: OnDamage,
-) -> Result<ReadOutcome, SealError> {
-    let mut outcome = ReadOutcome::default();
-    for span in spans(plain_off, buf.len() as u64) {
-        let (unit_start, target) = (block_start(span.block).0, &mut buf[span.range()]);
-        let got = if span.is_whole() {
-            read_cells(file, storage, unit_start, target, &mut outcome, on_damage)?
-        } else {
-            let unit = scratch.page.room((span.in_block + span.len).next_multiple_of(CELL))?;
-            let got = read_cells(file, storage, unit_start, unit, &mut outcome, on_damage)?;
-            let bytes = unit[..got].get(span.in_block..).unwrap_or_default();
-            let take = bytes.len().min(span.len);
-            target[..take].copy_from_slice(&bytes[..take]);
-            take
-        };
-        outcome.len += got;
-        if got < span.len {
-            break;
-        }
+/// The in-place layout.
+pub(super) struct InPlace;
+
+impl<S: Storage + ?Sized> InLayout for Operation<'_, S, InPlace> {
+    fn read_spans(plain_off: u64, len: u64) -> Spans {
+        spans(plain_off, len)
     }
-    Ok(outcome)
+
+    fn read_span(
+        &mut self,
+        span: Span,
+        target: &mut [u8],
+        reading: &mut Reading,
+    ) -> Result<usize, SealError> {
+        let start = block_start(span.block).0;
+        if span.is_whole() {
+            return self.read_cells(start, target, reading);
+        }
+        self.lend(
+            |scratch| &mut scratch.page,
+            |op, page| {
+                let unit = page.room((span.in_block + span.len).next_multiple_of(CELL))?;
+                let got = op.read_cells(start, unit, reading)?;
+                Ok(span.copy_from(&unit[..got], target))
+            },
+        )
+    }
+
+    fn write(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
+        let end = plain_off + bytes.len() as u64;
+        let mut had = self.file.reached;
+        // The length that a write which fails leaves. Behind a hole it is that of the gap: another
+        // process may have written into it meanwhile.
+        let mut kept = had;
+        // A part of a block is written up to the end that the file has now, which another process
+        // may have moved.
+        let whole = plain_off.is_multiple_of(BLOCK_LEN) && end.is_multiple_of(BLOCK_LEN);
+        if end > self.file.reached || !whole {
+            had = self.plain_len()?;
+            kept = if self.file.header.solid { had } else { had.max(plain_off) };
+            if had < plain_off {
+                self.fill_gap(had, plain_off)?;
+                had = plain_off;
+            }
+        }
+        let result = self.write_cells(bytes, plain_off, had);
+        if result.is_err() && end > had {
+            // A full disk: what was there stays, what was appended goes.
+            let _ = self.cut(kept);
+            return result;
+        }
+        result?;
+        if end > had {
+            self.cut_filler(had, end)?;
+        }
+        // Only up to a cell: behind an odd end lies a filler that the next append has to know of.
+        let known = end.max(had);
+        self.file.has_reached(known - known % CELL_LEN);
+        Ok(())
+    }
+
+    fn set_len(&mut self, new_len: u64) -> Result<(), SealError> {
+        let had = self.plain_len()?;
+        if new_len >= had { self.lengthen(had, new_len) } else { self.cut(new_len) }
+    }
 }
 
-/// Reads and opens cells from the start of a unit on. Returns the plain bytes before the end of
-/// the file; what `target` holds behind them is unspecified.
-fn read_cells<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    start: u64,
-    target: &mut [u8],
-    outcome: &mut ReadOutcome,
-    on_damage: OnDamage,
-) -> Result<usize, SealError> {
-    let end = start + target.len() as u64;
-    if end > file.reached {
-        let len = file.plain_len(storage)?.0;
-        file.reached = len - len % CELL_LEN;
-    }
-    // Within what the file is known to have reached there is no padding to be told from data, and
-    // the call that asks for a little more than PostgreSQL did is the dearer one.
-    let inside = end <= file.reached;
-    let (got, most) = if inside {
-        (storage.read_at(target, SealedOff(HEADER_LEN + start))?, target.len())
-    } else {
-        let mut tail = [0; TAIL];
-        let got = storage.read_two_at(target, &mut tail, SealedOff(HEADER_LEN + start))?;
-        (got, target.len() + TAIL)
-    };
-    let plain = if got < most {
-        // The file ends here, so its length is known without asking for it.
-        let end = SealedLen(HEADER_LEN + start + got as u64);
-        plain_len(Layout::InPlace, end).0.saturating_sub(start) as usize
-    } else {
-        target.len()
-    };
-    let plain = plain.min(target.len());
-    let cells = plain.next_multiple_of(CELL).min(target.len());
-    let solid = file.header.solid;
-    let xts = file.cipher.xts()?;
-    for (index, unit) in target[..cells].chunks_mut(BLOCK).enumerate() {
-        let unit_no = start / BLOCK_LEN + index as u64;
-        match open_unit(xts, unit_no, unit)? {
-            Holes::None => {}
-            Holes::Some | Holes::All if solid => {
-                outcome.note_damage(BlockNo(unit_no), unit, on_damage)?;
-            }
-            Holes::Some => {}
-            Holes::All => outcome.zero_blocks += 1,
+impl<S: Storage + ?Sized> Operation<'_, S, InPlace> {
+    /// Reads and opens cells from the start of a unit on. Returns the plain bytes before the end of
+    /// the file; what `target` holds behind them is unspecified.
+    fn read_cells(
+        &mut self,
+        start: u64,
+        target: &mut [u8],
+        reading: &mut Reading,
+    ) -> Result<usize, SealError> {
+        let end = start + target.len() as u64;
+        if end > self.file.reached {
+            let len = self.plain_len()?;
+            self.file.reached = len - len % CELL_LEN;
         }
+        // Within what the file is known to have reached there is no padding to be told from data, and
+        // the call that asks for a little more than PostgreSQL did is the dearer one.
+        let inside = end <= self.file.reached;
+        let sealed_off = SealedOff(HEADER_LEN + start);
+        let (got, most) = if inside {
+            (self.storage.read_at(target, sealed_off)?, target.len())
+        } else {
+            let mut tail = [0; TAIL];
+            let got = self.storage.read_two_at(target, &mut tail, sealed_off)?;
+            (got, target.len() + TAIL)
+        };
+        let plain = if got < most {
+            // The file ends here, so its length is known without asking for it.
+            let end = SealedLen(sealed_off.0 + got as u64);
+            plain_len(Layout::InPlace, end).0.saturating_sub(start) as usize
+        } else {
+            target.len()
+        };
+        let plain = plain.min(target.len());
+        let cells = plain.next_multiple_of(CELL).min(target.len());
+        let solid = self.file.header.solid;
+        let xts = self.file.cipher.xts()?;
+        for (index, unit) in target[..cells].chunks_mut(BLOCK).enumerate() {
+            let unit_no = start / BLOCK_LEN + index as u64;
+            match open_unit(xts, unit_no, unit)? {
+                Holes::None => {}
+                Holes::Some | Holes::All if solid => {
+                    reading.note_damage(BlockNo(unit_no), unit)?;
+                }
+                Holes::Some => {}
+                Holes::All => reading.outcome.zero_blocks += 1,
+            }
+        }
+        Ok(plain)
     }
-    Ok(plain)
+
+    /// Writes bytes into a file of the plain length `had`, which reaches up to them at least.
+    fn write_cells(&mut self, bytes: &[u8], plain_off: u64, had: u64) -> Result<(), SealError> {
+        for span in spans(plain_off, bytes.len() as u64).most(BATCH) {
+            let (pos, plain) = (span.off(), &bytes[span.range()]);
+            let sealed_off = SealedOff(HEADER_LEN + pos);
+            if !span.is_whole() {
+                self.write_part(pos, plain, had)?;
+            } else if pos >= had && !self.file.header.solid && all_zero(plain) {
+                // Appended zeros are a hole, only with its room on the disk: so are new WAL
+                // segments and new pages made.
+                self.storage.write_at(plain, sealed_off)?;
+            } else {
+                let out = self.scratch.out.room(plain.len())?;
+                self.file.seal_units(pos, plain, out)?;
+                self.storage.write_at(out, sealed_off)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes bytes within one unit: whole sectors, with what they held before, so that a sector is
+    /// either a hole or sealed to its last cell.
+    fn write_part(&mut self, pos: u64, bytes: &[u8], had: u64) -> Result<(), SealError> {
+        let unit_start = pos - pos % BLOCK_LEN;
+        let end = pos + bytes.len() as u64;
+        let first = pos - pos % SECTOR_LEN;
+        let stop = end.max(end.next_multiple_of(SECTOR_LEN).min(had));
+        let (from, to) = ((first - unit_start) as usize, (stop - unit_start) as usize);
+        let cells = to.next_multiple_of(CELL);
+
+        self.lend(
+            |scratch| &mut scratch.old,
+            |op, page| {
+                // The cells of the unit before ours do not matter to ours, but XTS starts at the first.
+                let page = page.room(BLOCK)?;
+                page[..cells].fill(0);
+                if first < pos || end < stop {
+                    op.read(&mut page[from..to], first, OnDamage::Fail)?;
+                }
+                let at = (pos - unit_start) as usize;
+                let changed = at..at + bytes.len();
+                let before = op.scratch.page.room(BLOCK)?;
+                before[changed.clone()].copy_from_slice(&page[changed.clone()]);
+                page[changed.clone()].copy_from_slice(bytes);
+                let out = op.scratch.out.room(BLOCK + CELL)?;
+                op.file.seal_units(unit_start, &page[..cells], &mut out[..cells])?;
+                let filler = if stop >= had { to % CELL } else { 0 };
+                out[cells..cells + filler].fill(0);
+                let off = SealedOff(HEADER_LEN + first);
+                let result = op.storage.write_at(&out[from..cells + filler], off);
+                if result.is_err() && first < had {
+                    // A torn cell would cost its neighbours: put back what was there.
+                    page[changed.clone()].copy_from_slice(&before[changed]);
+                    let old = ((stop.min(had) - unit_start) as usize).next_multiple_of(CELL);
+                    op.file.seal_units(unit_start, &page[..old], &mut out[..old])?;
+                    let _ = op.storage.write_at(&out[from..old], off);
+                }
+                Ok(result?)
+            },
+        )
+    }
+
+    /// Makes the file end at `end`, which lies within it: a padded last cell and its filler, if the
+    /// length is odd.
+    fn cut(&mut self, end: u64) -> Result<(), SealError> {
+        let first = end - end % CELL_LEN;
+        let odd = (end - first) as usize;
+        let mut cell = [0; CELL];
+        if odd != 0 {
+            self.read(&mut cell[..odd], first, OnDamage::Fail)?;
+        }
+        self.file.reached = self.file.reached.min(first);
+        self.storage.set_len(sealed_len(Layout::InPlace, PlainLen(first)))?;
+        if odd != 0 {
+            self.write_part(first, &cell[..odd], first)?;
+        }
+        Ok(())
+    }
+
+    /// After the file grew from `had` to `end`: cuts off what is left of the filler that was behind its
+    /// last cell.
+    fn cut_filler(&self, had: u64, end: u64) -> Result<(), SealError> {
+        let had = sealed_len(Layout::InPlace, PlainLen(had));
+        let end = sealed_len(Layout::InPlace, PlainLen(end));
+        if end < had { Ok(self.storage.set_len(end)?) } else { Ok(()) }
+    }
+
+    /// Lengthens the file with zeros: cells of zeros up to the next sector, a hole behind it.
+    fn lengthen(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
+        self.fill_gap(had, new_len)?;
+        if self.file.header.solid {
+            return Ok(());
+        }
+        Ok(self.storage.set_len(sealed_len(Layout::InPlace, PlainLen(new_len)))?)
+    }
+
+    /// Before a write at `new_len`, behind the end of the file: a hole, or in a file that has none
+    /// sealed zeros. In such a file the caller keeps apart writers that lengthen it: another one's page
+    /// must not be taken for a gap.
+    fn fill_gap(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
+        if !self.file.header.solid {
+            return self.fill_sector(had, new_len);
+        }
+        for span in spans(had, new_len - had).most(1) {
+            let (at, zeros) = (span.off(), [0; BLOCK]);
+            if let Err(error) = self.write_cells(&zeros[..span.len], at, at) {
+                // A full disk: the file keeps its length.
+                let _ = self.cut(had);
+                return Err(error);
+            }
+            self.cut_filler(at, span.end())?;
+        }
+        Ok(())
+    }
+
+    /// Before the file grows to `new_len`: cells of zeros up to the end of the sector in which it
+    /// ends. A file that ends with a whole sector is not touched: two processes may write different
+    /// pages behind the end of one SLRU segment, and a length set here would cut off the other's.
+    fn fill_sector(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
+        let pad_end = had.next_multiple_of(CELL_LEN);
+        if pad_end > had && new_len > pad_end {
+            // The padding of an odd last cell is zeros already; its filler goes.
+            self.storage.set_len(SealedLen(HEADER_LEN + pad_end))?;
+        }
+        let explicit_end = had.next_multiple_of(SECTOR_LEN).min(new_len);
+        if explicit_end > had {
+            let zeros = [0; SECTOR];
+            let len = (explicit_end - had) as usize;
+            self.write_part(had, &zeros[..len], had)?;
+        }
+        Ok(())
+    }
+
+    /// Seals zeros where a file that has no holes has some: a power cut kept its length and lost what
+    /// was written. Only while nobody writes, before redo makes anew what it lost.
+    ///
+    /// Returns how many sectors were filled.
+    pub(super) fn fill_holes(&mut self) -> Result<u64, SealError> {
+        let mut filled = 0;
+        for span in spans(0, self.plain_len()?).most(1) {
+            let (unit_start, cells) = (span.off(), span.len.next_multiple_of(CELL));
+            let unit = self.scratch.page.room(BLOCK)?;
+            let sealed_off = SealedOff(HEADER_LEN + unit_start);
+            let got = self.storage.read_at(&mut unit[..cells], sealed_off)?;
+            let unit = &mut unit[..got];
+            let data_lens = data_lens(unit);
+            let xts = self.file.cipher.xts()?;
+            if open_unit(xts, unit_start / BLOCK_LEN, unit)? == Holes::None {
+                continue;
+            }
+            let out = &mut self.scratch.out.room(BLOCK)?[..got];
+            self.file.seal_units(unit_start, unit, out)?;
+            for (index, sector) in out.chunks(SECTOR).enumerate() {
+                if data_lens[index] < sector.len() {
+                    let off = unit_start + (index * SECTOR) as u64;
+                    self.storage.write_at(sector, SealedOff(HEADER_LEN + off))?;
+                    filled += 1;
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl SealedFile {
+    /// Seals units, or the start of one, from the plain offset `start` on.
+    fn seal_units(&mut self, start: u64, plain: &[u8], out: &mut [u8]) -> Result<(), SealError> {
+        let xts = self.cipher.xts()?;
+        for (index, (unit, out)) in plain.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
+            xts.encrypt(start / BLOCK_LEN + index as u64, unit, out)?;
+        }
+        Ok(())
+    }
 }
 
 /// Which sectors of a unit, or of the start of one, are holes.
@@ -117,7 +332,7 @@ fn data_lens(unit: &[u8]) -> [usize; BLOCK / SECTOR] {
 /// Opens the start of a unit in place. Cells of zeros that end a sector are a hole and stay zeros:
 /// the file was lengthened there and never written, or a power cut kept the length and lost the
 /// write.
-fn open_unit(xts: &mut crate::evp::Xts, unit_no: u64, unit: &mut [u8]) -> Result<Holes, SealError> {
+fn open_unit(xts: &mut Xts, unit_no: u64, unit: &mut [u8]) -> Result<Holes, SealError> {
     let data_lens = data_lens(unit);
     let sectors = || unit.chunks(SECTOR).zip(&data_lens);
     if sectors().all(|(_, data_len)| *data_len == 0) {
@@ -134,270 +349,4 @@ fn open_unit(xts: &mut crate::evp::Xts, unit_no: u64, unit: &mut [u8]) -> Result
         return Ok(Holes::Some);
     }
     Ok(Holes::None)
-}
-
-pub(super) fn write<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    buf: &[u8],
-    plain_off: u64,
-) -> Result<(), SealError> {
-    let end = plain_off + buf.len() as u64;
-    let mut had = file.reached;
-    // The length that a write which fails leaves. Behind a hole it is that of the gap: another process
-    // may have written into it meanwhile.
-    let mut kept = had;
-    // A part of a block is written up to the end that the file has now, which another process
-    // may have moved.
-    let whole = plain_off.is_multiple_of(BLOCK_LEN) && end.is_multiple_of(BLOCK_LEN);
-    if end > file.reached || !whole {
-        had = file.plain_len(storage)?.0;
-        kept = if file.header.solid { had } else { had.max(plain_off) };
-        if had < plain_off {
-            fill_gap(file, storage, scratch, had, plain_off)?;
-            had = plain_off;
-        }
-    }
-    let result = write_cells(file, storage, scratch, buf, plain_off, had);
-    if result.is_err() && end > had {
-        // A full disk: what was there stays, what was appended goes.
-        let _ = restore_end(file, storage, scratch, kept);
-        return result;
-    }
-    result?;
-    if end > had {
-        cut_filler(storage, had, end)?;
-    }
-    // Only up to a cell: behind an odd end lies a filler that the next append has to know of.
-    let known = end.max(had);
-    file.reached = file.reached.max(known - known % CELL_LEN);
-    Ok(())
-}
-
-/// After the file grew from `had` to `end`: what is left of the filler that was behind its last cell.
-fn cut_filler<S: Storage + ?Sized>(storage: &S, had: u64, end: u64) -> Result<(), SealError> {
-    let (had, end) =
-        (sealed_len(Layout::InPlace, PlainLen(had)), sealed_len(Layout::InPlace, PlainLen(end)));
-    if end < had { Ok(storage.set_len(end)?) } else { Ok(()) }
-}
-
-/// Seals zeros where a file that has no holes has some: a power cut kept its length and lost what
-/// was written. Only while nobody writes, before redo makes anew what it lost.
-///
-/// Returns how many sectors were filled.
-pub(super) fn fill_holes<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-) -> Result<u64, SealError> {
-    let len = file.plain_len(storage)?.0;
-    let mut filled = 0;
-    for span in spans(0, len).most(1) {
-        let (unit_start, cells) = (span.off(), span.len.next_multiple_of(CELL));
-        let unit = scratch.page.room(BLOCK)?;
-        let got = storage.read_at(&mut unit[..cells], SealedOff(HEADER_LEN + unit_start))?;
-        let data_lens = data_lens(&unit[..got]);
-        if open_unit(file.cipher.xts()?, unit_start / BLOCK_LEN, &mut unit[..got])? == Holes::None {
-            continue;
-        }
-        let out = scratch.out.room(BLOCK)?;
-        seal_units(file, unit_start, &unit[..got], &mut out[..got])?;
-        for (index, sector) in out[..got].chunks(SECTOR).enumerate() {
-            if data_lens[index] < sector.len() {
-                let off = unit_start + (index * SECTOR) as u64;
-                storage.write_at(sector, SealedOff(HEADER_LEN + off))?;
-                filled += 1;
-            }
-        }
-    }
-    Ok(filled)
-}
-
-fn write_cells<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    buf: &[u8],
-    plain_off: u64,
-    had: u64,
-) -> Result<(), SealError> {
-    for span in spans(plain_off, buf.len() as u64).most(BATCH) {
-        let (pos, plain) = (span.off(), &buf[span.range()]);
-        if span.is_whole() {
-            if pos >= had && !file.header.solid && all_zero(plain) {
-                // Appended zeros are a hole, only with its room on the disk: so are new WAL
-                // segments and new pages made.
-                storage.write_at(plain, SealedOff(HEADER_LEN + pos))?;
-            } else {
-                let out = scratch.out.room(plain.len())?;
-                seal_units(file, pos, plain, out)?;
-                storage.write_at(out, SealedOff(HEADER_LEN + pos))?;
-            }
-        } else {
-            write_part(file, storage, scratch, pos, plain, had)?;
-        }
-    }
-    Ok(())
-}
-
-/// Writes bytes within one unit: whole sectors, with what they held before, so that a sector is
-/// either a hole or sealed to its last cell.
-fn write_part<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    pos: u64,
-    bytes: &[u8],
-    had: u64,
-) -> Result<(), SealError> {
-    let unit_start = pos - pos % BLOCK_LEN;
-    let end = pos + bytes.len() as u64;
-    let first = pos - pos % SECTOR_LEN;
-    let stop = end.max(end.next_multiple_of(SECTOR_LEN).min(had));
-    let (from, to) = ((first - unit_start) as usize, (stop - unit_start) as usize);
-    let cells = to.next_multiple_of(CELL);
-
-    let mut page = core::mem::take(&mut scratch.old);
-    let result = (|| {
-        // The cells of the unit before ours do not matter to ours, but XTS starts at the first.
-        let page = page.room(BLOCK)?;
-        page[..cells].fill(0);
-        if first < pos || end < stop {
-            read(file, storage, scratch, &mut page[from..to], first, OnDamage::Fail)?;
-        }
-        let at = (pos - unit_start) as usize;
-        let changed = at..at + bytes.len();
-        let before = scratch.page.room(BLOCK)?;
-        before[changed.clone()].copy_from_slice(&page[changed.clone()]);
-        page[changed.clone()].copy_from_slice(bytes);
-        let out = scratch.out.room(BLOCK + CELL)?;
-        seal_units(file, unit_start, &page[..cells], &mut out[..cells])?;
-        let filler = if stop >= had { to % CELL } else { 0 };
-        out[cells..cells + filler].fill(0);
-        let off = SealedOff(HEADER_LEN + first);
-        let result = storage.write_at(&out[from..cells + filler], off);
-        if result.is_err() && first < had {
-            // A torn cell would cost its neighbours: put back what was there.
-            page[changed.clone()].copy_from_slice(&before[changed]);
-            let old = ((stop.min(had) - unit_start) as usize).next_multiple_of(CELL);
-            seal_units(file, unit_start, &page[..old], &mut out[..old])?;
-            let _ = storage.write_at(&out[from..old], off);
-        }
-        Ok(result?)
-    })();
-    scratch.old = page;
-    result
-}
-
-fn seal_units(
-    file: &mut SealedFile,
-    start: u64,
-    plain: &[u8],
-    out: &mut [u8],
-) -> Result<(), SealError> {
-    let xts = file.cipher.xts()?;
-    for (index, (unit, out)) in plain.chunks(BLOCK).zip(out.chunks_mut(BLOCK)).enumerate() {
-        xts.encrypt(start / BLOCK_LEN + index as u64, unit, out)?;
-    }
-    Ok(())
-}
-
-pub(super) fn set_len<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    new_len: u64,
-) -> Result<(), SealError> {
-    let had = file.plain_len(storage)?.0;
-    if new_len >= had {
-        return lengthen(file, storage, scratch, had, new_len);
-    }
-    restore_end(file, storage, scratch, new_len)
-}
-
-/// Makes the file end at `end`, which lies within it: a padded last cell and its filler, if the
-/// length is odd.
-fn restore_end<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    end: u64,
-) -> Result<(), SealError> {
-    let first = end - end % CELL_LEN;
-    let odd = (end - first) as usize;
-    let mut cell = [0; CELL];
-    if odd != 0 {
-        read(file, storage, scratch, &mut cell[..odd], first, OnDamage::Fail)?;
-    }
-    file.reached = file.reached.min(first);
-    storage.set_len(sealed_len(Layout::InPlace, PlainLen(first)))?;
-    if odd != 0 {
-        write_part(file, storage, scratch, first, &cell[..odd], first)?;
-    }
-    Ok(())
-}
-
-/// Lengthens the file with zeros: cells of zeros up to the next sector, a hole behind it.
-fn lengthen<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    had: u64,
-    new_len: u64,
-) -> Result<(), SealError> {
-    fill_gap(file, storage, scratch, had, new_len)?;
-    if file.header.solid {
-        return Ok(());
-    }
-    Ok(storage.set_len(sealed_len(Layout::InPlace, PlainLen(new_len)))?)
-}
-
-/// Before a write at `new_len`, behind the end of the file: a hole, or in a file that has none sealed
-/// zeros. In such a file the caller keeps apart writers that lengthen it: another one's page must
-/// not be taken for a gap.
-fn fill_gap<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    had: u64,
-    new_len: u64,
-) -> Result<(), SealError> {
-    if !file.header.solid {
-        return fill_sector(file, storage, scratch, had, new_len);
-    }
-    for span in spans(had, new_len - had).most(1) {
-        let (at, zeros) = (span.off(), [0; BLOCK]);
-        if let Err(error) = write_cells(file, storage, scratch, &zeros[..span.len], at, at) {
-            // A full disk: the file keeps its length.
-            let _ = restore_end(file, storage, scratch, had);
-            return Err(error);
-        }
-        cut_filler(storage, at, span.end())?;
-    }
-    Ok(())
-}
-
-/// Before the file grows to `new_len`: cells of zeros up to the end of the sector in which it
-/// ends. A file that ends with a whole sector is not touched: two processes may write different
-/// pages behind the end of one SLRU segment, and a length set here would cut off the other's.
-fn fill_sector<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    had: u64,
-    new_len: u64,
-) -> Result<(), SealError> {
-    let pad_end = had.next_multiple_of(CELL_LEN);
-    if pad_end > had && new_len > pad_end {
-        // The padding of an odd last cell is zeros already; its filler goes.
-        storage.set_len(SealedLen(HEADER_LEN + pad_end))?;
-    }
-    let explicit_end = had.next_multiple_of(SECTOR_LEN).min(new_len);
-    if explicit_end > had {
-        let zeros = [0; SECTOR];
-        let len = (explicit_end - had) as usize;
-        write_part(file, storage, scratch, had, &zeros[..len], had)?;
-    }
-    Ok(())
 }

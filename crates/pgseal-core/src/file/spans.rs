@@ -40,6 +40,15 @@ impl Span {
         self.in_block == 0 && self.len.is_multiple_of(BLOCK)
     }
 
+    /// Copies the bytes of the piece from its block, of which `block` is as much as there is. Returns
+    /// how many there were.
+    pub(super) fn copy_from(&self, block: &[u8], target: &mut [u8]) -> usize {
+        let bytes = block.get(self.in_block..).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min(self.len)];
+        target[..bytes.len()].copy_from_slice(bytes);
+        bytes.len()
+    }
+
     /// How many blocks the piece touches.
     pub(super) fn blocks(&self) -> usize {
         (self.in_block + self.len).div_ceil(BLOCK)

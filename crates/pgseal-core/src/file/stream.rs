@@ -1,10 +1,13 @@
 //! The stream layout: blocks of up to 8192 bytes, each behind its nonce and before its tag
 //! (`spec/sealed-file.md`, section 7).
 
-use super::spans::spans;
-use super::{BATCH, BLOCK, OnDamage, RETRIES, ReadOutcome, Scratch, SealedFile, fresh_nonce};
+use super::operation::{InLayout, Operation, Reading};
+use super::spans::{Span, Spans, spans};
+use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile};
 use crate::error::SealError;
-use crate::geometry::{BLOCK_LEN, STREAM_OVERHEAD, STREAM_STRIDE, block_sealed_off, sealed_len};
+use crate::geometry::{
+    BLOCK_LEN, NONCE_LEN, STREAM_OVERHEAD, STREAM_STRIDE, TAG_LEN, block_sealed_off, sealed_len,
+};
 use crate::keyset::Generation;
 use crate::random::Random;
 use crate::storage::Storage;
@@ -13,119 +16,217 @@ use crate::units::{BlockNo, PlainLen, SealedLen, SealedOff};
 
 const STRIDE: usize = STREAM_STRIDE as usize;
 const OVERHEAD: usize = STREAM_OVERHEAD as usize;
-const NONCE: usize = 12;
-const TAG: usize = 16;
+const NONCE: usize = NONCE_LEN as usize;
+const TAG: usize = TAG_LEN as usize;
 
 /// What a gap is filled with; a constant, so that filling one needs no heap.
 static ZEROS: [u8; BATCH * BLOCK] = [0; BATCH * BLOCK];
 
-pub(super) fn read<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    buf: &mut [u8],
-    plain_off: u64,
-    on_damage: OnDamage,
-) -> Result<ReadOutcome, SealError> {
-    let mut outcome = ReadOutcome::default();
-    for span in spans(plain_off, buf.len() as u64).joined().most(BATCH) {
-        let sealed = scratch.out.room(span.blocks() * STRIDE)?;
-        let got = storage.read_at(sealed, block_sealed_off(Layout::Stream, span.block))?;
-        let mut rest = &mut buf[span.range()];
-        let mut skip = span.in_block;
-        for (index, stride) in sealed[..got].chunks_mut(STRIDE).enumerate() {
-            let block = BlockNo(span.block.0 + index as u64);
-            let plain = open_stride(file, storage, block, stride, on_damage, &mut outcome)?;
-            let bytes = plain.get(skip..).unwrap_or_default();
-            let (target, behind) = rest.split_at_mut(bytes.len().min(rest.len()));
-            target.copy_from_slice(&bytes[..target.len()]);
-            outcome.len += target.len();
-            (rest, skip) = (behind, 0);
-        }
-        if !rest.is_empty() {
-            break;
-        }
-    }
-    Ok(outcome)
-}
+/// The stream layout.
+pub(super) struct Stream;
 
-/// Opens a block that was just read; returns its plain bytes.
-fn open_stride<'a, S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    block: BlockNo,
-    stride: &'a mut [u8],
-    on_damage: OnDamage,
-    outcome: &mut ReadOutcome,
-) -> Result<&'a [u8], SealError> {
-    if stride.len() <= OVERHEAD {
-        return Ok(&[]);
+impl<S: Storage + ?Sized> InLayout for Operation<'_, S, Stream> {
+    fn read_spans(plain_off: u64, len: u64) -> Spans {
+        spans(plain_off, len).joined().most(BATCH)
     }
-    let end = stride.len() - TAG;
-    for attempt in 1..=RETRIES {
-        let (head, tag) = stride.split_at_mut(end);
-        let (nonce, data) = head.split_at_mut(NONCE);
-        let (mut nonce_bytes, mut tag_bytes) = ([0; NONCE], [0; TAG]);
-        nonce_bytes.copy_from_slice(nonce);
-        tag_bytes.copy_from_slice(tag);
-        if file.cipher.open_block(block, nonce_bytes, &tag_bytes, data).is_ok() {
-            return Ok(&stride[NONCE..end]);
-        }
-        storage.pause(attempt);
-        let got = storage.read_at(stride, block_sealed_off(Layout::Stream, block))?;
-        stride[got..].fill(0);
-    }
-    outcome.note_damage(block, &mut stride[NONCE..end], on_damage)?;
-    Ok(&stride[NONCE..end])
-}
 
-pub(super) fn write<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    buf: &[u8],
-    plain_off: u64,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    // What is remembered will do where one process writes. Elsewhere another one may have cut the
-    // file since, and a gap that nobody fills is damage.
-    if plain_off > file.reached || file.header.generation != Generation::EPHEMERAL {
-        let plain = file.plain_len(storage)?.0;
-        file.reached = plain;
-        let start = plain_off - plain_off % BLOCK_LEN;
-        if plain < start {
-            let before = Before::of_end(storage, plain)?;
-            let result = fill_gap(file, storage, scratch, plain, start, random)
-                .and_then(|()| write_bytes(file, storage, scratch, buf, plain_off, random));
-            if result.is_err() {
-                file.reached = plain;
-                before.put_back(storage);
+    fn read_span(
+        &mut self,
+        span: Span,
+        target: &mut [u8],
+        reading: &mut Reading,
+    ) -> Result<usize, SealError> {
+        self.lend(
+            |scratch| &mut scratch.out,
+            |op, out| {
+                let sealed = out.room(span.blocks() * STRIDE)?;
+                let got =
+                    op.storage.read_at(sealed, block_sealed_off(Layout::Stream, span.block))?;
+                let (mut done, mut skip) = (0, span.in_block);
+                for (index, stride) in sealed[..got].chunks_mut(STRIDE).enumerate() {
+                    let block = BlockNo(span.block.0 + index as u64);
+                    let plain = op.open_stride(block, stride, reading)?;
+                    let bytes = plain.get(skip..).unwrap_or_default();
+                    let take = bytes.len().min(span.len - done);
+                    target[done..done + take].copy_from_slice(&bytes[..take]);
+                    done += take;
+                    skip = 0;
+                }
+                Ok(done)
+            },
+        )
+    }
+
+    fn write(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
+        // What is remembered will do where one process writes. Elsewhere another one may have cut the
+        // file since, and a gap that nobody fills is damage.
+        if plain_off > self.file.reached || self.file.header.generation != Generation::EPHEMERAL {
+            let plain = self.plain_len()?;
+            self.file.reached = plain;
+            let start = plain_off - plain_off % BLOCK_LEN;
+            if plain < start {
+                let before = Before::of_end(self.storage, plain)?;
+                let result =
+                    self.fill_gap(plain, start).and_then(|()| self.write_bytes(bytes, plain_off));
+                if result.is_err() {
+                    self.file.reached = plain;
+                    before.put_back(self.storage);
+                }
+                return result;
             }
-            return result;
         }
+        self.write_bytes(bytes, plain_off)
     }
-    write_bytes(file, storage, scratch, buf, plain_off, random)
+
+    fn set_len(&mut self, new_len: u64) -> Result<(), SealError> {
+        let plain = self.plain_len()?;
+        if new_len > plain {
+            let before = Before::of_end(self.storage, plain)?;
+            return self.fill_gap(plain, new_len).inspect_err(|_| before.put_back(self.storage));
+        }
+        let (block, in_block) = (BlockNo(new_len / BLOCK_LEN), (new_len % BLOCK_LEN) as usize);
+        if in_block == 0 || new_len == plain {
+            return Ok(self.storage.set_len(sealed_len(Layout::Stream, PlainLen(new_len)))?);
+        }
+        let mut keep = [0; BLOCK];
+        let keep = &mut keep[..in_block];
+        let start = block.0 * BLOCK_LEN;
+        self.read(keep, start, OnDamage::Fail)?;
+        // First the cut, then the block: a crash between the two leaves a shorter file, never a
+        // block that does not open.
+        self.storage.set_len(sealed_len(Layout::Stream, PlainLen(start)))?;
+        self.write_part(block, 0, keep)
+    }
 }
 
-/// Writes bytes that begin in the last block of the file, right behind it, or before it.
-fn write_bytes<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    buf: &[u8],
-    plain_off: u64,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    for span in spans(plain_off, buf.len() as u64).most(BATCH) {
-        let plain = &buf[span.range()];
-        if span.is_whole() {
-            write_blocks(file, storage, scratch, span.block, plain, random)?;
-        } else {
-            write_part(file, storage, scratch, span.block, span.in_block, plain, random)?;
+impl<S: Storage + ?Sized> Operation<'_, S, Stream> {
+    /// Opens a block that was just read; returns its plain bytes.
+    fn open_stride<'b>(
+        &mut self,
+        block: BlockNo,
+        stride: &'b mut [u8],
+        reading: &mut Reading,
+    ) -> Result<&'b [u8], SealError> {
+        if stride.len() <= OVERHEAD {
+            return Ok(&[]);
         }
-        file.reached = file.reached.max(span.end());
+        let end = stride.len() - TAG;
+        for attempt in 1..=RETRIES {
+            let (head, tag) = stride.split_at_mut(end);
+            let (nonce, data) = head.split_at_mut(NONCE);
+            let (mut nonce_bytes, mut tag_bytes) = ([0; NONCE], [0; TAG]);
+            nonce_bytes.copy_from_slice(nonce);
+            tag_bytes.copy_from_slice(tag);
+            if self.file.cipher.open_block(block, nonce_bytes, &tag_bytes, data).is_ok() {
+                return Ok(&stride[NONCE..end]);
+            }
+            self.storage.pause(attempt);
+            let got = self.storage.read_at(stride, block_sealed_off(Layout::Stream, block))?;
+            stride[got..].fill(0);
+        }
+        reading.note_damage(block, &mut stride[NONCE..end])?;
+        Ok(&stride[NONCE..end])
     }
-    Ok(())
+
+    /// Writes bytes that begin in the last block of the file, right behind it, or before it.
+    fn write_bytes(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
+        for span in spans(plain_off, bytes.len() as u64).most(BATCH) {
+            let plain = &bytes[span.range()];
+            if span.is_whole() {
+                self.write_blocks(span.block, plain)?;
+            } else {
+                self.write_part(span.block, span.in_block, plain)?;
+            }
+            self.file.has_reached(span.end());
+        }
+        Ok(())
+    }
+
+    /// Seals zeros from the plain length `plain` up to `new_len`, the rest of a last block that is not
+    /// full first: bytes that nobody sealed are damage.
+    fn fill_gap(&mut self, plain: u64, new_len: u64) -> Result<(), SealError> {
+        for span in spans(plain, new_len - plain).most(BATCH) {
+            let zeros = &ZEROS[..span.len];
+            if span.in_block == 0 {
+                self.write_blocks(span.block, zeros)?;
+            } else {
+                self.write_part(span.block, span.in_block, zeros)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals up to [`BATCH`] blocks, of which the last may be the short end of the file.
+    fn write_blocks(&mut self, first: BlockNo, plain: &[u8]) -> Result<(), SealError> {
+        let len = plain.len() + plain.len().div_ceil(BLOCK) * OVERHEAD;
+        let out = self.scratch.out.room(len)?;
+        for (index, (block, stride)) in plain.chunks(BLOCK).zip(out.chunks_mut(STRIDE)).enumerate()
+        {
+            let number = BlockNo(first.0 + index as u64);
+            self.file.seal_stride(number, block, stride, self.random)?;
+        }
+        Ok(self.storage.write_at(out, block_sealed_off(Layout::Stream, first))?)
+    }
+
+    /// Writes a part of a block. What the block held before is put back if the disk is full, so that
+    /// a failed append loses nothing that was there.
+    fn write_part(
+        &mut self,
+        block: BlockNo,
+        in_block: usize,
+        bytes: &[u8],
+    ) -> Result<(), SealError> {
+        let at = block_sealed_off(Layout::Stream, block);
+        self.lend(
+            |scratch| &mut scratch.out,
+            |op, out| {
+                let stride = out.room(STRIDE)?;
+                let got = op.storage.read_at(stride, at)?;
+                op.scratch.old.room(STRIDE)?[..got].copy_from_slice(&stride[..got]);
+                let mut reading = Reading::new(OnDamage::Fail);
+                let had_bytes = op.open_stride(block, &mut stride[..got], &mut reading)?;
+                let page = op.scratch.page.room(BLOCK)?;
+                let had = had_bytes.len();
+                page[..had].copy_from_slice(had_bytes);
+                let end = in_block + bytes.len();
+                if had < in_block {
+                    page[had..in_block].fill(0);
+                }
+                page[in_block..end].copy_from_slice(bytes);
+                let len = had.max(end);
+                let sealed = &mut stride[..len + OVERHEAD];
+                op.file.seal_stride(block, &page[..len], sealed, op.random)?;
+                if let Err(error) = op.storage.write_at(sealed, at) {
+                    // The error that brought us here is the one to report.
+                    let _ = op.storage.write_at(op.scratch.old.bytes(got), at);
+                    if got < len + OVERHEAD {
+                        let _ = op.storage.set_len(SealedLen(at.0 + got as u64));
+                    }
+                    return Err(error.into());
+                }
+                Ok(())
+            },
+        )
+    }
+}
+
+impl SealedFile {
+    /// Seals one block into `stride`, which is 28 bytes longer than `plain`.
+    fn seal_stride(
+        &mut self,
+        block: BlockNo,
+        plain: &[u8],
+        stride: &mut [u8],
+        random: &dyn Random,
+    ) -> Result<(), SealError> {
+        let mut nonce = [0; NONCE];
+        random.fill(&mut nonce)?;
+        let (head, tag) = stride.split_at_mut(NONCE + plain.len());
+        let (nonce_out, data) = head.split_at_mut(NONCE);
+        nonce_out.copy_from_slice(&nonce);
+        tag.copy_from_slice(&self.cipher.seal_block(block, nonce, plain, data)?);
+        Ok(())
+    }
 }
 
 /// The end of a file before it grows over a gap.
@@ -157,132 +258,10 @@ impl Before {
     }
 }
 
-/// Seals zeros from the plain length `plain` up to `new_len`, the rest of a last block that is not
-/// full first: bytes that nobody sealed are damage.
-fn fill_gap<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    plain: u64,
-    new_len: u64,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    for span in spans(plain, new_len - plain).most(BATCH) {
-        let zeros = &ZEROS[..span.len];
-        if span.in_block == 0 {
-            write_blocks(file, storage, scratch, span.block, zeros, random)?;
-        } else {
-            write_part(file, storage, scratch, span.block, span.in_block, zeros, random)?;
-        }
-    }
-    Ok(())
-}
-
-/// Seals one block into `stride`, which is 28 bytes longer than `plain`.
-fn seal_stride(
-    file: &mut SealedFile,
-    block: BlockNo,
-    plain: &[u8],
-    stride: &mut [u8],
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let nonce = fresh_nonce(random)?;
-    let (head, tag) = stride.split_at_mut(NONCE + plain.len());
-    let (nonce_out, data) = head.split_at_mut(NONCE);
-    nonce_out.copy_from_slice(&nonce);
-    tag.copy_from_slice(&file.cipher.seal_block(block, nonce, plain, data)?);
-    Ok(())
-}
-
-/// Seals up to [`BATCH`] blocks, of which the last may be the short end of the file.
-fn write_blocks<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    first: BlockNo,
-    plain: &[u8],
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let out = scratch.out.room(plain.len() + plain.len().div_ceil(BLOCK) * OVERHEAD)?;
-    for (index, (block, stride)) in plain.chunks(BLOCK).zip(out.chunks_mut(STRIDE)).enumerate() {
-        seal_stride(file, BlockNo(first.0 + index as u64), block, stride, random)?;
-    }
-    Ok(storage.write_at(out, block_sealed_off(Layout::Stream, first))?)
-}
-
-/// Writes a part of a block. What the block held before is put back if the disk is full, so that
-/// a failed append loses nothing that was there.
-fn write_part<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    block: BlockNo,
-    in_block: usize,
-    bytes: &[u8],
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let at = block_sealed_off(Layout::Stream, block);
-    let old = scratch.old.room(STRIDE)?;
-    let stride = scratch.out.room(STRIDE)?;
-    let got = storage.read_at(stride, at)?;
-    old[..got].copy_from_slice(&stride[..got]);
-    let mut outcome = ReadOutcome::default();
-    let had_bytes =
-        open_stride(file, storage, block, &mut stride[..got], OnDamage::Fail, &mut outcome)?;
-    let page = scratch.page.room(BLOCK)?;
-    let had = had_bytes.len();
-    page[..had].copy_from_slice(had_bytes);
-    let end = in_block + bytes.len();
-    if had < in_block {
-        page[had..in_block].fill(0);
-    }
-    page[in_block..end].copy_from_slice(bytes);
-    let len = had.max(end);
-    seal_stride(file, block, &page[..len], &mut stride[..len + OVERHEAD], random)?;
-    if let Err(error) = storage.write_at(&stride[..len + OVERHEAD], at) {
-        // The error that brought us here is the one to report.
-        let _ = storage.write_at(&old[..got], at);
-        if got < len + OVERHEAD {
-            let _ = storage.set_len(SealedLen(at.0 + got as u64));
-        }
-        return Err(error.into());
-    }
-    Ok(())
-}
-
-pub(super) fn set_len<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    new_len: u64,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let plain = file.plain_len(storage)?.0;
-    let target = sealed_len(Layout::Stream, PlainLen(new_len));
-    if new_len > plain {
-        let before = Before::of_end(storage, plain)?;
-        return fill_gap(file, storage, scratch, plain, new_len, random)
-            .inspect_err(|_| before.put_back(storage));
-    }
-    if new_len == plain {
-        return Ok(storage.set_len(target)?);
-    }
-    let (block, in_block) = (BlockNo(new_len / BLOCK_LEN), (new_len % BLOCK_LEN) as usize);
-    if in_block == 0 {
-        return Ok(storage.set_len(target)?);
-    }
-    let mut keep = [0; BLOCK];
-    let keep = &mut keep[..in_block];
-    read(file, storage, scratch, keep, block.0 * BLOCK_LEN, OnDamage::Fail)?;
-    // First the cut, then the block: a crash between the two leaves a shorter file, never a
-    // block that does not open.
-    storage.set_len(sealed_len(Layout::Stream, PlainLen(block.0 * BLOCK_LEN)))?;
-    write_part(file, storage, scratch, block, 0, keep, random)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::Scratch;
     use crate::random::LibraryRandom;
     use crate::storage::fault::FaultStorage;
     use crate::storage::mem::MemStorage;

@@ -1,11 +1,13 @@
 //! Tags without pages and pages without tags: what truncation, crashes and failed writes leave,
 //! and how it is put right.
 
-use super::{BLOCK, ENTRY, TAG_BLOCK, TagCache, all_zero, write_part};
+use super::{BLOCK, ENTRY, Paged, TAG_BLOCK, TagCache, all_zero};
 use crate::error::SealError;
-use crate::file::{Scratch, SealedFile};
-use crate::geometry::{self, BLOCK_LEN, GROUP_PAGES, block_sealed_off, sealed_len, tag_entry_off};
-use crate::random::Random;
+use crate::file::operation::Operation;
+use crate::file::spans::Span;
+use crate::geometry::{
+    BLOCK_LEN, GROUP_PAGES, block_sealed_off, plain_len, sealed_len, tag_entry_off,
+};
 use crate::storage::Storage;
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, SealedLen};
@@ -45,114 +47,82 @@ impl Before<'_> {
     }
 }
 
-/// After a failed write (a full disk) of whole pages: cuts off half a page that ends the file, and
-/// makes pages without tags the holes that they were or would be after a plain append.
-pub(super) fn drop_unfinished<S: Storage + ?Sized>(storage: &S, start: u64, len: u64) {
-    let Ok(sealed) = storage.len() else { return };
-    let plain = geometry::plain_len(Layout::Paged, sealed).0;
-    let room = sealed_len(Layout::Paged, PlainLen(start));
-    // The error that brought us here is the one to report.
-    if sealed > room && plain < start + len {
-        let _ = storage.set_len(room);
-        return;
-    }
-    // No page behind the end: a second call, after the cut, must not append one.
-    let end = (start + len).min(plain) / BLOCK_LEN;
-    let mut entry = [0; ENTRY];
-    for block in (start / BLOCK_LEN..end).map(BlockNo) {
-        if storage.read_at(&mut entry, tag_entry_off(block)).is_ok() && all_zero(&entry) {
-            let _ = storage.write_at(&[0; BLOCK], block_sealed_off(Layout::Paged, block));
+impl<S: Storage + ?Sized> Operation<'_, S, Paged> {
+    /// After a failed write (a full disk) of whole pages: cuts off half a page that ends the file, and
+    /// makes pages without tags the holes that they were or would be after a plain append.
+    pub(super) fn drop_unfinished(&mut self, pages: Span) {
+        let Ok(sealed) = self.storage.len() else { return };
+        let plain = plain_len(Layout::Paged, sealed).0;
+        let room = sealed_len(Layout::Paged, PlainLen(pages.off()));
+        // The error that brought us here is the one to report.
+        if sealed > room && plain < pages.end() {
+            let _ = self.storage.set_len(room);
+            return;
+        }
+        // No page behind the end: a second call, after the cut, must not append one.
+        let end = pages.end().min(plain) / BLOCK_LEN;
+        let mut entry = [0; ENTRY];
+        for block in (pages.block.0..end).map(BlockNo) {
+            let got = self.storage.read_at(&mut entry, tag_entry_off(block));
+            if got.is_ok() && all_zero(&entry) {
+                let _ = self.storage.write_at(&[0; BLOCK], block_sealed_off(Layout::Paged, block));
+            }
         }
     }
-}
 
-/// Before holes appear behind the end: clears tags that lie there. A crash kept a truncation and
-/// lost the clearing of its tags, or a page and not the tag of it.
-pub(super) fn clear_stale_tags<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    plain: u64,
-) -> Result<(), SealError> {
-    let first = BlockNo(plain.div_ceil(BLOCK_LEN));
-    let index = (first.0 % GROUP_PAGES) as usize;
-    if index == 0 {
-        return Ok(());
+    /// Before holes appear behind the end: clears tags that lie there. A crash kept a truncation and
+    /// lost the clearing of its tags, or a page and not the tag of it.
+    pub(super) fn clear_stale_tags(&mut self, plain: u64) -> Result<(), SealError> {
+        let first = BlockNo(plain.div_ceil(BLOCK_LEN));
+        let index = (first.0 % GROUP_PAGES) as usize;
+        if index == 0 {
+            return Ok(());
+        }
+        self.file.tags.load(self.storage, first)?;
+        if self.are_blank(first, TAG_BLOCK - index * ENTRY)? {
+            return Ok(());
+        }
+        self.file.tags.clear();
+        let result = self.clear_tags(first);
+        self.file.tags.count_change(self.storage, first);
+        result
     }
-    file.tags.load(storage, first)?;
-    if are_blank(file, storage, first, TAG_BLOCK - index * ENTRY)? {
-        return Ok(());
-    }
-    file.tags.clear();
-    let result = clear_tags(storage, first);
-    file.tags.count_change(storage, first);
-    result
-}
 
-/// Whether the tag entries from this page on, `len` bytes in one tag block, are zeros: of the block
-/// that was just loaded, or, if there was no memory for it, on the disk.
-fn are_blank<S: Storage + ?Sized>(
-    file: &SealedFile,
-    storage: &S,
-    first: BlockNo,
-    len: usize,
-) -> Result<bool, SealError> {
-    if file.tags.group == first.0 / GROUP_PAGES {
-        let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
-        return Ok(all_zero(&file.tags.bytes[at..at + len]));
+    /// Whether the tag entries from this page on, `len` bytes in one tag block, are zeros: of the block
+    /// that was just loaded, or, if there was no memory for it, on the disk.
+    fn are_blank(&self, first: BlockNo, len: usize) -> Result<bool, SealError> {
+        let tags = &self.file.tags;
+        if tags.group == first.0 / GROUP_PAGES {
+            let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
+            return Ok(all_zero(&tags.bytes[at..at + len]));
+        }
+        let mut entries = [0; TAG_BLOCK];
+        let got = self.storage.read_at(&mut entries[..len], tag_entry_off(first))?;
+        Ok(all_zero(&entries[..got]))
     }
-    let mut entries = [0; TAG_BLOCK];
-    let got = storage.read_at(&mut entries[..len], tag_entry_off(first))?;
-    Ok(all_zero(&entries[..got]))
-}
 
-/// Clears the tags of the pages that were cut off, up to the end of the last group that is left,
-/// so that the pages read as zeros when the file grows again.
-pub(super) fn clear_tags<S: Storage + ?Sized>(
-    storage: &S,
-    first: BlockNo,
-) -> Result<(), SealError> {
-    let index = (first.0 % GROUP_PAGES) as usize;
-    if index != 0 {
-        let zeros = [0; TAG_BLOCK];
-        storage.write_at(&zeros[index * ENTRY..], tag_entry_off(first))?;
+    /// Clears the tags of the pages that were cut off, up to the end of the last group that is left,
+    /// so that the pages read as zeros when the file grows again.
+    pub(super) fn clear_tags(&self, first: BlockNo) -> Result<(), SealError> {
+        let index = (first.0 % GROUP_PAGES) as usize;
+        if index != 0 {
+            let zeros = [0; TAG_BLOCK];
+            self.storage.write_at(&zeros[index * ENTRY..], tag_entry_off(first))?;
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Seals the last page anew with zeros up to `new_len`, if it is a part of a page.
-pub(super) fn lengthen_last_page<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    scratch: &mut Scratch,
-    plain: u64,
-    new_len: u64,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let in_block = (plain % BLOCK_LEN) as usize;
-    if in_block == 0 {
-        return Ok(());
+    /// Clears the tags of pages that were just appended as holes, if a crash left any there; what is
+    /// remembered of the group is enough to know, as nothing but a crash does. `blank` is their length
+    /// in zeros.
+    pub(super) fn clear_tags_of(&mut self, first: BlockNo, blank: &[u8]) -> Result<(), SealError> {
+        if self.file.tags.group != first.0 / GROUP_PAGES {
+            self.file.tags.load(self.storage, first)?;
+        }
+        if !self.are_blank(first, blank.len())? {
+            self.file.tags.clear();
+            self.storage.write_at(blank, tag_entry_off(first))?;
+        }
+        Ok(())
     }
-    let block = BlockNo(plain / BLOCK_LEN);
-    let end = (new_len - block.0 * BLOCK_LEN).min(BLOCK_LEN) as usize;
-    let zeros = [0; BLOCK];
-    write_part(file, storage, scratch, block, in_block, &zeros[in_block..end], random)
-}
-
-/// Clears the tags of pages that were just appended as holes, if a crash left any there; what is
-/// remembered of the group is enough to know, as nothing but a crash does. `blank` is their length
-/// in zeros.
-pub(super) fn clear_tags_of<S: Storage + ?Sized>(
-    file: &mut SealedFile,
-    storage: &S,
-    first: BlockNo,
-    blank: &[u8],
-) -> Result<(), SealError> {
-    if file.tags.group != first.0 / GROUP_PAGES {
-        file.tags.load(storage, first)?;
-    }
-    if !are_blank(file, storage, first, blank.len())? {
-        file.tags.clear();
-        storage.write_at(blank, tag_entry_off(first))?;
-    }
-    Ok(())
 }

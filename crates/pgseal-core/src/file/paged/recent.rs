@@ -148,6 +148,9 @@ mod tests {
 
     use super::*;
     use crate::storage::GroupName;
+    use crate::storage::mem::MemStorage;
+    use crate::suite::{Layout, Suite};
+    use crate::testing::new_file;
     use crate::units::{SealedLen, SealedOff};
 
     /// Entries that say where they lie and how often anything was changed.
@@ -184,6 +187,11 @@ mod tests {
         }
     }
 
+    fn tags_of_a_file() -> TagCache {
+        let file = new_file(&MemStorage::default(), Suite::Aes256Gcm, Layout::Paged).unwrap();
+        TagCache::new(file.header())
+    }
+
     fn check(recent: &mut RecentTags, storage: &Entries, file: &TagCache, block: u64) {
         let block = BlockNo(block);
         let Some(entry) = recent.entry(storage, file, block).unwrap() else { return };
@@ -195,7 +203,7 @@ mod tests {
     #[test]
     fn every_entry_is_the_right_one_whatever_is_pushed_out_or_changed() {
         let (mut recent, storage) = (RecentTags::default(), Entries::default());
-        let files: Vec<TagCache> = (0..3).map(|_| TagCache::new(&[7; 16])).collect();
+        let files: Vec<TagCache> = (0..3).map(|_| tags_of_a_file()).collect();
         for round in 0..60_000_u64 {
             if round % 9000 == 0 {
                 storage.changes.set(storage.changes.get() + 1);
@@ -208,7 +216,7 @@ mod tests {
     #[test]
     fn files_of_half_a_gigabyte_together_are_read_once() {
         let (mut recent, storage) = (RecentTags::default(), Entries::default());
-        let files: Vec<TagCache> = (0..4).map(|_| TagCache::new(&[7; 16])).collect();
+        let files: Vec<TagCache> = (0..4).map(|_| tags_of_a_file()).collect();
         let pages = (512 << 20) / 8192 / 4;
         let all = |recent: &mut RecentTags| {
             for block in (0..pages).step_by(RUN) {

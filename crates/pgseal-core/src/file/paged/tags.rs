@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use super::{ENTRY, RecentTags};
 use crate::error::SealError;
 use crate::geometry::{GROUP_PAGES, TAG_BLOCK_LEN, tag_block_off, tag_entry_off};
-use crate::header::FileId;
+use crate::header::Header;
 use crate::memory;
 use crate::storage::{GroupName, Storage};
 use crate::units::BlockNo;
@@ -22,6 +22,8 @@ const NO_GROUP: u64 = u64::MAX;
 /// that authenticates: an old entry opens no new page, and a page that does not open has its tag
 /// block read again. For CTR, which would return garbage, the cache is not used.
 pub(in crate::file) struct TagCache {
+    /// Whether anything is remembered from one operation to the next.
+    remembers: bool,
     pub(super) group: u64,
     pub(super) bytes: Box<[u8]>,
     /// What the changes of the group were before its block was read.
@@ -35,11 +37,12 @@ pub(in crate::file) struct TagCache {
 
 impl TagCache {
     /// An empty cache; it gets its memory with the first tag block.
-    pub(in crate::file) fn new(file_id: &FileId) -> TagCache {
+    pub(in crate::file) fn new(header: &Header) -> TagCache {
         static SERIALS: AtomicU64 = AtomicU64::new(1);
         let mut name = [0; 8];
-        name.copy_from_slice(&file_id[..8]);
+        name.copy_from_slice(&header.file_id[..8]);
         TagCache {
+            remembers: header.suite.authenticates(),
             group: NO_GROUP,
             bytes: Box::default(),
             changes: None,
@@ -54,9 +57,11 @@ impl TagCache {
         GroupName(self.first_name.wrapping_add(group))
     }
 
-    /// Whether the tag block of this group is here, and nobody who counts has changed it.
+    /// Whether the tag block of this group is remembered, and nobody who counts has changed it.
     pub(super) fn has<S: Storage + ?Sized>(&self, storage: &S, group: u64) -> bool {
-        self.group == group && self.changes == storage.tag_changes(self.name_of(group))
+        self.remembers
+            && self.group == group
+            && self.changes == storage.tag_changes(self.name_of(group))
     }
 
     /// A page is read next: what [`TagCache::prepare`] will look at behind the tag block that is here
@@ -72,23 +77,22 @@ impl TagCache {
         &mut self,
         storage: &S,
         block: BlockNo,
-        fresh: bool,
         recent: &mut RecentTags,
     ) -> Result<(), SealError> {
         let group = block.0 / GROUP_PAGES;
-        if !fresh && self.has(storage, group) {
+        if self.has(storage, group) {
             self.single.0 = BlockNo(u64::MAX);
             return Ok(());
         }
         if self.group == group {
             self.group = NO_GROUP;
         }
-        if self.single.0.0 / GROUP_PAGES == group && !fresh {
+        if self.single.0.0 / GROUP_PAGES == group && self.remembers {
             return self.load(storage, block);
         }
         // The block of another group stays: a scan goes on behind a look at a page elsewhere.
         self.single.0 = BlockNo(u64::MAX);
-        let known = if fresh { None } else { recent.entry(storage, self, block)? };
+        let known = if self.remembers { recent.entry(storage, self, block)? } else { None };
         if let Some(entry) = known {
             self.single.1 = entry;
             self.single.0 = block;

@@ -1,0 +1,125 @@
+//! One operation on a sealed file: what it works on, and what the three layouts share.
+
+use core::marker::PhantomData;
+
+use super::spans::{Span, Spans};
+use super::{Buffer, OnDamage, ReadOutcome, Scratch, SealedFile};
+use crate::error::SealError;
+use crate::random::{Random, RandomFailed};
+use crate::storage::Storage;
+use crate::units::BlockNo;
+
+/// One operation on a file of the layout `L`, and what it works on. Each layout has its methods in a
+/// file of its own: [`Paged`](super::paged::Paged), [`Stream`](super::stream::Stream),
+/// [`InPlace`](super::inplace::InPlace).
+pub(super) struct Operation<'a, S: ?Sized, L> {
+    pub(super) file: &'a mut SealedFile,
+    pub(super) storage: &'a S,
+    pub(super) scratch: &'a mut Scratch,
+    /// Nonces come from here.
+    pub(super) random: &'a dyn Random,
+    layout: PhantomData<L>,
+}
+
+/// What each layout does in its own way.
+pub(super) trait InLayout: Sized {
+    /// The pieces in which a range is read.
+    fn read_spans(plain_off: u64, len: u64) -> Spans;
+
+    /// Reads one piece into `target`. Returns the bytes read, fewer than the piece has only where the
+    /// file ends.
+    fn read_span(
+        &mut self,
+        span: Span,
+        target: &mut [u8],
+        reading: &mut Reading,
+    ) -> Result<usize, SealError>;
+
+    /// Writes all of `bytes`, which are not empty, at a plain offset.
+    fn write(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError>;
+
+    /// Cuts the file, or lengthens it with zeros.
+    fn set_len(&mut self, new_len: u64) -> Result<(), SealError>;
+
+    /// Reads until `buf` is full or the file ends.
+    fn read(
+        &mut self,
+        buf: &mut [u8],
+        plain_off: u64,
+        on_damage: OnDamage,
+    ) -> Result<ReadOutcome, SealError> {
+        let mut reading = Reading::new(on_damage);
+        for span in Self::read_spans(plain_off, buf.len() as u64) {
+            let got = self.read_span(span, &mut buf[span.range()], &mut reading)?;
+            reading.outcome.len += got;
+            if got < span.len {
+                break;
+            }
+        }
+        Ok(reading.outcome)
+    }
+}
+
+impl<'a, S: Storage + ?Sized, L> Operation<'a, S, L> {
+    pub(super) fn new(
+        file: &'a mut SealedFile,
+        storage: &'a S,
+        scratch: &'a mut Scratch,
+        random: &'a dyn Random,
+    ) -> Operation<'a, S, L> {
+        Operation { file, storage, scratch, random, layout: PhantomData }
+    }
+
+    /// The plain length of the file.
+    pub(super) fn plain_len(&self) -> Result<u64, SealError> {
+        Ok(self.file.plain_len(self.storage)?.0)
+    }
+
+    /// Runs a part of the operation that needs one of the buffers beside all the rest. The part must
+    /// not use that buffer in another way: an empty one is in its place.
+    #[inline]
+    pub(super) fn lend<T>(
+        &mut self,
+        which: impl Fn(&mut Scratch) -> &mut Buffer,
+        part: impl FnOnce(&mut Self, &mut Buffer) -> Result<T, SealError>,
+    ) -> Result<T, SealError> {
+        let mut buffer = core::mem::take(which(self.scratch));
+        let result = part(self, &mut buffer);
+        *which(self.scratch) = buffer;
+        result
+    }
+}
+
+/// What a read has found so far, and what it does about damage.
+pub(super) struct Reading {
+    pub(super) outcome: ReadOutcome,
+    on_damage: OnDamage,
+}
+
+impl Reading {
+    pub(super) fn new(on_damage: OnDamage) -> Reading {
+        Reading { outcome: ReadOutcome::default(), on_damage }
+    }
+
+    /// A block does not authenticate: fills `page`, which is what was read of the block, with what the
+    /// reader gets instead, or fails.
+    pub(super) fn note_damage(&mut self, block: BlockNo, page: &mut [u8]) -> Result<(), SealError> {
+        match self.on_damage {
+            OnDamage::Fail => return Err(SealError::BlockDamaged(block)),
+            OnDamage::InvalidPage => super::fill_invalid(page),
+            OnDamage::ZeroPage => page.fill(0),
+        }
+        self.outcome.damaged_blocks += 1;
+        self.outcome.first_damaged.get_or_insert(block);
+        Ok(())
+    }
+}
+
+/// The random source of an operation that draws nothing.
+pub(super) struct NoRandom;
+
+impl Random for NoRandom {
+    fn fill(&self, _: &mut [u8]) -> Result<(), RandomFailed> {
+        Err(RandomFailed)
+    }
+}
