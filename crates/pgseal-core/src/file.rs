@@ -25,6 +25,7 @@ mod operation;
 mod paged;
 mod spans;
 mod stream;
+mod undo;
 
 pub use buffer::Buffer;
 

@@ -3,6 +3,7 @@
 
 use super::operation::{InLayout, Operation, Reading};
 use super::spans::{Span, Spans, spans};
+use super::undo::{NOTHING, Undo};
 use super::{BATCH, BLOCK, OnDamage, SealedFile, all_zero};
 use crate::error::SealError;
 use crate::evp::Xts;
@@ -190,7 +191,8 @@ impl<S: Storage + ?Sized> Operation<'_, S, InPlace> {
                     page[changed.clone()].copy_from_slice(&before[changed]);
                     let old = ((stop.min(had) - unit_start) as usize).next_multiple_of(CELL);
                     op.file.seal_units(unit_start, &page[..old], &mut out[..old])?;
-                    let _ = op.storage.write_at(&out[from..old], off);
+                    let undo = Undo { old: [(off, &out[from..old]), NOTHING], end: None };
+                    undo.roll_back(op.storage);
                 }
                 Ok(result?)
             },

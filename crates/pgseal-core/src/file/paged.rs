@@ -22,8 +22,6 @@ mod tags;
 pub(super) use recent::RecentTags;
 pub(super) use tags::TagCache;
 
-use mend::Before;
-
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
 const ENTRY: usize = TAG_ENTRY_LEN as usize;
 /// The last four bytes of the entry of a page that was written.
@@ -256,10 +254,8 @@ impl<S: Storage + ?Sized> Operation<'_, S, Paged> {
                     page[had..in_block].fill(0);
                 }
                 page[in_block..end].copy_from_slice(bytes);
-                op.write_pages(block, &page[..had.max(end)]).inspect_err(|_| {
-                    let before = Before { block, sealed: op.scratch.old.bytes(had), entry };
-                    before.put_back(&mut op.file.tags, op.storage);
-                })
+                op.write_pages(block, &page[..had.max(end)])
+                    .inspect_err(|_| op.put_back_page(block, had, &entry))
             },
         )
     }

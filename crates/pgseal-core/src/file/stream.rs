@@ -3,6 +3,7 @@
 
 use super::operation::{InLayout, Operation, Reading};
 use super::spans::{Span, Spans, spans};
+use super::undo::{NOTHING, Undo};
 use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile};
 use crate::error::SealError;
 use crate::geometry::{
@@ -12,7 +13,7 @@ use crate::keyset::Generation;
 use crate::random::Random;
 use crate::storage::Storage;
 use crate::suite::Layout;
-use crate::units::{BlockNo, PlainLen, SealedLen, SealedOff};
+use crate::units::{BlockNo, PlainLen, SealedLen};
 
 const STRIDE: usize = STREAM_STRIDE as usize;
 const OVERHEAD: usize = STREAM_OVERHEAD as usize;
@@ -65,12 +66,13 @@ impl<S: Storage + ?Sized> InLayout for Operation<'_, S, Stream> {
             self.file.reached = plain;
             let start = plain_off - plain_off % BLOCK_LEN;
             if plain < start {
-                let before = Before::of_end(self.storage, plain)?;
+                let mut last = [0; STRIDE];
+                let undo = self.undo_of_growth(plain, &mut last)?;
                 let result =
                     self.fill_gap(plain, start).and_then(|()| self.write_bytes(bytes, plain_off));
                 if result.is_err() {
                     self.file.reached = plain;
-                    before.put_back(self.storage);
+                    undo.roll_back(self.storage);
                 }
                 return result;
             }
@@ -81,8 +83,9 @@ impl<S: Storage + ?Sized> InLayout for Operation<'_, S, Stream> {
     fn set_len(&mut self, new_len: u64) -> Result<(), SealError> {
         let plain = self.plain_len()?;
         if new_len > plain {
-            let before = Before::of_end(self.storage, plain)?;
-            return self.fill_gap(plain, new_len).inspect_err(|_| before.put_back(self.storage));
+            let mut last = [0; STRIDE];
+            let undo = self.undo_of_growth(plain, &mut last)?;
+            return self.fill_gap(plain, new_len).inspect_err(|_| undo.roll_back(self.storage));
         }
         let (block, in_block) = (BlockNo(new_len / BLOCK_LEN), (new_len % BLOCK_LEN) as usize);
         if in_block == 0 || new_len == plain {
@@ -142,6 +145,20 @@ impl<S: Storage + ?Sized> Operation<'_, S, Stream> {
         Ok(())
     }
 
+    /// What is put back if the file cannot grow over a gap: its length, and the sealed bytes of the last
+    /// block if it is not full, because it is sealed anew with zeros. They are read into `last`.
+    fn undo_of_growth<'b>(
+        &self,
+        plain: u64,
+        last: &'b mut [u8; STRIDE],
+    ) -> Result<Undo<'b>, SealError> {
+        let end = Some(self.storage.len()?);
+        let at = block_sealed_off(Layout::Stream, BlockNo(plain / BLOCK_LEN));
+        let is_full = plain.is_multiple_of(BLOCK_LEN);
+        let got = if is_full { 0 } else { self.storage.read_at(last, at)? };
+        Ok(Undo { old: [(at, &last[..got]), NOTHING], end })
+    }
+
     /// Seals zeros from the plain length `plain` up to `new_len`, the rest of a last block that is not
     /// full first: bytes that nobody sealed are damage.
     fn fill_gap(&mut self, plain: u64, new_len: u64) -> Result<(), SealError> {
@@ -196,14 +213,12 @@ impl<S: Storage + ?Sized> Operation<'_, S, Stream> {
                 let len = had.max(end);
                 let sealed = &mut stride[..len + OVERHEAD];
                 op.file.seal_stride(block, &page[..len], sealed, op.random)?;
-                if let Err(error) = op.storage.write_at(sealed, at) {
-                    // The error that brought us here is the one to report.
-                    let _ = op.storage.write_at(op.scratch.old.bytes(got), at);
-                    if got < len + OVERHEAD {
-                        let _ = op.storage.set_len(SealedLen(at.0 + got as u64));
-                    }
-                    return Err(error.into());
-                }
+                op.storage.write_at(sealed, at).inspect_err(|_| {
+                    // A block that is not full ended the file.
+                    let end = (got < STRIDE).then_some(SealedLen(at.0 + got as u64));
+                    let old = [(at, op.scratch.old.bytes(got)), NOTHING];
+                    Undo { old, end }.roll_back(op.storage);
+                })?;
                 Ok(())
             },
         )
@@ -229,35 +244,6 @@ impl SealedFile {
     }
 }
 
-/// The end of a file before it grows over a gap.
-struct Before {
-    len: SealedLen,
-    at: SealedOff,
-    /// The sealed bytes of the last block, if it is not full: it is sealed anew with zeros.
-    last: [u8; STRIDE],
-    last_len: usize,
-}
-
-impl Before {
-    fn of_end<S: Storage + ?Sized>(storage: &S, plain: u64) -> Result<Before, SealError> {
-        let at = block_sealed_off(Layout::Stream, BlockNo(plain / BLOCK_LEN));
-        let mut before = Before { len: storage.len()?, at, last: [0; STRIDE], last_len: 0 };
-        if !plain.is_multiple_of(BLOCK_LEN) {
-            before.last_len = storage.read_at(&mut before.last, at)?;
-        }
-        Ok(before)
-    }
-
-    /// After a failed write (a full disk): the file is again what it was. Errors are not reported:
-    /// the one that brought us here is.
-    fn put_back<S: Storage + ?Sized>(&self, storage: &S) {
-        let _ = storage.write_at(&self.last[..self.last_len], self.at);
-        if storage.len().is_ok_and(|len| len > self.len) {
-            let _ = storage.set_len(self.len);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,7 +253,7 @@ mod tests {
     use crate::storage::mem::MemStorage;
     use crate::suite::Suite;
     use crate::testing::new_file;
-    use crate::units::PlainOff;
+    use crate::units::{PlainOff, SealedOff};
 
     const SUITE: Suite = Suite::Aes256Gcm;
 

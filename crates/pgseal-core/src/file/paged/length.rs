@@ -1,7 +1,6 @@
 //! A paged file that becomes longer or shorter than its pages.
 
 use super::Paged;
-use super::mend::Before;
 use crate::error::SealError;
 use crate::file::BLOCK;
 use crate::file::operation::Operation;
@@ -46,10 +45,8 @@ impl<S: Storage + ?Sized> Operation<'_, S, Paged> {
                     let entry = op.file.tags.entry(block);
                     op.file.tags.clear();
                     op.storage.set_len(target)?;
-                    op.write_pages(block, &page[..in_block.min(had)]).inspect_err(|_| {
-                        let before = Before { block, sealed: op.scratch.old.bytes(had), entry };
-                        before.put_back(&mut op.file.tags, op.storage);
-                    })
+                    op.write_pages(block, &page[..in_block.min(had)])
+                        .inspect_err(|_| op.put_back_page(block, had, &entry))
                 },
             )?;
         }

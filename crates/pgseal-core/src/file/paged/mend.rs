@@ -1,53 +1,39 @@
 //! Tags without pages and pages without tags: what truncation, crashes and failed writes leave,
 //! and how it is put right.
 
-use super::{BLOCK, ENTRY, Paged, TAG_BLOCK, TagCache, all_zero};
+use super::{BLOCK, ENTRY, Paged, TAG_BLOCK, all_zero};
 use crate::error::SealError;
 use crate::file::operation::Operation;
 use crate::file::spans::Span;
+use crate::file::undo::{NOTHING, Undo};
 use crate::geometry::{
-    BLOCK_LEN, GROUP_PAGES, block_sealed_off, plain_len, sealed_len, tag_entry_off,
+    BLOCK_LEN, GROUP_PAGES, block_sealed_off, block_start, plain_len, sealed_len, tag_entry_off,
 };
 use crate::storage::Storage;
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, SealedLen};
 
-/// A page with its tag before a part of it is changed.
-pub(super) struct Before<'a> {
-    pub(super) block: BlockNo,
-    /// The sealed bytes that there were of the page.
-    pub(super) sealed: &'a [u8],
-    pub(super) entry: [u8; ENTRY],
-}
-
-impl Before<'_> {
-    /// After a failed write: puts page and tag back, so that nothing is lost that was there, and
-    /// counts the change. Errors are not reported: the one that brought us here is.
-    pub(super) fn put_back<S: Storage + ?Sized>(&self, tags: &mut TagCache, storage: &S) {
-        self.restore(storage);
-        tags.count_change(storage, self.block);
-    }
-
-    fn restore<S: Storage + ?Sized>(&self, storage: &S) {
-        if self.sealed.is_empty() {
-            // There was no such page, and it can only be the last one.
-            let room = sealed_len(Layout::Paged, PlainLen(self.block.0 * BLOCK_LEN));
-            if storage.len().is_ok_and(|sealed| sealed > room) {
-                let _ = storage.set_len(room);
-            }
-            return;
-        }
-        let at = block_sealed_off(Layout::Paged, self.block);
-        let _ = storage.write_at(self.sealed, at);
-        let _ = storage.write_at(&self.entry, tag_entry_off(self.block));
-        if self.sealed.len() < BLOCK {
-            // The file ended here.
-            let _ = storage.set_len(SealedLen(at.0 + self.sealed.len() as u64));
-        }
-    }
-}
-
 impl<S: Storage + ?Sized> Operation<'_, S, Paged> {
+    /// After a failed write of a part of a page: puts back the page, of which there were `had` sealed
+    /// bytes that are in the buffer `old`, and its tag entry; counts the change.
+    pub(super) fn put_back_page(&mut self, block: BlockNo, had: usize, entry: &[u8; ENTRY]) {
+        let at = block_sealed_off(Layout::Paged, block);
+        let undo = match had {
+            // There was no such page, and it can only be the last one.
+            0 => Undo {
+                old: [NOTHING; 2],
+                end: Some(sealed_len(Layout::Paged, PlainLen(block_start(block).0))),
+            },
+            _ => Undo {
+                old: [(at, self.scratch.old.bytes(had)), (tag_entry_off(block), entry)],
+                // A page that is not full ended the file.
+                end: (had < BLOCK).then_some(SealedLen(at.0 + had as u64)),
+            },
+        };
+        undo.roll_back(self.storage);
+        self.file.tags.count_change(self.storage, block);
+    }
+
     /// After a failed write (a full disk) of whole pages: cuts off half a page that ends the file, and
     /// makes pages without tags the holes that they were or would be after a plain append.
     pub(super) fn drop_unfinished(&mut self, pages: Span) {
