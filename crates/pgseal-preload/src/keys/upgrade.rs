@@ -60,7 +60,7 @@ fn check(arguments: &[Vec<u8>]) -> Result<(), String> {
              \"PGSEAL_UNSEALED_COPY=yes pgseal run -- pg_basebackup\" or a dump"
         )),
         (None, Some(_)) => Err("the new data directory is sealed and the old one is not; upgrade \
-            into a plain one and seal that (README, \"Replicate, back up\"), or seal the old one first"
+            into a plain one and seal that (docs/convert.md), or seal the old one first"
             .to_owned()),
     }
 }

@@ -1,5 +1,5 @@
-//! The README's table is of the runs below `lab/results`, and their reports are those that this version writes of them.
-//! `PGSEAL_BLESS=1 cargo test -p pgseal-lab --test readme` writes the table.
+//! The lab's tables of docs/costs.md are those of the runs below `lab/results`, which are whole.
+//! `PGSEAL_BLESS=1 cargo test -p pgseal-lab --test costs` writes the tables.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -109,10 +109,10 @@ fn table() -> String {
 }
 
 #[test]
-fn the_table_of_the_readme_is_of_the_committed_runs() {
-    let path = root().join("README.md");
-    let readme = fs::read_to_string(&path).unwrap();
-    let (before, rest) = readme.split_once(BEGIN).unwrap();
+fn the_tables_of_the_costs_are_of_the_committed_runs() {
+    let path = root().join("docs/costs.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
     let wanted = format!("{before}{BEGIN}\n{}\n{END}{after}", table());
     if std::env::var_os("PGSEAL_BLESS").is_some() {
@@ -121,7 +121,7 @@ fn the_table_of_the_readme_is_of_the_committed_runs() {
     let now = fs::read_to_string(&path).unwrap();
     assert!(
         now == wanted,
-        "the table of the README is not that of lab/results; see the top of this file"
+        "the tables of docs/costs.md are not those of lab/results; see the top of this file"
     );
 }
 
