@@ -1,4 +1,4 @@
-//! The exit codes of `pgseal`, all in one place. The table is in ARCHITECTURE.md.
+//! The exit codes of `pgseal`, all in one place. The table is in docs/reference.md.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;

@@ -249,7 +249,7 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// The exit code of `pgseal` for this error, as in the table of ARCHITECTURE.md.
+    /// The exit code of `pgseal` for this error, as in the table of docs/reference.md.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {

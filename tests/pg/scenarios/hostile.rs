@@ -1,7 +1,7 @@
 //! A data directory that an enemy writes: each change of `pgseal_testkit::hostile`, then every
 //! command of `pgseal` and the start of the server, as the owner of the directory and as root, under
 //! strace. Nothing that the directory names may be run, connected to or written; no command may hang;
-//! each ends with an exit status of the table in ARCHITECTURE.md and says why.
+//! each ends with an exit status of the table in docs/reference.md and says why.
 //!
 //! The exit statuses are compared with the table in `spec/threat-model.md`, which the long test
 //! writes: `UPDATE_EXPECT=1 ... --test hostile`.
@@ -72,7 +72,7 @@ const PROGRAMS: &[(&str, &str, bool)] = &[
 /// Commands that take no data directory of somebody else's.
 const OTHERS: [&str; 7] = ["advise", "completions", "key new", "lab", "man", "tls check", "key"];
 
-/// The exit statuses of ARCHITECTURE.md.
+/// The exit statuses of docs/reference.md.
 const STATUSES: [i32; 17] = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 40];
 
 struct Field {

@@ -1,4 +1,4 @@
-//! `pgseal helper`: what the preloaded library runs. The protocol is in ARCHITECTURE.md.
+//! `pgseal helper`: what the preloaded library runs. The protocol is in docs/reference.md.
 
 use std::env;
 use std::os::unix::process::CommandExt;

@@ -1,5 +1,5 @@
 //! `pgseal helper column-keys`: what the extension `pgseal` runs. Wrapped keys of columns come in on standard
-//! input, keys go out on standard output; the protocol is in ARCHITECTURE.md.
+//! input, keys go out on standard output; the protocol is in docs/reference.md.
 
 use std::io::{self, Read};
 
