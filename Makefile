@@ -188,12 +188,13 @@ test-extensions: ## what Debian has of extensions, on a plain and a sealed serve
 # ---- checks ----
 
 .PHONY: lint
-lint: ## format, clippy, shell scripts, ASCII, crates of the library, licences
+lint: ## format, clippy, shell scripts, Markdown, ASCII, crates of the library, licences
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	@scripts/check-ascii.sh
 	@scripts/check-deps.sh
 	@scripts/check-shell.sh
+	@scripts/check-text.sh
 	@scripts/spec.sh check
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level warn check; \
 	    else echo "cargo-deny is not installed: licences and advisories not checked"; fi

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# check-text.sh: hand-written Markdown has no line over 100 columns, but for table rows, code blocks and single long
+# words; its relative links lead to files; docs/README.md names every page of docs/ and spec/; the table of costs in
+# README.md has the figures of docs/costs.md.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+cd "$PGSEAL_ROOT"
+
+WIDTH=100
+# Written by programs as a whole. Parts of other pages that programs write stand between marks, as below.
+GENERATED=(spec/hooks.md spec/libraries.md spec/threat-model-file-layer.inc.md)
+
+if git rev-parse --git-dir >/dev/null 2>&1; then
+    mapfile -t pages < <(git ls-files --cached --others --exclude-standard '*.md' | sort)
+else
+    mapfile -t pages < <(find . \( -path ./target -o -path ./build \) -prune -o -name '*.md' -printf '%P\n' | sort)
+fi
+written=()
+for page in "${pages[@]}"; do
+    case " ${GENERATED[*]} " in *" $page "*) ;; *) [ ! -f "$page" ] || written+=("$page") ;; esac
+done
+
+long_lines() {
+    awk -v width="$WIDTH" '
+        FNR == 1 { fence = ""; made = 0 }
+        made { if (/^<!-- (\/|.*: end)/) made = 0; next }
+        fence != "" { if (index($1, fence) == 1 && $1 ~ /^(`+|~+)$/) fence = ""; next }
+        match($0, /^ *(```+|~~~+)/) { fence = substr($0, 1, RLENGTH); gsub(/ /, "", fence); next }
+        /^<!-- (.*: begin|checks:|bench -->)/ { made = 1; next }
+        /^ *\|/ || length($0) <= width { next }
+        {
+            line = $0
+            sub(/^ *([-*+]|[0-9]+[.)])? */, "", line)
+            if (line ~ / /) print FILENAME ":" FNR ": " length($0) " columns"
+        }
+    ' "${written[@]}"
+}
+
+# Targets of links that are no addresses and no places of the same page, without those in code.
+dead_links() {
+    local page target
+    for page in "${written[@]}"; do
+        while IFS= read -r target; do
+            [ -e "$(dirname "$page")/$target" ] || say "$page: link to $target, which is not there"
+        done < <(awk '/^ *(```|~~~)/ { code = !code; next } !code' "$page" | sed 's/`[^`]*`//g' |
+            grep -oE '\]\([^)# ]+' | sed 's/^](//' | grep -vE '^[a-z]+:' || true)
+    done
+}
+
+unlisted() {
+    local page
+    for page in docs/*.md spec/*.md; do
+        case "$page" in
+        docs/README.md) ;;
+        docs/*) grep -qF "](${page#docs/}" docs/README.md || say "$page is not named in docs/README.md" ;;
+        *) grep -qF "](../$page" docs/README.md || say "$page is not named in docs/README.md" ;;
+        esac
+    done
+}
+
+# Rows of a table of costs end in figures.
+other_costs() {
+    local row rows=0
+    while IFS= read -r row; do
+        rows=$((rows + 1))
+        grep -qxF -- "$row" docs/costs.md || say "README.md: not in docs/costs.md: $row"
+    done < <(grep -E '\| [0-9]+\.[0-9]+ \|$' README.md)
+    [ "$rows" -gt 0 ] || say "README.md has no table of costs"
+}
+
+bad=$(
+    long_lines
+    dead_links
+    unlisted
+    other_costs
+)
+[ -z "$bad" ] || {
+    say "$bad" | head -n 40
+    die "Markdown: see above"
+}
+say "Markdown: ${#written[@]} pages, $WIDTH columns, links and index whole"
