@@ -5,8 +5,10 @@
 
 use pgseal_core::header::{self, Kind};
 use pgseal_core::random::LibraryRandom;
+use pgseal_core::storage::Accelerator;
+use pgseal_core::storage::accelerated::Accelerated;
 use pgseal_core::storage::mem::MemStorage;
-use pgseal_core::testing::keys;
+use pgseal_core::testing::{FixedRandom, keys};
 use pgseal_core::{
     Form, Generation, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealError, SealedFile,
     Suite,
@@ -54,14 +56,20 @@ pub fn block(data: &[u8]) {
 }
 
 /// Operations on a file against the same on a vector: 8 bytes each, the first byte of all chooses
-/// suite and layout.
+/// suite and layout. The storage has an accelerator, or none; the sealed bytes are the same.
 pub fn file_ops(data: &[u8]) {
     let Some((choice, ops)) = data.split_first() else { return };
     let (suite, layout) = combination(*choice);
-    let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default());
-    let mut file =
-        SealedFile::create(&storage, &Form::anywhere(suite, layout), &keys, Generation(1), &random)
-            .unwrap();
+    let form = Form::anywhere(suite, layout);
+    let (plain, accelerated) = (MemStorage::default(), Accelerated::<MemStorage>::default());
+    operate(&plain, &form, ops);
+    operate(&accelerated, &form, ops);
+    assert!(*plain.bytes() == *accelerated.bytes(), "{form:?}: sealed bytes differ");
+}
+
+fn operate<S: Accelerator>(storage: &S, form: &Form, ops: &[u8]) {
+    let (keys, random) = (keys(), FixedRandom::default());
+    let mut file = SealedFile::create(storage, form, &keys, Generation(1), &random).unwrap();
     let (mut scratch, mut model) = (Scratch::new(), Vec::new());
     for op in ops.chunks_exact(8).take(24) {
         let off = u64::from(u32::from_le_bytes([op[1], op[2], op[3], 0])) % MAX_LEN;
@@ -69,28 +77,28 @@ pub fn file_ops(data: &[u8]) {
         match op[0] % 4 {
             0 | 1 => {
                 let bytes: Vec<u8> = (0..len).map(|at| op[6].wrapping_add(at as u8) | 1).collect();
-                file.write_at(&storage, &mut scratch, &bytes, PlainOff(off), &random).unwrap();
+                file.write_at(storage, &mut scratch, &bytes, PlainOff(off), &random).unwrap();
                 let off = off as usize;
                 model.resize(model.len().max(off + len), 0);
                 model[off..off + len].copy_from_slice(&bytes);
             }
             2 => {
-                file.set_len(&storage, &mut scratch, PlainLen(off), &random).unwrap();
+                file.set_len(storage, &mut scratch, PlainLen(off), &random).unwrap();
                 model.resize(off as usize, 0);
             }
             _ => {
-                let Opened::Sealed(again) = SealedFile::open(&storage, &keys).unwrap() else {
+                let Opened::Sealed(again) = SealedFile::open(storage, &keys).unwrap() else {
                     panic!("not sealed any more")
                 };
                 file = *again;
             }
         }
-        assert_eq!(file.plain_len(&storage).unwrap().0 as usize, model.len());
+        assert_eq!(file.plain_len(storage).unwrap().0 as usize, model.len());
     }
     let mut all = vec![0; model.len() + 1];
     let outcome =
-        file.read_at(&storage, &mut scratch, &mut all, PlainOff(0), OnDamage::Fail).unwrap();
-    assert!(all[..outcome.len] == model[..], "{suite} {layout}: contents differ");
+        file.read_at(storage, &mut scratch, &mut all, PlainOff(0), OnDamage::Fail).unwrap();
+    assert!(all[..outcome.len] == model[..], "{form:?}: contents differ");
 }
 
 fn combination(choice: u8) -> (Suite, Layout) {

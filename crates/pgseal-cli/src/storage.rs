@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use pgseal_core::storage::Storage;
+use pgseal_core::storage::{Accelerator, Storage};
 use pgseal_core::{SealedLen, SealedOff};
 
 /// An open file.
@@ -58,7 +58,9 @@ impl Storage for ReadOnly {
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
+}
 
+impl Accelerator for ReadOnly {
     fn pause(&self, attempt: u32) {
         if self.is_live {
             thread::sleep(Duration::from_millis(u64::from(attempt)));

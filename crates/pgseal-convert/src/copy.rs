@@ -2,7 +2,7 @@
 
 use pgseal_core::header::{self, Kind};
 use pgseal_core::random::{LibraryRandom, Random};
-use pgseal_core::storage::Storage;
+use pgseal_core::storage::{Accelerator, Storage};
 use pgseal_core::verify::{self, BlockList, BlockState};
 use pgseal_core::{
     BlockNo, Generation, KeySet, OnDamage, PlainOff, Scratch, SealError, SealedFile, SealedLen,
@@ -123,7 +123,7 @@ impl Default for Buffers {
 ///
 /// # Errors
 /// Those of both storages; [`SealError::BlockDamaged`]. The new file is then good for nothing.
-pub fn copy<S: Storage, E: From<SealError>>(
+pub fn copy<S: Accelerator, E: From<SealError>>(
     source: &mut Source,
     from: &S,
     sink: &Sink<'_, S>,
@@ -171,7 +171,7 @@ pub fn copy<S: Storage, E: From<SealError>>(
 /// Reads a part of the content and adds what is wrong with it to `damaged`; if nobody judges,
 /// damage is an error.
 #[allow(clippy::too_many_arguments)]
-fn read<S: Storage>(
+fn read<S: Accelerator>(
     source: &mut Source,
     from: &S,
     scratch: &mut Scratch,

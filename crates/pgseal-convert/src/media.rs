@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use pgseal_core::storage::Storage;
+use pgseal_core::storage::{Accelerator, Storage};
 use pgseal_core::{SealedLen, SealedOff};
 use rustix::fs::OFlags;
 
@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 /// [`Storage::sync`], a name until [`Media::sync_dir`].
 pub trait Media: Sync {
     /// An open file. Offsets and lengths are those of the file on disk, sealed or not.
-    type File: Storage;
+    type File: Accelerator;
 
     /// Opens a regular file for reading.
     ///
@@ -154,3 +154,5 @@ impl Storage for DiskFile {
         self.0.sync_all()
     }
 }
+
+impl Accelerator for DiskFile {}

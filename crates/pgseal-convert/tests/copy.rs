@@ -2,9 +2,9 @@
 
 use pgseal_convert::copy::{Buffers, Copied, Form, Seal, Sink, Source, copy};
 use pgseal_convert::page::{PAGE_LEN, PageRule, checksum};
-use pgseal_core::storage::Storage;
 use pgseal_core::storage::fault::{FaultStorage, Plan};
 use pgseal_core::storage::mem::MemStorage;
+use pgseal_core::storage::{Accelerator, Storage};
 use pgseal_core::{FileKind, Generation, SealError, SealedOff, Suite, testing};
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn forms() -> Vec<Form> {
     forms
 }
 
-fn transfer<S: Storage>(
+fn transfer<S: Accelerator>(
     from: &S,
     to: &S,
     form: Form,

@@ -15,7 +15,7 @@ use std::time::Instant;
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_sys as sys;
 use pgseal_core::random::{LibraryRandom, Random, RandomFailed};
-use pgseal_core::storage::Storage;
+use pgseal_core::storage::{Accelerator, Storage};
 use pgseal_core::testing::keys;
 use pgseal_core::{
     Form, Generation, Layout, OnDamage, PlainOff, Scratch, SealedFile, SealedLen, SealedOff, Suite,
@@ -67,6 +67,8 @@ impl Storage for Bytes {
         Ok(())
     }
 }
+
+impl Accelerator for Bytes {}
 
 /// The bare primitive: seals from one buffer to another, opens in place.
 trait Bare {

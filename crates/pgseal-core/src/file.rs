@@ -15,7 +15,7 @@ use crate::header::{self, Form, Header, Kind};
 use crate::keyset::{Generation, KeySet};
 use crate::memory::{OutOfMemory, boxed};
 use crate::random::Random;
-use crate::storage::Storage;
+use crate::storage::{Accelerator, Storage};
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, PlainOff, SealedOff};
 
@@ -188,7 +188,7 @@ impl SealedFile {
     }
 
     /// Reads until `buf` is full or the file ends.
-    pub fn read_at<S: Storage + ?Sized>(
+    pub fn read_at<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         scratch: &mut Scratch,
@@ -210,7 +210,7 @@ impl SealedFile {
     }
 
     /// Writes all of `buf`; a gap behind the end of the file reads as zeros afterwards.
-    pub fn write_at<S: Storage + ?Sized>(
+    pub fn write_at<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         scratch: &mut Scratch,
@@ -239,7 +239,7 @@ impl SealedFile {
 
     /// Seals zeros where a file that has no holes ([`Header::solid`]) has some after a power cut.
     /// Only while nobody else writes to it. Returns how many sectors of 512 bytes were filled.
-    pub fn fill_holes<S: Storage + ?Sized>(
+    pub fn fill_holes<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         scratch: &mut Scratch,
@@ -259,7 +259,7 @@ impl SealedFile {
     }
 
     /// Cuts the file, or lengthens it with zeros. The header stays.
-    pub fn set_len<S: Storage + ?Sized>(
+    pub fn set_len<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         scratch: &mut Scratch,

@@ -1,10 +1,12 @@
 //! What the tests of this crate and of those above it share.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use crate::error::SealError;
 use crate::file::SealedFile;
 use crate::header::Form;
 use crate::keyset::{DataKey, Generation, KeySet, KeyringId};
-use crate::random::LibraryRandom;
+use crate::random::{LibraryRandom, Random, RandomFailed};
 use crate::storage::Storage;
 use crate::suite::{Layout, Suite};
 
@@ -21,6 +23,25 @@ pub fn keys() -> KeySet {
         }
     }
     keys
+}
+
+/// Random bytes that are always the same: two files that get the same operations have the same sealed
+/// bytes.
+#[derive(Debug, Default)]
+pub struct FixedRandom(AtomicU64);
+
+impl Random for FixedRandom {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomFailed> {
+        for chunk in bytes.chunks_mut(8) {
+            // SplitMix64, so that no two halves of an XTS key are equal.
+            let step = 0x9E37_79B9_7F4A_7C15_u64;
+            let mut word = self.0.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
+            word = (word ^ word >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            word = (word ^ word >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+            chunk.copy_from_slice(&(word ^ word >> 31).to_le_bytes()[..chunk.len()]);
+        }
+        Ok(())
+    }
 }
 
 /// A new file that is bound to no place, under the active key of [`keys`].

@@ -5,7 +5,7 @@
 use crate::error::SealError;
 use crate::file::{OnDamage, Scratch, SealedFile};
 use crate::geometry::{self, BLOCK_LEN, block_start};
-use crate::storage::Storage;
+use crate::storage::Accelerator;
 use crate::units::{BlockNo, PlainLen, SealedLen};
 
 /// Blocks that are read with one call.
@@ -84,7 +84,7 @@ pub struct FileReport {
 ///
 /// # Errors
 /// Those of the storage. Damage is no error; it is in the report.
-pub fn verify_file<S: Storage + ?Sized>(
+pub fn verify_file<S: Accelerator + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
     scratch: &mut Scratch,
@@ -148,7 +148,7 @@ pub enum BlockState {
 ///
 /// # Errors
 /// Those of the storage.
-pub fn verify_block<S: Storage + ?Sized>(
+pub fn verify_block<S: Accelerator + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
     scratch: &mut Scratch,
@@ -168,7 +168,7 @@ pub fn verify_block<S: Storage + ?Sized>(
     })
 }
 
-fn note<S: Storage + ?Sized>(
+fn note<S: Accelerator + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
     scratch: &mut Scratch,

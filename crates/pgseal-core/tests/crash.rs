@@ -12,11 +12,14 @@ use std::collections::BTreeMap;
 
 use common::{Handle, combinations, pattern};
 use pgseal_core::geometry::{BLOCK_LEN, CELL_LEN, SECTOR_LEN};
-use pgseal_core::storage::Storage as _;
+use pgseal_core::storage::accelerated::Accelerated;
 use pgseal_core::storage::crash::CrashStorage;
 use pgseal_core::storage::mem::MemStorage;
-use pgseal_core::testing::keys;
-use pgseal_core::{Layout, Opened, SealError, SealedFile, Suite};
+use pgseal_core::storage::{Accelerator, Storage as _};
+use pgseal_core::testing::{FixedRandom, keys};
+use pgseal_core::{
+    Form, Generation, Layout, Opened, PlainLen, PlainOff, Scratch, SealError, SealedFile, Suite,
+};
 use proptest::prelude::*;
 
 const BLOCK: usize = BLOCK_LEN as usize;
@@ -149,20 +152,20 @@ fn check_block(
     }
 }
 
-fn check(suite: Suite, layout: Layout, ops: &[Op], seeds: core::ops::Range<u64>) {
-    let (keys, storage) = (keys(), CrashStorage::default());
-    let mut handle = Handle::create(&storage, suite, layout, &keys);
-    let mut model = Model::default();
-    let mut ever_synced = false;
+/// Does the operations; returns what the plain file is, and whether it was ever synced.
+fn run<S: Accelerator>(storage: &S, suite: Suite, layout: Layout, ops: &[Op]) -> (Model, bool) {
+    let (form, random) = (Form::anywhere(suite, layout), FixedRandom::default());
+    let mut file = SealedFile::create(storage, &form, &keys(), Generation(1), &random).unwrap();
+    let (mut scratch, mut model, mut ever_synced) = (Scratch::new(), Model::default(), false);
     for (number, op) in ops.iter().enumerate() {
         match *op {
             Op::Write { off, len } => {
                 let data = pattern(len, number as u32 + 1);
-                handle.write(&storage, &data, off as u64).unwrap();
+                file.write_at(storage, &mut scratch, &data, PlainOff(off as u64), &random).unwrap();
                 model.write(off, &data);
             }
             Op::SetLen(len) => {
-                handle.set_len(&storage, len as u64).unwrap();
+                file.set_len(storage, &mut scratch, PlainLen(len as u64), &random).unwrap();
                 model.set_len(len);
             }
             Op::Sync => {
@@ -172,9 +175,21 @@ fn check(suite: Suite, layout: Layout, ops: &[Op], seeds: core::ops::Range<u64>)
             }
         }
     }
+    (model, ever_synced)
+}
+
+fn check(suite: Suite, layout: Layout, ops: &[Op], seeds: core::ops::Range<u64>) {
+    let (keys, storage) = (keys(), CrashStorage::default());
+    let (model, ever_synced) = run(&storage, suite, layout, ops);
+    let accelerated = Accelerated::new(CrashStorage::default());
+    run(&accelerated, suite, layout, ops);
     for seed in seeds {
         let context = format!("{suite} {layout} seed {seed} {ops:?}");
         let disk = storage.crash_by_seed(seed);
+        assert!(
+            *disk.bytes() == *accelerated.crash_by_seed(seed).bytes(),
+            "{context}: accelerated"
+        );
         let opened = SealedFile::open(&disk, &keys).unwrap_or_else(|e| panic!("{context}: {e}"));
         let mut after = match opened {
             Opened::Unborn { .. } if !ever_synced => continue,

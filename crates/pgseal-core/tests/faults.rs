@@ -6,11 +6,12 @@
 mod common;
 
 use common::{Handle, combinations, pattern};
-use pgseal_core::SealError;
-use pgseal_core::storage::Storage;
+use pgseal_core::storage::accelerated::Accelerated;
 use pgseal_core::storage::fault::{FaultStorage, Injected, Op};
 use pgseal_core::storage::mem::MemStorage;
+use pgseal_core::storage::{Accelerator, Storage as _};
 use pgseal_core::testing::keys;
+use pgseal_core::{Layout, SealError, Suite};
 
 const BLOCK: usize = 8192;
 
@@ -33,7 +34,7 @@ enum Change {
 }
 
 impl Change {
-    fn run<S: Storage>(self, handle: &mut Handle, storage: &S) -> Result<(), SealError> {
+    fn run<S: Accelerator>(self, handle: &mut Handle, storage: &S) -> Result<(), SealError> {
         match self {
             Change::Write { off, len } => handle.write(storage, &pattern(len, 99), off as u64),
             Change::SetLen(len) => handle.set_len(storage, len as u64),
@@ -70,7 +71,6 @@ fn old_bytes_are_there(read: &[u8], before: &[u8], change: Change) -> Result<(),
 
 #[test]
 fn a_failed_change_loses_nothing_else_and_can_be_repeated() {
-    let keys = keys();
     let changes = [
         Change::Write { off: 20_000, len: 50 },
         Change::Write { off: 20_000, len: 9_000 },
@@ -86,55 +86,74 @@ fn a_failed_change_loses_nothing_else_and_can_be_repeated() {
     for (suite, layout) in combinations() {
         for before_len in [20_000, 16_384, 100, 0] {
             for (change, plan) in changes.iter().flat_map(|c| PLANS.map(|plan| (*c, plan))) {
-                let context = format!("{suite} {layout} {before_len} {change:?} {plan}");
+                let case = Case { suite, layout, before_len, change, plan };
                 let storage = FaultStorage::new(MemStorage::default());
-                let mut handle = Handle::create(&storage, suite, layout, &keys);
-                let before = pattern(before_len, 5);
-                handle.write(&storage, &before, 0).unwrap();
-                storage.arm(plan.parse().unwrap());
-                let result = change.run(&mut handle, &storage);
-                let struck = storage.struck();
-                storage.arm("".parse().unwrap());
-                match result {
-                    Err(SealError::Io(error)) => {
-                        assert!(Injected::of(&error).is_some(), "{context}: {error}");
+                case.check(&storage, &storage);
+                let storage = Accelerated::new(FaultStorage::new(MemStorage::default()));
+                case.check(&storage, &storage);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Case {
+    suite: Suite,
+    layout: Layout,
+    before_len: usize,
+    change: Change,
+    plan: &'static str,
+}
+
+impl Case {
+    /// Makes a file in `storage`, on top of `faults`, and lets a change of it fail.
+    fn check<S: Accelerator>(&self, storage: &S, faults: &FaultStorage<MemStorage>) {
+        let (keys, change, before_len) = (keys(), self.change, self.before_len);
+        let mut handle = Handle::create(storage, self.suite, self.layout, &keys);
+        let before = pattern(before_len, 5);
+        handle.write(storage, &before, 0).unwrap();
+        faults.arm(self.plan.parse().unwrap());
+        let result = change.run(&mut handle, storage);
+        let struck = faults.struck();
+        faults.arm("".parse().unwrap());
+        match result {
+            Err(SealError::Io(error)) => {
+                assert!(Injected::of(&error).is_some(), "{self:?}: {error}");
+            }
+            Err(error) => panic!("{self:?}: {error}"),
+            Ok(()) => assert_eq!(struck, 0, "{self:?}: the failure went unnoticed"),
+        }
+        if struck > 0 {
+            let mut other = Handle::open(storage, &keys);
+            let len = other.len(storage) as usize;
+            let mut read = Vec::new();
+            // By blocks: a block inside the written range may be torn.
+            for at in (0..len).step_by(BLOCK) {
+                match other.read(storage, at as u64, BLOCK) {
+                    Ok(bytes) => read.extend(bytes),
+                    Err(error) => {
+                        let covered =
+                            (at..before_len.min(at + BLOCK)).all(|byte| !change.spares(byte));
+                        assert!(covered, "{self:?}: block at {at}: {error}");
+                        read.resize(len.min(at + BLOCK), 0);
                     }
-                    Err(error) => panic!("{context}: {error}"),
-                    Ok(()) => assert_eq!(struck, 0, "{context}: the failure went unnoticed"),
-                }
-                if struck > 0 {
-                    let mut other = Handle::open(&storage, &keys);
-                    let len = other.len(&storage) as usize;
-                    let mut read = Vec::new();
-                    // By blocks: a block inside the written range may be torn.
-                    for at in (0..len).step_by(BLOCK) {
-                        match other.read(&storage, at as u64, BLOCK) {
-                            Ok(bytes) => read.extend(bytes),
-                            Err(error) => {
-                                let covered = (at..before_len.min(at + BLOCK))
-                                    .all(|byte| !change.spares(byte));
-                                assert!(covered, "{context}: block at {at}: {error}");
-                                read.resize(len.min(at + BLOCK), 0);
-                            }
-                        }
-                    }
-                    if let Err(what) = old_bytes_are_there(&read, &before, change) {
-                        panic!("{context}: {what}");
-                    }
-                }
-                for again in [true, false] {
-                    // The same process, then another one.
-                    if !again {
-                        handle = Handle::open(&storage, &keys);
-                    }
-                    change.run(&mut handle, &storage).unwrap_or_else(|e| panic!("{context}: {e}"));
-                    let mut model = before.clone();
-                    change.model(&mut model);
-                    let all = handle.all(&storage).unwrap_or_else(|e| panic!("{context}: {e}"));
-                    assert_eq!(all.len(), model.len(), "{context}");
-                    assert!(all == model, "{context}: contents differ");
                 }
             }
+            if let Err(what) = old_bytes_are_there(&read, &before, change) {
+                panic!("{self:?}: {what}");
+            }
+        }
+        for again in [true, false] {
+            // The same process, then another one.
+            if !again {
+                handle = Handle::open(storage, &keys);
+            }
+            change.run(&mut handle, storage).unwrap_or_else(|e| panic!("{self:?}: {e}"));
+            let mut model = before.clone();
+            change.model(&mut model);
+            let all = handle.all(storage).unwrap_or_else(|e| panic!("{self:?}: {e}"));
+            assert_eq!(all.len(), model.len(), "{self:?}");
+            assert!(all == model, "{self:?}: contents differ");
         }
     }
 }

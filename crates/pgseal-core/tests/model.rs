@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use pgseal_core::random::LibraryRandom;
+use pgseal_core::storage::Accelerator;
+use pgseal_core::storage::accelerated::Accelerated;
 use pgseal_core::storage::mem::MemStorage;
-use pgseal_core::testing::keys;
+use pgseal_core::testing::{FixedRandom, keys};
 use pgseal_core::{
     Form, Generation, Layout, OnDamage, Opened, Place, PlainLen, PlainOff, Scratch, SealedFile,
     Suite,
@@ -47,11 +48,11 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn check(form: &Form, ops: &[Op]) {
+/// Each read gives the bytes of a plain file that got the same operations.
+fn check<S: Accelerator>(storage: &S, form: &Form, ops: &[Op]) {
     let Form { suite, layout, solid, .. } = *form;
-    let (keys, random, storage) = (keys(), LibraryRandom::new(), MemStorage::default().counting());
-    let mut scratch = Scratch::new();
-    let mut file = SealedFile::create(&storage, form, &keys, Generation(1), &random).unwrap();
+    let (keys, random, mut scratch) = (keys(), FixedRandom::default(), Scratch::new());
+    let mut file = SealedFile::create(storage, form, &keys, Generation(1), &random).unwrap();
     let mut model: Vec<u8> = Vec::new();
     let mut seed = 1_u8;
     for op in ops {
@@ -59,7 +60,7 @@ fn check(form: &Form, ops: &[Op]) {
             Op::Write { off, len } => {
                 seed = seed.wrapping_add(37) | 1;
                 let bytes: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(seed) | 1).collect();
-                file.write_at(&storage, &mut scratch, &bytes, PlainOff(off), &random).unwrap();
+                file.write_at(storage, &mut scratch, &bytes, PlainOff(off), &random).unwrap();
                 let end = off as usize + len;
                 if model.len() < end {
                     model.resize(end, 0);
@@ -69,7 +70,7 @@ fn check(form: &Form, ops: &[Op]) {
             Op::Read { off, len } => {
                 let mut buf = vec![0xEE; len];
                 let got = file
-                    .read_at(&storage, &mut scratch, &mut buf, PlainOff(off), OnDamage::Fail)
+                    .read_at(storage, &mut scratch, &mut buf, PlainOff(off), OnDamage::Fail)
                     .unwrap()
                     .len;
                 let start = (off as usize).min(model.len());
@@ -77,24 +78,24 @@ fn check(form: &Form, ops: &[Op]) {
                 assert_eq!(&buf[..got], want, "{suite} {layout} read {off}+{len}");
             }
             Op::SetLen(len) => {
-                file.set_len(&storage, &mut scratch, PlainLen(len), &random).unwrap();
+                file.set_len(storage, &mut scratch, PlainLen(len), &random).unwrap();
                 model.resize(len as usize, 0);
             }
             Op::Reopen => {
-                let Opened::Sealed(again) = SealedFile::open(&storage, &keys).unwrap() else {
+                let Opened::Sealed(again) = SealedFile::open(storage, &keys).unwrap() else {
                     panic!("not sealed any more")
                 };
                 file = *again;
             }
         }
-        assert_eq!(file.plain_len(&storage).unwrap().0 as usize, model.len(), "{layout} {op:?}");
+        assert_eq!(file.plain_len(storage).unwrap().0 as usize, model.len(), "{layout} {op:?}");
     }
     let mut all = vec![0; model.len() + 1];
     let got =
-        file.read_at(&storage, &mut scratch, &mut all, PlainOff(0), OnDamage::Fail).unwrap().len;
+        file.read_at(storage, &mut scratch, &mut all, PlainOff(0), OnDamage::Fail).unwrap().len;
     assert!(all[..got] == model[..], "{suite} {layout}: contents differ");
     if solid {
-        assert_eq!(file.fill_holes(&storage, &mut scratch).unwrap(), 0, "{ops:?}");
+        assert_eq!(file.fill_holes(storage, &mut scratch).unwrap(), 0, "{ops:?}");
     }
 }
 
@@ -109,10 +110,34 @@ proptest! {
                 for solid in [false, true] {
                     let place = Place::ANY;
                     if layout.carries(suite) && (layout == Layout::InPlace || !solid) {
-                        check(&Form { suite, layout, solid, place }, &ops);
+                        let form = Form { suite, layout, solid, place };
+                        let plain = MemStorage::default();
+                        check(&plain, &form, &ops);
+                        let accelerated = Accelerated::new(MemStorage::default());
+                        check(&accelerated, &form, &ops);
+                        prop_assert!(*plain.bytes() == *accelerated.bytes(), "{form:?}");
                     }
                 }
             }
         }
+    }
+}
+
+/// The comparison above compares something: an accelerator is used where the layout has a use for it.
+#[test]
+fn an_accelerator_is_used() {
+    let ops = [
+        Op::Write { off: 0, len: 3 * 8192 },
+        Op::Reopen,
+        Op::Read { off: 8192, len: 8192 },
+        Op::Read { off: 0, len: 150_000 },
+    ];
+    for (layout, is_used) in
+        [(Layout::Paged, true), (Layout::Stream, false), (Layout::InPlace, true)]
+    {
+        let suite = if layout == Layout::InPlace { Suite::Aes256Xts } else { Suite::Aes256Gcm };
+        let storage = Accelerated::new(MemStorage::default());
+        check(&storage, &Form::anywhere(suite, layout), &ops);
+        assert_eq!(storage.used() > 0, is_used, "{layout}");
     }
 }

@@ -9,6 +9,7 @@ use std::cell::Cell;
 
 use common::{Handle, combinations, pattern};
 use pgseal_core::Layout;
+use pgseal_core::storage::accelerated::Accelerated;
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
 
@@ -47,7 +48,7 @@ fn pages_are_read_and_written_without_the_heap() {
 
     let keys = keys();
     for (suite, layout) in combinations() {
-        let storage = MemStorage::default().counting();
+        let storage = Accelerated::new(MemStorage::default());
         let mut handle = Handle::create(&storage, suite, layout, &keys);
         handle.scratch.reserve().unwrap();
         let bytes = pattern(300 * 8192, 1);

@@ -10,6 +10,7 @@ use std::cell::Cell;
 use common::{combinations, pattern};
 use pgseal_core::random::LibraryRandom;
 use pgseal_core::storage::Storage;
+use pgseal_core::storage::accelerated::Accelerated;
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
 use pgseal_core::{
@@ -114,7 +115,7 @@ const STEPS: [Step; 16] = [
 ];
 
 struct World {
-    storage: MemStorage,
+    storage: Accelerated<MemStorage>,
     keys: KeySet,
     random: LibraryRandom,
     scratch: Scratch,
@@ -135,7 +136,7 @@ fn allowed<T>(result: Result<T, SealError>) -> Option<T> {
 
 impl World {
     fn new(text: &[u8]) -> World {
-        let storage = MemStorage::default().counting();
+        let storage = Accelerated::new(MemStorage::default());
         // The storage of this test must not fail itself.
         storage.bytes().reserve_exact(2 * MOST);
         World {

@@ -10,8 +10,9 @@ use std::io;
 
 use common::{Handle, combinations, pattern};
 use pgseal_core::geometry::{BLOCK_LEN, block_sealed_off};
+use pgseal_core::storage::accelerated::Accelerated;
 use pgseal_core::storage::mem::MemStorage;
-use pgseal_core::storage::{GroupName, Storage};
+use pgseal_core::storage::{Accelerator, GroupName, Storage};
 use pgseal_core::testing::keys;
 use pgseal_core::{BlockNo, Layout, SealedLen, SealedOff, Suite};
 
@@ -21,7 +22,7 @@ const BLOCK: usize = BLOCK_LEN as usize;
 fn a_write_by_one_is_seen_by_the_other() {
     let keys = keys();
     for (suite, layout) in combinations() {
-        let storage = MemStorage::default().counting();
+        let storage = Accelerated::new(MemStorage::default());
         let mut one = Handle::create(&storage, suite, layout, &keys);
         one.write(&storage, &pattern(6 * BLOCK, 1), 0).unwrap();
         let mut two = Handle::open(&storage, &keys);
@@ -104,7 +105,7 @@ fn a_write_behind_an_end_that_another_process_moved() {
 }
 
 /// Reads pages of several groups here and there, so that all is remembered that may be.
-fn read_here_and_there(handle: &mut Handle, storage: &MemStorage, pages: u64) {
+fn read_here_and_there<S: Accelerator>(handle: &mut Handle, storage: &S, pages: u64) {
     for step in 0..4 * pages {
         let page = step * 257 % pages;
         let read = handle.read(storage, page * BLOCK_LEN, BLOCK).unwrap();
@@ -123,7 +124,7 @@ fn remembered_tags_open_no_page_that_was_written_since() {
             continue;
         }
         for (page, scans) in [(3, true), (300, false), (700, true), (1050, false)] {
-            let storage = MemStorage::default().counting();
+            let storage = Accelerated::new(MemStorage::default());
             let mut one = Handle::create(&storage, suite, layout, &keys);
             one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
             let mut two = Handle::open(&storage, &keys);
@@ -156,7 +157,8 @@ fn tags_are_read_seldom() {
     const PAGES: u64 = 1100;
     let keys = keys();
     let (suite, layout) = (Suite::Aes256Gcm, Layout::Paged);
-    let storage = Counted { memory: MemStorage::default().counting(), reads: AtomicU64::new(0) };
+    let storage =
+        Counted { memory: Accelerated::new(MemStorage::default()), reads: AtomicU64::new(0) };
     let mut one = Handle::create(&storage, suite, layout, &keys);
     one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
     let mut two = Handle::open(&storage, &keys);
@@ -182,7 +184,7 @@ fn tags_are_read_seldom() {
 
 /// Memory that counts its reads, and changes of tags.
 struct Counted {
-    memory: MemStorage,
+    memory: Accelerated<MemStorage>,
     reads: AtomicU64,
 }
 
@@ -196,14 +198,6 @@ impl Storage for Counted {
         self.memory.write_at(buf, off)
     }
 
-    fn tag_changes(&self, group: GroupName) -> Option<u64> {
-        self.memory.tag_changes(group)
-    }
-
-    fn count_tag_change(&self, group: GroupName) -> Option<u64> {
-        self.memory.count_tag_change(group)
-    }
-
     fn len(&self) -> io::Result<SealedLen> {
         self.memory.len()
     }
@@ -214,5 +208,15 @@ impl Storage for Counted {
 
     fn sync(&self) -> io::Result<()> {
         self.memory.sync()
+    }
+}
+
+impl Accelerator for Counted {
+    fn tag_changes(&self, group: GroupName) -> Option<u64> {
+        self.memory.tag_changes(group)
+    }
+
+    fn count_tag_change(&self, group: GroupName) -> Option<u64> {
+        self.memory.count_tag_change(group)
     }
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pgseal_convert::Media;
-use pgseal_core::storage::Storage;
 use pgseal_core::storage::crash::CrashStorage;
+use pgseal_core::storage::{Accelerator, Storage};
 use pgseal_core::{SealedLen, SealedOff};
 
 type Inode = Arc<CrashStorage>;
@@ -219,3 +219,5 @@ impl Storage for PowerFile {
         self.0.sync()
     }
 }
+
+impl Accelerator for PowerFile {}

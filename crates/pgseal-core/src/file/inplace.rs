@@ -10,7 +10,7 @@ use crate::evp::Xts;
 use crate::geometry::{
     BLOCK_LEN, CELL_LEN, HEADER_LEN, SECTOR_LEN, block_start, plain_len, sealed_len,
 };
-use crate::storage::Storage;
+use crate::storage::Accelerator;
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, SealedLen, SealedOff};
 
@@ -22,7 +22,7 @@ const TAIL: usize = 2 * CELL - 1;
 /// The in-place layout.
 pub(super) struct InPlace;
 
-impl<S: Storage + ?Sized> InLayout for Operation<'_, S, InPlace> {
+impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, InPlace> {
     fn read_spans(plain_off: u64, len: u64) -> Spans {
         spans(plain_off, len)
     }
@@ -86,7 +86,7 @@ impl<S: Storage + ?Sized> InLayout for Operation<'_, S, InPlace> {
     }
 }
 
-impl<S: Storage + ?Sized> Operation<'_, S, InPlace> {
+impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
     /// Reads and opens cells from the start of a unit on. Returns the plain bytes before the end of
     /// the file; what `target` holds behind them is unspecified.
     fn read_cells(

@@ -6,7 +6,7 @@ use super::spans::{Span, Spans};
 use super::{Buffer, OnDamage, ReadOutcome, Scratch, SealedFile};
 use crate::error::SealError;
 use crate::random::{Random, RandomFailed};
-use crate::storage::Storage;
+use crate::storage::Accelerator;
 use crate::units::BlockNo;
 
 /// One operation on a file of the layout `L`, and what it works on. Each layout has its methods in a
@@ -60,7 +60,7 @@ pub(super) trait InLayout: Sized {
     }
 }
 
-impl<'a, S: Storage + ?Sized, L> Operation<'a, S, L> {
+impl<'a, S: Accelerator + ?Sized, L> Operation<'a, S, L> {
     pub(super) fn new(
         file: &'a mut SealedFile,
         storage: &'a S,

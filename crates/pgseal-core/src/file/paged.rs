@@ -10,7 +10,7 @@ use crate::geometry::{
     BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, TAG_ENTRY_LEN, block_sealed_off, tag_block_off,
     tag_entry_off,
 };
-use crate::storage::Storage;
+use crate::storage::Accelerator;
 use crate::suite::Layout;
 use crate::units::BlockNo;
 
@@ -37,7 +37,7 @@ enum Page {
     Damaged,
 }
 
-impl<S: Storage + ?Sized> InLayout for Operation<'_, S, Paged> {
+impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, Paged> {
     fn read_spans(plain_off: u64, len: u64) -> Spans {
         spans(plain_off, len).in_groups()
     }
@@ -88,7 +88,7 @@ impl<S: Storage + ?Sized> InLayout for Operation<'_, S, Paged> {
     }
 }
 
-impl<S: Storage + ?Sized> Operation<'_, S, Paged> {
+impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     /// Reads whole pages of one group; returns the bytes read.
     fn read_pages(
         &mut self,

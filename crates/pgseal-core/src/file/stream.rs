@@ -11,7 +11,7 @@ use crate::geometry::{
 };
 use crate::keyset::Generation;
 use crate::random::Random;
-use crate::storage::Storage;
+use crate::storage::Accelerator;
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, SealedLen};
 
@@ -26,7 +26,7 @@ static ZEROS: [u8; BATCH * BLOCK] = [0; BATCH * BLOCK];
 /// The stream layout.
 pub(super) struct Stream;
 
-impl<S: Storage + ?Sized> InLayout for Operation<'_, S, Stream> {
+impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, Stream> {
     fn read_spans(plain_off: u64, len: u64) -> Spans {
         spans(plain_off, len).joined().most(BATCH)
     }
@@ -102,7 +102,7 @@ impl<S: Storage + ?Sized> InLayout for Operation<'_, S, Stream> {
     }
 }
 
-impl<S: Storage + ?Sized> Operation<'_, S, Stream> {
+impl<S: Accelerator + ?Sized> Operation<'_, S, Stream> {
     /// Opens a block that was just read; returns its plain bytes.
     fn open_stride<'b>(
         &mut self,
@@ -249,6 +249,7 @@ mod tests {
     use super::*;
     use crate::file::Scratch;
     use crate::random::LibraryRandom;
+    use crate::storage::Storage;
     use crate::storage::fault::FaultStorage;
     use crate::storage::mem::MemStorage;
     use crate::suite::Suite;

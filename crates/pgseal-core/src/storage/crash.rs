@@ -9,8 +9,8 @@
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Storage;
 use super::mem::{MemStorage, read_from, write_to};
+use super::{Accelerator, Storage};
 use crate::geometry::SECTOR_LEN;
 use crate::units::{SealedLen, SealedOff};
 
@@ -171,6 +171,8 @@ impl Storage for CrashStorage {
         Ok(())
     }
 }
+
+impl Accelerator for CrashStorage {}
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use core::str::FromStr;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use super::Storage;
+use super::{Accelerator, Storage};
 use crate::units::{SealedLen, SealedOff};
 
 /// How an operation fails.
@@ -265,6 +265,8 @@ impl<S: Storage> Storage for FaultStorage<S> {
         }
     }
 }
+
+impl<S: Storage> Accelerator for FaultStorage<S> {}
 
 #[cfg(test)]
 mod tests {

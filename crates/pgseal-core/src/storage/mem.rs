@@ -1,40 +1,25 @@
 //! Storage in memory.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{GroupName, Storage};
+use super::{Accelerator, Storage};
 use crate::units::{SealedLen, SealedOff};
 
 /// A file in memory.
 #[derive(Debug, Default)]
-pub struct MemStorage {
-    bytes: Mutex<Vec<u8>>,
-    /// The changes of tags, if they are counted; few counters, so that groups share them.
-    changes: Option<[AtomicU64; 4]>,
-}
+pub struct MemStorage(Mutex<Vec<u8>>);
 
 impl MemStorage {
     /// A file with these sealed bytes.
     #[must_use]
     pub fn with(bytes: Vec<u8>) -> MemStorage {
-        MemStorage { bytes: Mutex::new(bytes), ..MemStorage::default() }
-    }
-
-    /// Counts changes of tags from now on.
-    #[must_use]
-    pub fn counting(self) -> MemStorage {
-        MemStorage { changes: Some(Default::default()), ..self }
-    }
-
-    fn counter(&self, group: GroupName) -> Option<&AtomicU64> {
-        self.changes.as_ref().map(|all| &all[(group.0 % 4) as usize])
+        MemStorage(Mutex::new(bytes))
     }
 
     /// The sealed bytes, to look at and to damage.
     pub fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -64,14 +49,6 @@ impl Storage for MemStorage {
         write_to(&mut self.bytes(), buf, off)
     }
 
-    fn tag_changes(&self, group: GroupName) -> Option<u64> {
-        self.counter(group).map(|counter| counter.load(Ordering::Acquire))
-    }
-
-    fn count_tag_change(&self, group: GroupName) -> Option<u64> {
-        self.counter(group).map(|counter| counter.fetch_add(1, Ordering::AcqRel))
-    }
-
     fn len(&self) -> io::Result<SealedLen> {
         Ok(SealedLen(self.bytes().len() as u64))
     }
@@ -85,3 +62,5 @@ impl Storage for MemStorage {
         Ok(())
     }
 }
+
+impl Accelerator for MemStorage {}

@@ -2,7 +2,7 @@
 #![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::panic, clippy::len_without_is_empty)]
 
 use pgseal_core::random::LibraryRandom;
-use pgseal_core::storage::Storage;
+use pgseal_core::storage::Accelerator;
 use pgseal_core::{
     Form, Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, ReadOutcome, Scratch,
     SealError, SealedFile, Suite,
@@ -25,18 +25,23 @@ pub struct Handle {
 }
 
 impl Handle {
-    pub fn create<S: Storage>(storage: &S, suite: Suite, layout: Layout, keys: &KeySet) -> Handle {
+    pub fn create<S: Accelerator>(
+        storage: &S,
+        suite: Suite,
+        layout: Layout,
+        keys: &KeySet,
+    ) -> Handle {
         Handle::create_as(storage, &Form::anywhere(suite, layout), keys)
     }
 
-    pub fn create_as<S: Storage>(storage: &S, form: &Form, keys: &KeySet) -> Handle {
+    pub fn create_as<S: Accelerator>(storage: &S, form: &Form, keys: &KeySet) -> Handle {
         let random = LibraryRandom::new();
         let file = SealedFile::create(storage, form, keys, Generation(1), &random).unwrap();
         Handle { file, scratch: Scratch::new(), random }
     }
 
     /// Opens a file that must be sealed.
-    pub fn open<S: Storage>(storage: &S, keys: &KeySet) -> Handle {
+    pub fn open<S: Accelerator>(storage: &S, keys: &KeySet) -> Handle {
         match SealedFile::open(storage, keys).unwrap() {
             Opened::Sealed(file) => {
                 Handle { file: *file, scratch: Scratch::new(), random: LibraryRandom::new() }
@@ -45,15 +50,20 @@ impl Handle {
         }
     }
 
-    pub fn write<S: Storage>(&mut self, s: &S, bytes: &[u8], off: u64) -> Result<(), SealError> {
+    pub fn write<S: Accelerator>(
+        &mut self,
+        s: &S,
+        bytes: &[u8],
+        off: u64,
+    ) -> Result<(), SealError> {
         self.file.write_at(s, &mut self.scratch, bytes, PlainOff(off), &self.random)
     }
 
-    pub fn set_len<S: Storage>(&mut self, storage: &S, len: u64) -> Result<(), SealError> {
+    pub fn set_len<S: Accelerator>(&mut self, storage: &S, len: u64) -> Result<(), SealError> {
         self.file.set_len(storage, &mut self.scratch, PlainLen(len), &self.random)
     }
 
-    pub fn read_into<S: Storage>(
+    pub fn read_into<S: Accelerator>(
         &mut self,
         storage: &S,
         buf: &mut [u8],
@@ -62,19 +72,24 @@ impl Handle {
         self.file.read_at(storage, &mut self.scratch, buf, PlainOff(off), OnDamage::Fail)
     }
 
-    pub fn read<S: Storage>(&mut self, s: &S, off: u64, len: usize) -> Result<Vec<u8>, SealError> {
+    pub fn read<S: Accelerator>(
+        &mut self,
+        s: &S,
+        off: u64,
+        len: usize,
+    ) -> Result<Vec<u8>, SealError> {
         let mut buf = vec![0xEE; len];
         let got = self.read_into(s, &mut buf, off)?.len;
         buf.truncate(got);
         Ok(buf)
     }
 
-    pub fn len<S: Storage>(&self, storage: &S) -> u64 {
+    pub fn len<S: Accelerator>(&self, storage: &S) -> u64 {
         self.file.plain_len(storage).unwrap().0
     }
 
     /// The whole file.
-    pub fn all<S: Storage>(&mut self, storage: &S) -> Result<Vec<u8>, SealError> {
+    pub fn all<S: Accelerator>(&mut self, storage: &S) -> Result<Vec<u8>, SealError> {
         let len = self.len(storage) as usize;
         self.read(storage, 0, len)
     }

@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::io;
 
 use libc::{iovec, off_t};
-use pgseal_core::storage::{GroupName, Storage};
+use pgseal_core::storage::{Accelerator, GroupName, Storage};
 use pgseal_core::{SealedLen, SealedOff};
 
 use crate::file::changes;
@@ -48,6 +48,35 @@ impl Storage for FdStorage<'_> {
         sys::pread_full(self.fd, buf, sealed_off.0).map_err(io::Error::from_raw_os_error)
     }
 
+    fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()> {
+        sys::pwrite_all(self.fd, buf, sealed_off.0).map_err(io::Error::from_raw_os_error)
+    }
+
+    fn len(&self) -> io::Result<SealedLen> {
+        // Not fstat: this is what PostgreSQL asks most often, and lseek is cheaper. The kernel's
+        // own file offset means nothing to a sealed file.
+        // SAFETY: no pointers involved.
+        let end = unsafe { real::lseek(self.fd, 0, libc::SEEK_END) };
+        u64::try_from(end).map(SealedLen).map_err(|_| io::Error::last_os_error())
+    }
+
+    fn set_len(&self, sealed_len: SealedLen) -> io::Result<()> {
+        if let Some(maps) = self.maps {
+            maps.window.borrow_mut().close();
+        }
+        // SAFETY: no pointers involved.
+        let done = unsafe { real::ftruncate(self.fd, offset(SealedOff(sealed_len.0))?) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // SAFETY: no pointers involved.
+        let done = unsafe { libc::fdatasync(self.fd) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Accelerator for FdStorage<'_> {
     fn read_two_at(
         &self,
         first: &mut [u8],
@@ -74,10 +103,6 @@ impl Storage for FdStorage<'_> {
         }
     }
 
-    fn write_at(&self, buf: &[u8], sealed_off: SealedOff) -> io::Result<()> {
-        sys::pwrite_all(self.fd, buf, sealed_off.0).map_err(io::Error::from_raw_os_error)
-    }
-
     fn write_tags(&self, entries: &[u8], sealed_off: SealedOff) -> io::Result<()> {
         if self
             .maps
@@ -94,29 +119,6 @@ impl Storage for FdStorage<'_> {
 
     fn count_tag_change(&self, group: GroupName) -> Option<u64> {
         changes::count(group)
-    }
-
-    fn len(&self) -> io::Result<SealedLen> {
-        // Not fstat: this is what PostgreSQL asks most often, and lseek is cheaper. The kernel's
-        // own file offset means nothing to a sealed file.
-        // SAFETY: no pointers involved.
-        let end = unsafe { real::lseek(self.fd, 0, libc::SEEK_END) };
-        u64::try_from(end).map(SealedLen).map_err(|_| io::Error::last_os_error())
-    }
-
-    fn set_len(&self, sealed_len: SealedLen) -> io::Result<()> {
-        if let Some(maps) = self.maps {
-            maps.window.borrow_mut().close();
-        }
-        // SAFETY: no pointers involved.
-        let done = unsafe { real::ftruncate(self.fd, offset(SealedOff(sealed_len.0))?) };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        // SAFETY: no pointers involved.
-        let done = unsafe { libc::fdatasync(self.fd) };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     fn pause(&self, attempt: u32) {

@@ -5,11 +5,11 @@ use crate::error::SealError;
 use crate::file::BLOCK;
 use crate::file::operation::Operation;
 use crate::geometry::{BLOCK_LEN, GROUP_PAGES, sealed_len};
-use crate::storage::Storage;
+use crate::storage::Accelerator;
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen};
 
-impl<S: Storage + ?Sized> Operation<'_, S, Paged> {
+impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     /// Before a write behind the end of the file: makes the last page whole, so that its tag covers
     /// what will be read of it. The pages between stay holes.
     pub(super) fn fill_gap(&mut self, plain_off: u64) -> Result<(), SealError> {

@@ -9,11 +9,11 @@ use crate::file::undo::{NOTHING, Undo};
 use crate::geometry::{
     BLOCK_LEN, GROUP_PAGES, block_sealed_off, block_start, plain_len, sealed_len, tag_entry_off,
 };
-use crate::storage::Storage;
+use crate::storage::Accelerator;
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, SealedLen};
 
-impl<S: Storage + ?Sized> Operation<'_, S, Paged> {
+impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     /// After a failed write of a part of a page: puts back the page, of which there were `had` sealed
     /// bytes that are in the buffer `old`, and its tag entry; counts the change.
     pub(super) fn put_back_page(&mut self, block: BlockNo, had: usize, entry: &[u8; ENTRY]) {

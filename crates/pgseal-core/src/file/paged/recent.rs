@@ -6,7 +6,7 @@ use crate::evp::prefetch;
 use crate::file::Buffer;
 use crate::geometry::{GROUP_PAGES, tag_entry_off};
 use crate::memory::OutOfMemory;
-use crate::storage::Storage;
+use crate::storage::Accelerator;
 use crate::units::BlockNo;
 
 /// Entries that are read together: a look at one costs the kernel no less.
@@ -67,7 +67,7 @@ impl core::fmt::Debug for RecentTags {
 
 impl RecentTags {
     /// Finds or reads the entry of a page; `None`: it has to be looked up on its own.
-    pub(super) fn entry<S: Storage + ?Sized>(
+    pub(super) fn entry<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         tags: &TagCache,
@@ -147,8 +147,8 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::storage::GroupName;
     use crate::storage::mem::MemStorage;
+    use crate::storage::{GroupName, Storage};
     use crate::suite::{Layout, Suite};
     use crate::testing::new_file;
     use crate::units::{SealedLen, SealedOff};
@@ -173,9 +173,6 @@ mod tests {
         fn write_at(&self, _: &[u8], _: SealedOff) -> io::Result<()> {
             Err(io::ErrorKind::Unsupported.into())
         }
-        fn tag_changes(&self, _: GroupName) -> Option<u64> {
-            Some(self.changes.get())
-        }
         fn len(&self) -> io::Result<SealedLen> {
             Ok(SealedLen(u64::MAX))
         }
@@ -184,6 +181,12 @@ mod tests {
         }
         fn sync(&self) -> io::Result<()> {
             Ok(())
+        }
+    }
+
+    impl Accelerator for Entries {
+        fn tag_changes(&self, _: GroupName) -> Option<u64> {
+            Some(self.changes.get())
         }
     }
 

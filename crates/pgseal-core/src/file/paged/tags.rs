@@ -7,7 +7,7 @@ use crate::error::SealError;
 use crate::geometry::{GROUP_PAGES, TAG_BLOCK_LEN, tag_block_off, tag_entry_off};
 use crate::header::Header;
 use crate::memory;
-use crate::storage::{GroupName, Storage};
+use crate::storage::{Accelerator, GroupName};
 use crate::units::BlockNo;
 
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
@@ -18,7 +18,7 @@ const NO_GROUP: u64 = u64::MAX;
 /// makes it worth to have the whole block (a scan).
 ///
 /// Another process may have written pages of the group since. Where the processes count changes of
-/// tags ([`Storage::tag_changes`]), the block is read again then. Elsewhere that is safe for a suite
+/// tags ([`Accelerator::tag_changes`]), the block is read again then. Elsewhere that is safe for a suite
 /// that authenticates: an old entry opens no new page, and a page that does not open has its tag
 /// block read again. For CTR, which would return garbage, the cache is not used.
 pub(in crate::file) struct TagCache {
@@ -58,7 +58,7 @@ impl TagCache {
     }
 
     /// Whether the tag block of this group is remembered, and nobody who counts has changed it.
-    pub(super) fn has<S: Storage + ?Sized>(&self, storage: &S, group: u64) -> bool {
+    pub(super) fn has<S: Accelerator + ?Sized>(&self, storage: &S, group: u64) -> bool {
         self.remembers
             && self.group == group
             && self.changes == storage.tag_changes(self.name_of(group))
@@ -73,7 +73,7 @@ impl TagCache {
     }
 
     /// Has the entry of a page at hand, as far as this process knows it.
-    pub(super) fn prepare<S: Storage + ?Sized>(
+    pub(super) fn prepare<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         block: BlockNo,
@@ -102,7 +102,7 @@ impl TagCache {
     }
 
     /// Reads the entry of a page on its own.
-    fn look_up<S: Storage + ?Sized>(
+    fn look_up<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         block: BlockNo,
@@ -116,7 +116,7 @@ impl TagCache {
 
     /// Has the entry of a page at hand for sure: where there is no memory for the tag block, the
     /// pages of a group are looked up one by one.
-    pub(super) fn ensure<S: Storage + ?Sized>(
+    pub(super) fn ensure<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         block: BlockNo,
@@ -128,7 +128,7 @@ impl TagCache {
     }
 
     /// Reads the tag block of the group of this page; if there is no memory for one, its entry alone.
-    pub(super) fn load<S: Storage + ?Sized>(
+    pub(super) fn load<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         block: BlockNo,
@@ -182,7 +182,7 @@ impl TagCache {
     }
 
     /// Tags of the group of this page were changed by us, and [`TagCache::store`] knows how.
-    pub(super) fn count_change<S: Storage + ?Sized>(&mut self, storage: &S, block: BlockNo) {
+    pub(super) fn count_change<S: Accelerator + ?Sized>(&mut self, storage: &S, block: BlockNo) {
         let group = block.0 / GROUP_PAGES;
         let before = storage.count_tag_change(self.name_of(group));
         if self.group == group && self.changes == before {
