@@ -1,6 +1,6 @@
 //! `open` and its spellings: where the verdict on a file is made.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
 
 use libc::mode_t;
@@ -42,10 +42,13 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
         fd
     };
     match plan {
-        Plan::AsFound(ours) if head::looks_sealed(path) => {
-            open_sealed(path, flags, mode, ours).unwrap_or_else(fail)
-        }
-        Plan::Pass(_) | Plan::AsFound(_) => plain(),
+        Plan::Pass(_) => plain(),
+        // Through this descriptor nothing could be read to judge the file by.
+        Plan::AsFound(ours) if !is_readable(flags) => match head::looks_sealed(path) {
+            true => open_sealed(path, flags, mode, ours).unwrap_or_else(fail),
+            false => plain(),
+        },
+        Plan::AsFound(ours) => open_found(path, flags, mode, ours).unwrap_or_else(fail),
         Plan::Lock(root) => {
             // The last moment before the server forks, and before it writes.
             if let Err(errno) = root.map_or_else(server::starts_plain, server::starts) {
@@ -63,25 +66,50 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
     }
 }
 
+/// Whether a descriptor with these flags can be read from, at any offset and into any buffer.
+fn is_readable(flags: c_int) -> bool {
+    let access = flags & libc::O_ACCMODE;
+    let reads = access == libc::O_RDONLY || access == libc::O_RDWR;
+    reads && flags & (libc::O_PATH | libc::O_DIRECT) == 0
+}
+
+/// Opens a file whose first bytes say whether it is sealed. It is opened once, and the descriptor is
+/// judged: nobody can exchange the file between the look and the use.
+fn open_found(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_int, Errno> {
+    let fd = sys::open(path, flags, mode)?;
+    if !head::is_sealed(fd.0) {
+        return Ok(pass(fd));
+    }
+    if flags & libc::O_APPEND != 0 {
+        // With it the kernel ignores the offset of `pwrite(2)`.
+        let inner = flags & !libc::O_APPEND;
+        // SAFETY: no pointers involved.
+        if unsafe { real::fcntl(fd.0, libc::F_SETFL, inner as usize as *mut c_void) } < 0 {
+            return Err(real::errno());
+        }
+    }
+    enter(fd, path, flags, ours)
+}
+
 /// Opens a file that is sealed or will be, and enters it into the table.
 fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_int, Errno> {
-    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
     let mut inner = flags & !(libc::O_TRUNC | libc::O_APPEND | libc::O_DIRECT);
     if flags & libc::O_ACCMODE == libc::O_WRONLY {
         // A part of a block can only be written by one who can read the rest of it.
         inner = (inner & !libc::O_ACCMODE) | libc::O_RDWR;
     }
-    let fd = sys::open(path, inner, mode)?;
+    enter(sys::open(path, inner, mode)?, path, flags, ours)
+}
+
+/// Enters a descriptor into the table, of a file that was opened with these flags by the program.
+fn enter(fd: sys::Fd, path: &CStr, flags: c_int, ours: Ours) -> Result<c_int, Errno> {
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
     let number = fd.0;
     let truncates = flags & libc::O_TRUNC != 0 && writes;
     let bytes = path.to_bytes();
     let examined = examine::examine(number, bytes, flags, truncates, ours)
         .inspect_err(|_| counters::add(ours.counted(), Counter::FailedFiles, 1))?;
-    let Some(mut open) = examined else {
-        fds::set_plain(number);
-        core::mem::forget(fd);
-        return Ok(number);
-    };
+    let Some(mut open) = examined else { return Ok(pass(fd)) };
     open.set_class(ours.class);
     open.set_write_only(flags & libc::O_ACCMODE == libc::O_WRONLY);
     let shared = memory::shared(Mutex::new(open)).map_err(|_| libc::ENOMEM)?;
@@ -96,6 +124,14 @@ fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_
     }
     core::mem::forget(fd);
     Ok(number)
+}
+
+/// Hands a descriptor to the program as it is.
+fn pass(fd: sys::Fd) -> c_int {
+    let number = fd.0;
+    fds::set_plain(number);
+    core::mem::forget(fd);
+    number
 }
 
 /// The path behind a directory descriptor and a relative name.

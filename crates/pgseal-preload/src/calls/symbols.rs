@@ -46,6 +46,7 @@ pub const FAMILIES: &[Family] = &[
             "open_trunc.c",
             "open_direct.c",
             "open_at.c",
+            "open_found.c",
             "open_refused.c",
             "fortified.c",
             "unborn.c",

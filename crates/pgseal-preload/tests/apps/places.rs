@@ -126,6 +126,33 @@ fn a_bystander_sees_sealed_bytes_and_its_copy_is_sealed() {
 }
 
 /// A data directory on a file system in memory, reached by absolute paths alone.
+/// A file outside every data directory is what its first bytes say, sealed or plain.
+#[test]
+fn a_file_elsewhere_is_what_it_is() {
+    for (path, starts) in SEALED.map(|path| (path, MAGIC)).into_iter().chain([(PLAIN, MARKER)]) {
+        let arena = Arena::new();
+        let writes = arena.compile("open_write", "open_write", &[]);
+        let program = arena.compile("open_found", "open_found", &[]);
+        for dir in [arena.plain(), arena.sealed()] {
+            let writer = match dir == arena.plain() {
+                true => arena.run_plain(&writes, &[path]),
+                false => arena.run_sealed(&writes, &[path]),
+            };
+            assert!(writer.status.success(), "{}", writer.stderr);
+        }
+        let twin = arena.tmp.path().join("twin");
+        let elsewhere = arena.tmp.path().join("elsewhere");
+        fs::copy(arena.plain().join(path), &twin).unwrap();
+        fs::copy(arena.sealed().join(path), &elsewhere).unwrap();
+        let expected = arena.run_plain(&program, &[twin.to_str().unwrap()]);
+        let mut command = arena.preloaded(&program, &[elsewhere.to_str().unwrap()]);
+        let seen = finish(command.env("PGSEAL_DATA", arena.sealed()));
+        assert_eq!(seen.stdout, expected.stdout, "{path}: {}", seen.stderr);
+        assert!(seen.status.success(), "{path}: {}", seen.stderr);
+        assert!(fs::read(&elsewhere).unwrap().starts_with(starts), "{path}");
+    }
+}
+
 #[test]
 fn a_data_directory_in_dev_shm_is_one_like_others() {
     let arena = Arena::new();
