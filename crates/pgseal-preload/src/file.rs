@@ -1,7 +1,7 @@
 //! The fourth floor: files. What may happen to each, and how a sealed one is read and written.
 //!
-//! `decide.rs` has the verdict, `plan.rs` and `examine.rs` follow it, `open_file.rs` is a sealed file that
-//! is open, `fds.rs` the table of descriptors, `config.rs` the configuration of a locked directory.
+//! `decide.rs` has the verdict, `plan.rs` and `examine.rs` follow it; `open_file.rs` is an open
+//! sealed file, `fds.rs` the table of descriptors, `config.rs` the locked configuration.
 //! May use: `os`, `place` and `keys`.
 
 pub mod adopt;

@@ -1,4 +1,4 @@
-//! The third floor: the data keys, the memory that they lie in, and the keyrings of new directories.
+//! The third floor: data keys, the memory that they lie in, and the keyrings of new directories.
 //!
 //! The helper, the program `pgseal`, unlocks a keyring and hands the keys over; it also makes the
 //! keyring of a directory that a program of PostgreSQL is about to create.

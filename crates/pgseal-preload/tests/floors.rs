@@ -1,4 +1,5 @@
-//! The floors of the library: each uses those below it only, and no files use each other in a circle.
+//! The floors of the library: each uses those below it only, and no files use each other in a
+//! circle.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};

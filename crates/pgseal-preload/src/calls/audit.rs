@@ -1,9 +1,9 @@
 //! The audit: every function of the C library that touches files and that the running program, a
-//! library of it or a module imports must be in the table of [`crate::calls::symbols`]. One that is not
-//! would go past the seal, so the program does not start, and the module is not loaded.
+//! library of it or a module imports must be in the table of [`crate::calls::symbols`]. One that is
+//! not would go past the seal, so the program does not start, and the module is not loaded.
 //!
-//! At the start all objects that are loaded are looked at; before a module is loaded, the module and
-//! all libraries that will come with it.
+//! At the start all objects that are loaded are looked at; before a module is loaded, the module
+//! and all libraries that will come with it.
 
 use core::ffi::{CStr, c_int, c_void};
 use std::collections::BTreeSet;
@@ -31,8 +31,8 @@ enum Rank {
 /// as it was when the program started. What code in the server does to its environment is too late.
 static ALLOWED: OnceLock<Vec<u8>> = OnceLock::new();
 
-/// Ends the process if the program or a library that was loaded with it imports an I/O function that
-/// the table does not know or that cannot be made safe.
+/// Ends the process if the program or a library that was loaded with it imports an I/O function
+/// that the table does not know or that cannot be made safe.
 pub fn check_program() {
     let _ = ALLOWED.set(sys::env(c"PGSEAL_ALLOW_MODULES").unwrap_or_default());
     search::start();
@@ -74,7 +74,7 @@ pub fn check_program() {
     }
 }
 
-/// What is said in the place of names if there are none to be had.
+/// What a message says instead of names where they cannot be read.
 const UNREADABLE: &str = "calls that cannot be told, because its tables cannot be read, and";
 
 /// Whether the administrator lets this one in: an absolute path, or the last part of one.
@@ -102,7 +102,8 @@ fn warn_of(module: &[u8], object: &[u8], names: &str) {
 }
 
 /// Looks at a module that `dlopen` was asked for by code at the address `caller`, and at all
-/// libraries that it will bring along. The error is the sentence that says why it must not be loaded.
+/// libraries that it will bring along. The error is the sentence that says why it must not be
+/// loaded.
 pub fn check_load(file: &CStr, caller: usize) -> Result<(), String> {
     let refused = match judge(file, caller) {
         Ok(None) => return Ok(()),
@@ -148,7 +149,7 @@ fn judge(file: &CStr, caller: usize) -> Result<Option<Refused>, NoMemory> {
     }
     let mut search = Search::default();
     let mut items: Vec<Item> = Vec::new();
-    // The names for which something was found: the linker takes the same for all who ask.
+    // The names for which something was found: the linker takes one file for all that ask.
     let mut found_names: Vec<CString> = Vec::new();
     for found in search.find(file.to_bytes(), &[loaded.caller(), loaded.program()])? {
         items.try_reserve(1)?;
@@ -340,7 +341,8 @@ fn for_each_loaded(visit: &mut dyn FnMut(InMemory)) {
         let walk = unsafe { &mut *data.cast::<Walk<'_>>() };
         let first = core::mem::take(&mut walk.first);
         // SAFETY: loaded objects; those that are unloaded later are not looked at after the call
-        // that got them, but for the names of a `dlopen` that another thread's `dlclose` races with.
+        // that got them, but for the names of a `dlopen` that another thread's `dlclose` races
+        // with.
         let Ok(module) = (unsafe { Module::of_loaded(info) }) else { return 0 };
         let range = range_of(info);
         let is_own = range.contains(&(next as *const () as usize));

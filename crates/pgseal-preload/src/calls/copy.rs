@@ -34,7 +34,7 @@ unsafe fn send_through(out: c_int, input: c_int, off: *mut off_t, len: size_t) -
         return if real::errno() == libc::ESPIPE { fail(libc::EINVAL) } else { -1 };
     };
     let len = len.min(MAX_RW_COUNT);
-    // Taken out, not locked: whoever comes in between has one of his own.
+    // Taken out, not locked: a signal handler or a thread that comes in between gets its own.
     let mut buffer = core::mem::take(&mut *chunk_buffer());
     let mut spare = [0; SPARE];
     let room = chunk(&mut buffer, &mut spare, len);
@@ -101,7 +101,7 @@ fn chunk<'a>(buffer: &'a mut Buffer, spare: &'a mut [u8; SPARE], len: usize) -> 
     buffer.room(len.min(CHUNK)).unwrap_or(&mut spare[..len.min(SPARE)])
 }
 
-/// One side of a copy: where it is now, and how it gets to know where it has come to.
+/// One side of a copy: its offset now, and where the caller wants the new offset, if it gave one.
 struct Side {
     fd: c_int,
     at: off_t,
@@ -152,7 +152,7 @@ unsafe fn copy_through(
     let Some(from) = (unsafe { Side::new(input, off_in) }) else { return -1 };
     // SAFETY: the caller's contract.
     let Some(to) = (unsafe { Side::new(out, off_out) }) else { return -1 };
-    // Taken out, not locked: whoever comes in between has one of his own.
+    // Taken out, not locked: a signal handler or a thread that comes in between gets its own.
     let mut buffer = core::mem::take(&mut *chunk_buffer());
     let mut spare = [0; SPARE];
     let room = chunk(&mut buffer, &mut spare, len);

@@ -1,4 +1,4 @@
-//! `open` and its spellings: where the verdict on a file is made.
+//! `open` and its spellings: here the verdict on a file is followed.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
@@ -55,7 +55,7 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
                 return fail(errno);
             }
             let fd = plain();
-            // Who has made the file is alone in the data directory.
+            // The process that has made the file is alone in the data directory.
             if let Some(root) = root.filter(|_| fd >= 0) {
                 memory::with_reserve(|| holes::fill(root));
             }
@@ -73,8 +73,8 @@ fn is_readable(flags: c_int) -> bool {
     reads && flags & (libc::O_PATH | libc::O_DIRECT) == 0
 }
 
-/// Opens a file whose first bytes say whether it is sealed. It is opened once, and the descriptor is
-/// judged: nobody can exchange the file between the look and the use.
+/// Opens a file whose first bytes say whether it is sealed. It is opened once, and the descriptor
+/// is judged: nobody can exchange the file between the look and the use.
 fn open_found(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_int, Errno> {
     let fd = sys::open(path, flags, mode)?;
     if !head::is_sealed(fd.0) {
@@ -95,7 +95,7 @@ fn open_found(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_i
 fn open_sealed(path: &CStr, flags: c_int, mode: mode_t, ours: Ours) -> Result<c_int, Errno> {
     let mut inner = flags & !(libc::O_TRUNC | libc::O_APPEND | libc::O_DIRECT);
     if flags & libc::O_ACCMODE == libc::O_WRONLY {
-        // A part of a block can only be written by one who can read the rest of it.
+        // To write a part of a block, the rest of the block must be read.
         inner = (inner & !libc::O_ACCMODE) | libc::O_RDWR;
     }
     enter(sys::open(path, inner, mode)?, path, flags, ours)

@@ -65,7 +65,7 @@ unsafe fn readv_sealed(
         && parts.len() > 1
         && let Some(wanted) = wanted.filter(|wanted| (1..=GATHER).contains(wanted))
     {
-        // Taken out, not locked: whoever comes in between, from a handler or thread, has his own.
+        // Taken out, not locked: a signal handler or a thread that comes in between gets its own.
         let mut whole = core::mem::take(&mut *gather_buffer());
         // Without memory for it, each part is read on its own.
         let got = whole.room(wanted).ok().map(|room| read_slice(file, fd, room, off));
@@ -219,7 +219,8 @@ macro_rules! pread_family {
                 match fds::get(fd) {
                     // SAFETY: the caller's arguments.
                     None => unsafe { real::preadv2(fd, iov, n, off, flags) },
-                    // No flag has a meaning for blocks; who asks for one must know that it is not kept.
+                    // No flag has a meaning for blocks; the program must learn that it is not
+                    // obeyed.
                     Some(_) if flags != 0 => fail(libc::EOPNOTSUPP),
                     Some(file) => {
                         let off = (off != -1).then_some(off);

@@ -60,8 +60,8 @@ fn before_rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Puts a copy that is sealed with the keys of this data directory in the place of a file that is
-/// sealed with those of another. A segment is overwritten later, under the header that it has.
+/// Replaces a file that is sealed with the keys of another data directory by a copy that is sealed
+/// with the keys of this one. A segment is overwritten later, under the header that it has.
 fn take_over(path: &CStr) -> Result<(), Errno> {
     let Some(Location { root, .. }) = datadir::locate(path.to_bytes()) else { return Ok(()) };
     let own = load::of(root)?.keyring_id;
@@ -76,8 +76,8 @@ fn take_over(path: &CStr) -> Result<(), Errno> {
     replace(path, &copy)
 }
 
-/// Puts a plain copy in the place of a file that is about to become a timeline history file. The
-/// server writes it under the name of a new segment (`writeTimeLineHistory`, `timeline.c`), or has
+/// Replaces a file that is about to become a timeline history file by a plain copy. The server
+/// writes the file under the name of a new segment (`writeTimeLineHistory`, `timeline.c`), or has
 /// it from an archive.
 fn publish(path: &CStr, to: &CStr) -> Result<(), Errno> {
     let is_history = datadir::locate(to.to_bytes())
@@ -92,7 +92,7 @@ fn publish(path: &CStr, to: &CStr) -> Result<(), Errno> {
     replace(path, &copy)
 }
 
-/// Puts a copy, which is sealed as its own name says, in the place of a file.
+/// Replaces a file by a copy, which is sealed as the name of the copy says.
 fn replace(path: &CStr, copy: &CStr) -> Result<(), Errno> {
     copy_anew(path, copy).inspect_err(|errno| {
         // SAFETY: a C string. There may be no such file.
@@ -119,7 +119,7 @@ fn keyring_of(path: &CStr) -> Result<Option<KeyringId>, Errno> {
     let got = sys::pread_full(fd.0, &mut start, 0)?;
     match header::classify(&start[..got]) {
         Ok(Kind::Sealed(header)) => Ok(Some(header.keyring_id)),
-        // Whoever opens it says what is wrong with it.
+        // The call that opens the file says what is wrong with it.
         _ => Ok(None),
     }
 }

@@ -70,7 +70,8 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
     Ok(())
 }
 
-/// The identities of the keyrings that a server may have, with colons between; nothing if any will do.
+/// The identities of the keyrings that a server may have, with colons between; nothing if any will
+/// do.
 const PINNED: &CStr = c"PGSEAL_KEYRING_ID";
 
 /// Refuses a server on the data directory of another cluster.
@@ -88,8 +89,8 @@ fn expect_pinned(root: &Root, id: KeyringId) -> Result<(), c_int> {
     Err(libc::EACCES)
 }
 
-/// A server is about to start where nothing is sealed: refused if somebody asked for sealing, since
-/// it would write everything plain. What was sealed there is gone.
+/// A server is about to start where nothing is sealed: refused if the environment asks for
+/// sealing, since it would write everything plain. What was sealed there is gone.
 pub fn starts_plain() -> Result<(), c_int> {
     if !matches!(program::role(), Role::Server | Role::Standalone) {
         return Ok(());
@@ -128,7 +129,8 @@ fn wipe_environment(root: &Root) {
     }
 }
 
-/// The provider in the file of this cluster in `/etc/pgseal/clusters.d`, which the helper has judged.
+/// The provider in the file of this cluster in `/etc/pgseal/clusters.d`, which the helper has
+/// judged.
 fn registered_provider(id: KeyringId) -> Option<Vec<u8>> {
     let dir = sys::env(c"PGSEAL_CLUSTERS_DIR");
     let dir = dir.as_deref().unwrap_or(b"/etc/pgseal/clusters.d");
@@ -136,7 +138,7 @@ fn registered_provider(id: KeyringId) -> Option<Vec<u8>> {
     texts::provider_in(&sys::read_whole(&path, 1 << 13).ok()?).map(<[u8]>::to_vec)
 }
 
-/// Says of how much memory with keys the limit does not allow that it is locked.
+/// Warns where the limit does not allow all memory with keys to be locked.
 fn tell_limit() {
     let bytes = match vault::prepare() {
         vault::Limit::Enough => return,

@@ -38,7 +38,7 @@ fn size_of_path(path: &CStr, sealed_size: i64, follow: bool) -> Option<i64> {
         Ok(Kind::Sealed(header)) => {
             i64::try_from(geometry::plain_len(header.layout, sealed_len).0).ok()
         }
-        // A header that a crash tore off; but zeros without magic may be anybody's.
+        // A header that a crash tore off; zeros without magic may be a file that is not sealed.
         Ok(Kind::Unborn) if magic == header::MAGIC => Some(0),
         head => {
             let is_lost = matches!(head, Ok(Kind::Unborn));
@@ -47,7 +47,7 @@ fn size_of_path(path: &CStr, sealed_size: i64, follow: bool) -> Option<i64> {
     }
 }
 
-/// Puts the plain size of a sealed file in the place of the one that the kernel says.
+/// Replaces the size that the kernel says by the plain size, if the file is sealed.
 ///
 /// # Safety
 /// `st` was filled by a successful `stat`.

@@ -1,8 +1,8 @@
 //! Every function of the C library that touches files, and what becomes of it.
 //!
-//! The table is compared with the imports of the running program at start-up ([`crate::calls::audit`]),
-//! with those of all installed PostgreSQL programs by `make hooks-audit`, and `spec/hooks.md` is
-//! made from it.
+//! The table is compared with the imports of the running program at start-up
+//! ([`crate::calls::audit`]), with those of all installed PostgreSQL programs by `make
+//! hooks-audit`, and `spec/hooks.md` is made from it.
 
 use std::sync::OnceLock;
 

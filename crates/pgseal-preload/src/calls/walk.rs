@@ -219,7 +219,7 @@ unsafe extern "C" fn visited(
     unsafe { (walk.visit)(path, &raw const plain, kind, base) }
 }
 
-/// Runs a walk with our function in the place of the caller's.
+/// Runs a walk with our function instead of the caller's.
 fn with(walk: Walk, run: impl FnOnce() -> c_int) -> c_int {
     let before = WALK.replace(Some(walk));
     let done = run();

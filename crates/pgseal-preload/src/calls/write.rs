@@ -65,7 +65,7 @@ unsafe fn writev_sealed(
         // SAFETY: the part describes a valid buffer.
         return unsafe { write_sealed(file, fd, part.iov_base, part.iov_len, off) };
     }
-    // Taken out, not locked: whoever comes in between, from a handler or thread, has one of his own.
+    // Taken out, not locked: a signal handler or a thread that comes in between gets its own.
     let mut gathered = core::mem::take(&mut *gather_buffer());
     // SAFETY: the caller's contract.
     let total = unsafe { write_gathered(file, fd, parts, off, &mut gathered) };
@@ -187,7 +187,8 @@ macro_rules! pwrite_family {
                 match fds::get(fd) {
                     // SAFETY: the caller's arguments.
                     None => unsafe { real::pwritev2(fd, iov, n, off, flags) },
-                    // No flag has a meaning for blocks; who asks for one must know that it is not kept.
+                    // No flag has a meaning for blocks; the program must learn that it is not
+                    // obeyed.
                     Some(_) if flags != 0 => fail(libc::EOPNOTSUPP),
                     Some(file) => {
                         let off = (off != -1).then_some(off);

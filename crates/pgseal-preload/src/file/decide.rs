@@ -1,8 +1,8 @@
 //! The verdict on a file, from facts alone: nothing is opened, loaded or written here.
 //!
-//! This is the page on which "fail closed" can be audited. `plan.rs` gathers the facts about a path,
-//! asks here, and fetches the keys. A file of a sealed class is sealed or refused, for each program of
-//! PostgreSQL; what passes does so for a reason that stands beside it.
+//! This is the page on which "fail closed" can be audited. `plan.rs` gathers the facts about a
+//! path, asks here, and fetches the keys. A file of a sealed class is sealed or refused, for each
+//! program of PostgreSQL; what passes does so for a reason that stands beside it.
 
 use pgseal_core::FileKind;
 use pgseal_pgdata::{Class, Policy};
@@ -72,8 +72,8 @@ pub fn decide(facts: &Facts) -> Verdict {
         return Verdict::Pass;
     }
     let Some(class) = facts.class else { return outside(facts) };
-    // What every program reads first: its own complaint would not say what to do. The keys of such a
-    // directory are refused as well, and with them every file of a sealed class.
+    // What every program reads first: its own complaint would not say what to do. The keys of such
+    // a directory are refused as well, and with them every file of a sealed class.
     if facts.is_half_converted && matches!(class, Class::Version | Class::Control) {
         return Verdict::Refuse(Refusal::HalfConverted);
     }
@@ -149,8 +149,8 @@ mod tests {
         Class::Relation { fork, temporary }
     }
 
-    /// Each class, and the verdict on a file of it that is opened, made, emptied, and made or emptied,
-    /// by a program without a rule of its own.
+    /// Each class, and the verdict on a file of it that is opened, made, emptied, and made or
+    /// emptied, by a program without a rule of its own.
     const TABLE: [(Class, [Verdict; 4]); 39] = [
         (relation(Fork::Main, false), SEALED),
         (relation(Fork::Fsm, false), SEALED),
@@ -296,8 +296,8 @@ mod tests {
         assert_eq!(different.len(), TABLE.len());
     }
 
-    /// Fail closed: whatever else is so, a program of PostgreSQL gets a file of a sealed class sealed
-    /// or not at all, and a server without the guard module gets none.
+    /// Fail closed: whatever else is so, a program of PostgreSQL gets a file of a sealed class
+    /// sealed or not at all, and a server without the guard module gets none.
     #[test]
     fn a_file_of_a_sealed_class_never_passes() {
         for facts in all_facts() {

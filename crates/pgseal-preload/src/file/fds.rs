@@ -99,7 +99,7 @@ impl Slot {
 
 static TABLE: [Slot; MAX_FDS] = [const { Slot::new() }; MAX_FDS];
 static GENERATION: AtomicU64 = AtomicU64::new(1);
-/// The highest number that was ever entered: nobody needs to look beyond.
+/// The highest number that was ever entered: no search goes beyond it.
 static HIGHEST: AtomicI32 = AtomicI32::new(-1);
 
 /// The table has no room for this descriptor.
@@ -209,7 +209,7 @@ pub fn is_sealed(fd: c_int) -> bool {
     get(fd).is_some()
 }
 
-/// Enters a file under a descriptor, in the place of what was there.
+/// Enters a file under a descriptor; an entry that was there is replaced.
 pub fn insert(fd: c_int, file: SharedFile) -> Result<(), TooMany> {
     let slot = slot(fd).ok_or(TooMany)?;
     let identity = sys::fstat(fd).map_or(Identity::NONE, |st| Identity::of(&st));
@@ -250,7 +250,7 @@ pub fn remove(fd: c_int) {
     if slot.state.swap(UNKNOWN, Ordering::AcqRel) & 3 == SEALED {
         let mut held = slot.held();
         let file = held.file.take();
-        // One who holds the file is in the middle of a call: then nothing is known of it.
+        // The holder of the lock is in the middle of a call: then nothing is known of the file.
         let resumed = file.as_ref().and_then(|file| file.try_lock().ok()?.resumed());
         held.last = if resumed.is_some() { slot.identity() } else { Identity::NONE };
         held.resumed = resumed.unwrap_or(Resumed::START);
@@ -274,8 +274,8 @@ pub fn doubt_all() {
     GENERATION.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Lets the standard streams that this program was started with pass if they are plain: whoever
-/// started it chose where they go, and `pg_ctl -l` often names a file in the data directory.
+/// Lets the standard streams that this program was started with pass if they are plain: the program
+/// that started it chose where they go, and `pg_ctl -l` often names a file in the data directory.
 pub fn keep_standard_streams() {
     if !program::active() {
         return;

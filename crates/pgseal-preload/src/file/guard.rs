@@ -71,7 +71,8 @@ pub extern "C" fn pgseal_guard_hello() {
 }
 
 /// Whether the guard module is loaded, or this process needs none. A server that serves a sealed
-/// cluster must have it, or the next start without the library would find nothing that stops it early.
+/// cluster must have it, or the next start without the library would find nothing that stops it
+/// early.
 pub fn is_met() -> bool {
     if MET.load(Ordering::Relaxed) || program::role() != Role::Server {
         return true;

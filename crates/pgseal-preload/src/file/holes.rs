@@ -4,7 +4,7 @@
 //! bytes. Redo makes such a page anew before anybody reads it, and a page that redo does not make
 //! anew is one that nobody counts on; yet a base backup reads the whole file. So the postmaster,
 //! when it has its lock and before it starts recovery, seals zeros into such sectors. From then on
-//! a sector of zeros is damage, to everybody and at any time.
+//! a sector of zeros is damage, in every process and at any time.
 
 use libc::{O_CLOEXEC, O_RDWR};
 use pgseal_core::{Scratch, geometry};
@@ -22,7 +22,7 @@ const DIRECTORIES: [&[u8]; 4] =
     [b"pg_xact", b"pg_multixact/offsets", b"pg_multixact/members", b"pg_commit_ts"];
 
 /// Fills the holes, unless the server was stopped cleanly. What cannot be filled stays damage, and
-/// whoever reads it gets the error.
+/// a process that reads it gets the error.
 pub fn fill(root: &'static Root) {
     if program::makes_cluster() || datadir::stopped_cleanly(root) {
         return;
@@ -35,7 +35,7 @@ pub fn fill(root: &'static Root) {
     }
 }
 
-/// Whoever reads a file that does not open here gets to know why.
+/// A file that does not open here is skipped: the process that reads it says why.
 fn fill_segment(root: &'static Root, directory: &[u8], name: &[u8]) {
     let shown = join(directory, name);
     let path = join(root.path(), &shown);

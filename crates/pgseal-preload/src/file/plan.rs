@@ -1,5 +1,5 @@
-//! What a call does with the file at a path: the facts are gathered here, [`decide`] has the verdict,
-//! and the keys that it takes are fetched.
+//! What a call does with the file at a path: the facts are gathered here, [`decide`] has the
+//! verdict, and the keys that it takes are fetched.
 
 use core::ffi::{CStr, c_int};
 
@@ -130,7 +130,8 @@ fn tell(refusal: Refusal, path: &[u8], root: Option<&Root>) -> Errno {
     }
 }
 
-/// How the file of this class and place below a root is sealed; `None` if files of its class are not.
+/// How the file of this class and place below a root is sealed; `None` if files of its class are
+/// not.
 pub fn wanted(root: &'static Root, class: Class, place: Place) -> Result<Option<Want>, Errno> {
     let Policy::Seal { scope, .. } = class.policy() else { return Ok(None) };
     let keys = load::of(root)?;
@@ -151,8 +152,8 @@ fn wanted_copy(root: &'static Root, kind: FileKind) -> Result<Want, Errno> {
     Ok(Want { keys, form, generation: keys.active, class: None })
 }
 
-/// Whether the real call must not work on the file at this path: it is sealed, would be if it were made
-/// there, or is refused.
+/// Whether the real call must not work on the file at this path: it is sealed, would be if it were
+/// made there, or is refused.
 pub fn would_seal(path: &CStr) -> bool {
     if path.is_empty() {
         return false;

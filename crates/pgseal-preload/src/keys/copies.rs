@@ -15,7 +15,8 @@ use crate::place::datadir::{self, absolute, base_name, parent, sealed_root};
 use crate::place::program::{self, Role};
 
 /// Ends a program that was told to write a copy where it cannot be sealed: to standard output,
-/// which no hook ever sees being opened. One whose command line does not tell where to may do so too.
+/// which no hook sees being opened. A program whose command line does not say where the copy goes
+/// may write it there, too.
 pub fn check_purpose() {
     let copies = matches!(program::role(), Role::BaseBackup) && !program::writes_no_copy_here();
     if copies && program::copy_target().is_none_or(|to| to == b"-") && !unsealed_copy_allowed() {
@@ -88,7 +89,8 @@ fn prepare_creation(path: &[u8], made: Made) -> Result<(), c_int> {
         return Ok(());
     }
     if !is_directory(&dir) {
-        // Directories above it may be made before it. A file that comes before it is of a copy that goes somewhere else.
+        // Directories above it may be made before it. A file that comes before it is of a copy that
+        // goes somewhere else.
         return if made == Made::Directory {
             Ok(())
         } else {
@@ -153,7 +155,7 @@ pub fn kind_of(path: &[u8]) -> Option<FileKind> {
 
 fn find_kind_of(path: &[u8]) -> Option<FileKind> {
     let role = program::role();
-    // For those that make a directory with a keyring of its own, the key is the stronger word.
+    // For programs that make a directory with its own keyring, the key counts more.
     let has_key = matches!(role, Role::BaseBackup | Role::ReceiveWal) && make::creation_asked_for();
     if unsealed_copy_allowed() && !has_key {
         return None;

@@ -1,7 +1,7 @@
 //! Data keys, which the helper fetches once.
 //!
-//! The postmaster has them fetched before its first fork, so that every backend inherits them; a tool
-//! when it meets the first sealed file.
+//! The postmaster has them fetched before its first fork, so that every backend inherits them; a
+//! tool when it meets the first sealed file.
 
 use core::ffi::c_int;
 

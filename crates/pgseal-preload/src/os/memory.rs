@@ -11,7 +11,7 @@
 //!
 //! A few paths are long and rare and use the standard library as it is: start-up, fetching keys,
 //! reading a command line, looking at a module. They run [`with_reserve`]: pieces up to [`LARGE`]
-//! bytes, and some that nobody else gets. If even those run dry, the process ends with one line.
+//! bytes, and some that are kept for them. If even those run dry, the process ends with one line.
 
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ struct Pieces<const LEN: usize, const COUNT: usize> {
     taken: [AtomicBool; COUNT],
 }
 
-// SAFETY: each piece belongs to whoever has set its mark.
+// SAFETY: each piece belongs to the caller that has set its mark.
 unsafe impl<const LEN: usize, const COUNT: usize> Sync for Pieces<LEN, COUNT> {}
 
 impl<const LEN: usize, const COUNT: usize> Pieces<LEN, COUNT> {

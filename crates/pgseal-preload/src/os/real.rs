@@ -196,7 +196,7 @@ pub fn returned<T: From<i8>>(result: Result<T, Errno>) -> T {
     }
 }
 
-/// The page size of sysconf, as a plain number, for those who map.
+/// The size of a page of memory, in bytes.
 #[must_use]
 pub fn page_size() -> usize {
     // SAFETY: no pointers involved.

@@ -90,8 +90,8 @@ impl Root {
         texts::interrupted_command(&text)
     }
 
-    /// The least sequence number that this process accepts in the record of a locked configuration; 0:
-    /// nothing is locked, `None`: the process has not looked yet.
+    /// The least sequence number that this process accepts in the record of a locked configuration;
+    /// 0: nothing is locked, `None`: the process has not looked yet.
     pub fn config_seen(&self) -> MutexGuard<'_, Option<u64>> {
         self.config_seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -255,8 +255,8 @@ pub fn expect_not_system(dir: &[u8]) -> Result<(), c_int> {
     Err(libc::EACCES)
 }
 
-/// Finds out where a path lies; `None`: in no sealed data directory. Cheap for the relative paths that a
-/// server uses.
+/// Finds out where a path lies; `None`: in no sealed data directory. Cheap for the relative paths
+/// that a server uses.
 pub fn locate(path: &[u8]) -> Option<Location> {
     if !path.starts_with(b"/")
         && !path.split(|byte| *byte == b'/').any(|part| part == b"..")
@@ -357,7 +357,7 @@ fn control_state(root: &Root) -> Option<texts::State> {
     texts::state(&sys::read_whole(&path, 1 << 16).ok()?)
 }
 
-/// Whether this process belongs to a server whose postmaster has not let anybody write yet.
+/// Whether this process belongs to a server whose postmaster lets no session write yet.
 fn postmaster_starts(root: &Root) -> bool {
     if !matches!(program::role(), Role::Server | Role::Standalone) {
         // The lock file is that of a server, which may be long gone.
@@ -370,8 +370,9 @@ fn postmaster_starts(root: &Root) -> bool {
     texts::says_it_starts(&text).unwrap_or_else(|| replays_here().unwrap_or(false))
 }
 
-/// Whether this process itself replays WAL (`InRecovery`, `src/backend/access/transam/xlogutils.c`):
-/// only the startup process does, while sessions of a standby read. `None`: it is no server.
+/// Whether this process itself replays WAL (`InRecovery`,
+/// `src/backend/access/transam/xlogutils.c`): only the startup process does, while sessions of a
+/// standby read. `None`: it is no server.
 pub fn replays_here() -> Option<bool> {
     program::flag(c"InRecovery")
 }

@@ -1,5 +1,5 @@
-//! What the library reads out of small files of a data directory, and of the file of a cluster. Whoever
-//! wrote them, nothing else than the value comes of it: no text makes it read beyond its bounds.
+//! What the library reads out of small files of a data directory, and of the file of a cluster. The
+//! texts may be anybody's: no text makes this code read beyond its bounds.
 //! Nothing of the crate is used here, so that `fuzz/` can have this file alone.
 
 /// The value of the first member of this name in a text of JSON, if it is a string: its bytes as they

@@ -64,7 +64,7 @@ pub fn current(root: &Root) -> Result<Option<ConfigRecord>, Errno> {
     Ok(Some(record))
 }
 
-/// Refuses a directory that is not locked where somebody asked for the lock.
+/// Refuses a directory that is not locked where `PGSEAL_CONFIG` asks for the lock.
 fn expect_unwanted(root: &Root) -> Result<(), Errno> {
     if !sys::env_is(WANTED, b"locked") {
         return Ok(());
@@ -76,7 +76,7 @@ fn expect_unwanted(root: &Root) -> Result<(), Errno> {
     Err(libc::EACCES)
 }
 
-/// Keeps everybody else off the record, as long as it lives.
+/// Keeps other processes from writing the record, as long as it lives.
 pub struct Alone {
     _dir: sys::Fd,
 }
@@ -95,7 +95,7 @@ fn own_dir(root: &Root) -> Result<sys::Fd, Errno> {
     sys::open(&path, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC, 0)
 }
 
-/// Puts a record in the place of the one that is there, so that a crash leaves one of the two.
+/// Replaces the record. A crash leaves the old one or the new one.
 pub fn replace(root: &Root, record: &ConfigRecord, _alone: &Alone) -> Result<(), Errno> {
     let file = record.seal(load::of(root)?).map_err(|error| {
         log::line(format_args!(
