@@ -5,6 +5,7 @@ use crate::names::{
     in_wal, is_config, is_decimal, is_hex, is_oid, is_slru_segment, is_tls, is_two_phase,
     is_version_directory, relation,
 };
+use crate::policy::Policy;
 
 /// The directories that initdb makes (`subdirs`, `src/bin/initdb/initdb.c`), and pgseal's.
 const OWN_DIRECTORIES: [&[u8]; 18] = [
@@ -40,7 +41,7 @@ pub fn classify(rel: &[u8]) -> Class {
     let mut parts: [&[u8]; MAX_PARTS] = [b""; MAX_PARTS];
     match components(rel, &mut parts) {
         Some([name]) => in_root(name),
-        Some([directory, rest @ ..]) => below(directory, rest),
+        Some([directory, rest @ ..]) => or_in_the_making(rest, |rest| below(directory, rest)),
         _ => Class::Unknown,
     }
 }
@@ -87,6 +88,23 @@ fn in_root(name: &[u8]) -> Class {
         _ if name.ends_with(b".log") => Class::ServerLog,
         _ => Class::Unknown,
     }
+}
+
+/// The class by a path's components, or, of a name with `.tmp` that no class has, the class of the name
+/// without it if that one is sealed: PostgreSQL writes such a file and renames it, and minor releases
+/// begin to do so where they did not (15.20: `pg_twophase/000002E1.tmp`).
+pub(crate) fn or_in_the_making(parts: &[&[u8]], class_of: impl Fn(&[&[u8]]) -> Class) -> Class {
+    let class = class_of(parts);
+    let mut renamed: [&[u8]; MAX_PARTS] = [b""; MAX_PARTS];
+    let Some(renamed) = renamed.get_mut(..parts.len()).filter(|_| class == Class::Unknown) else {
+        return class;
+    };
+    renamed.copy_from_slice(parts);
+    let Some(name) = renamed.last_mut() else { return class };
+    let Some(stem) = name.strip_suffix(b".tmp") else { return class };
+    *name = stem;
+    let renamed = class_of(renamed);
+    if matches!(renamed.policy(), Policy::Seal { .. }) { renamed } else { class }
 }
 
 /// A file somewhere below a directory of the root; `rest` has at least one component.

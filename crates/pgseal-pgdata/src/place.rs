@@ -97,11 +97,6 @@ fn canonical(class: Class, parts: &[&[u8]]) -> Option<Place> {
 /// The name of a file after PostgreSQL's rename.
 fn final_name(class: Class, name: &[u8]) -> &[u8] {
     match class {
-        Class::RelationMap
-        | Class::ReplicationSlotState
-        | Class::ReplicationOrigin
-        | Class::ExportedSnapshot
-        | Class::StatementTexts => without(name, b".tmp"),
         // 0-1565AC8.snap.4711.tmp
         Class::LogicalSnapshot => match name.strip_suffix(b".tmp") {
             Some(name) => without_number(name),
@@ -109,7 +104,7 @@ fn final_name(class: Class, name: &[u8]) -> &[u8] {
         },
         // pg_internal.init.4711
         Class::RelcacheInit => without_number(name),
-        _ => name,
+        _ => without(name, b".tmp"),
     }
 }
 
@@ -184,6 +179,9 @@ mod tests {
         is("pg_snapshots/00000004-00000002-1.tmp", "pg_snapshots/00000004-00000002-1");
         is("pg_stat/pgstat.tmp", "pg_stat/pgstat.stat");
         is("pg_stat/pg_stat_statements.stat.tmp", "pg_stat/pg_stat_statements.stat");
+        is("pg_twophase/000002E1.tmp", "pg_twophase/000002E1");
+        is("base/5/16384_vm.tmp", "base/5/16384_vm");
+        is("pg_tblspc/16400/PG_15_202209061/5/16384.tmp", "pg_tblspc/*/5/16384");
     }
 
     #[test]

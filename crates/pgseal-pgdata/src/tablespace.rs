@@ -1,7 +1,7 @@
 //! Files of a tablespace that are reached by their real path, not through `pg_tblspc`.
 
 use crate::class::Class;
-use crate::classify::{components, in_tablespace};
+use crate::classify::{components, in_tablespace, or_in_the_making};
 use crate::names::{is_oid, is_version_directory};
 
 /// The length of the tablespace's root in an absolute path, its last slash included.
@@ -39,7 +39,9 @@ pub fn tablespace_relative(abs: &[u8]) -> Option<usize> {
 pub fn classify_in_tablespace(rel: &[u8]) -> Class {
     let mut parts: [&[u8]; 4] = [b""; 4];
     match components(rel, &mut parts) {
-        Some([version, inside @ ..]) if is_version_directory(version) => in_tablespace(inside),
+        Some([version, inside @ ..]) if is_version_directory(version) => {
+            or_in_the_making(inside, in_tablespace)
+        }
         _ => Class::Unknown,
     }
 }

@@ -1,6 +1,7 @@
 //! `rename(2)`: WAL that recovery takes from the archive of another cluster is sealed anew, with
-//! this one's keys; timeline history becomes plain. Every other file keeps its header under every
-//! name.
+//! this one's keys; timeline history becomes plain; a file that was written under a name that
+//! PostgreSQL is not known to use becomes the file of its final place. Every other file keeps its
+//! header under every name.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::Write;
@@ -29,12 +30,16 @@ const CHUNK: usize = 1 << 20;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     let mut change = None;
-    if matches!(program::role(), Role::Server | Role::Standalone) {
+    if program::active() {
         // SAFETY: the caller passes two C strings.
         let old = unsafe { CStr::from_ptr(from) };
         // SAFETY: as above.
         let new = unsafe { CStr::from_ptr(to) };
-        let prepared = before_rename(old, new).and_then(|()| config::before_rename(old, new));
+        let is_server = matches!(program::role(), Role::Server | Role::Standalone);
+        let prepared = match is_server {
+            true => before_rename(old, new).and_then(|()| config::before_rename(old, new)),
+            false => settle(old, new).map(|()| None),
+        };
         change = match prepared {
             Ok(change) => change,
             Err(errno) => return fail(errno),
@@ -56,8 +61,31 @@ fn before_rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
     } else if name.ends_with(b".history") {
         publish(from, to)
     } else {
-        Ok(())
+        settle(from, to)
     }
+}
+
+/// Binds a file to the place that it is renamed to. The name under which PostgreSQL wrote the file is
+/// none that this library knows, so the file is bound to no place, and would not open under its final
+/// name. A minor release may begin to write `NAME.new` where it wrote `NAME`; a copying program that
+/// `PGSEAL_PROGRAMS` names may write `.NAME.Xy12Za` first, as rsync does.
+fn settle(from: &CStr, to: &CStr) -> Result<(), Errno> {
+    let is_unknown = |location: &Location| location.class == Class::Unknown;
+    if datadir::locate(from.to_bytes()).filter(is_unknown).is_none() {
+        return Ok(());
+    }
+    // A name with `.tmp` is mostly of the same class and place.
+    let mut copy = PathText::of(to.to_bytes());
+    copy.push(b".tmp");
+    let (Some(wanted), Some(made)) = (datadir::locate(to.to_bytes()), datadir::locate(&copy))
+    else {
+        return Ok(());
+    };
+    let is_same = made.class == wanted.class && made.place == wanted.place;
+    if wanted.class == Class::Unknown || !is_same || keyring_of(from)?.is_none() {
+        return Ok(());
+    }
+    replace(from, &copy.into_c()?)
 }
 
 /// Replaces a file that is sealed with the keys of another data directory by a copy that is sealed

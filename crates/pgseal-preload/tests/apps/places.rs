@@ -21,6 +21,13 @@ fn renamed_and_linked_files_stay_readable() {
     crate::support::same_on("names", &["base/notes", "pg_wal/notes"]);
 }
 
+/// What was written under a name that nobody knows opens under the name that it is renamed to.
+#[test]
+fn a_rename_binds_a_file_to_its_place() {
+    let paths = ["base/1/16384", "base/1/pg_filenode.map", "pg_twophase/000002E1", "pg_xact/0000"];
+    crate::support::same_on("rename_unknown", &paths);
+}
+
 /// A file opens under the name that PostgreSQL renames it to, and as no other file of the cluster.
 #[test]
 fn a_file_opens_at_its_place_only() {

@@ -85,7 +85,8 @@ fn shared_keyring() -> &'static [u8] {
 
 /// Lays out a data directory.
 pub fn data_directory(dir: &Path, keyring: Option<&[u8]>) {
-    for sub in ["base/1", "global", "pg_wal", "pg_stat", "pg_stat_tmp", "pg_tblspc"] {
+    let inside = ["pg_wal", "pg_stat", "pg_stat_tmp", "pg_tblspc", "pg_twophase", "pg_xact"];
+    for sub in ["base/1", "global"].iter().chain(&inside) {
         fs::create_dir_all(dir.join(sub)).unwrap();
     }
     fs::write(dir.join("PG_VERSION"), "15\n").unwrap();
