@@ -273,8 +273,8 @@ fn try_look(path: &Path, class: Class) -> io::Result<(u64, Seen)> {
         Ok(_) if len == 0 => Seen::Empty,
         // Zeros mean nothing in a file that is never sealed.
         Ok(_) if stays_plain => Seen::Plain,
-        Ok(Kind::Unborn) if bytes_behind > 0 => Seen::HeaderLost { bytes_behind },
-        Ok(Kind::Unborn) => Seen::Empty,
+        Ok(Kind::NoHeader) if bytes_behind > 0 => Seen::HeaderLost { bytes_behind },
+        Ok(Kind::NoHeader) => Seen::Empty,
         Ok(Kind::Plain) => Seen::Plain,
         Err(error) => Seen::BadHeader(error.to_string()),
     };

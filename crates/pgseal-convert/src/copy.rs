@@ -67,7 +67,7 @@ impl Source {
                 let file = SealedFile::from_header(&start[..got], header, keys)?;
                 Ok(Source::Sealed(Box::new(file)))
             }
-            Kind::Unborn | Kind::Plain => Ok(Source::Plain),
+            Kind::NoHeader | Kind::Plain => Ok(Source::Plain),
         }
     }
 

@@ -97,7 +97,7 @@ fn look<M: Media>(job: &Job<'_, M>, item: Item) -> Result<Task, ConvertError> {
     };
     let plain_len = match &head {
         Kind::Sealed(header) => geometry::plain_len(header.layout, SealedLen(item.len)).0,
-        Kind::Unborn | Kind::Plain => item.len,
+        Kind::NoHeader | Kind::Plain => item.len,
     };
     let action = match &head {
         Kind::Sealed(header)
@@ -330,9 +330,9 @@ pub fn clean<M: Media>(media: &M, leftovers: &[std::path::PathBuf]) -> Result<()
 ///
 /// # Errors
 /// Those of the file system; a file that has content after all.
-pub fn empty_unborn<M: Media>(media: &M, tasks: &[Task]) -> Result<(), ConvertError> {
-    let unborn = tasks.iter().filter(|task| task.action == Action::Empty);
-    unborn.map(|task| &*task.item.path).try_for_each(|path| empty(media, path))
+pub fn empty_without_header<M: Media>(media: &M, tasks: &[Task]) -> Result<(), ConvertError> {
+    let tasks = tasks.iter().filter(|task| task.action == Action::Empty);
+    tasks.map(|task| &*task.item.path).try_for_each(|path| empty(media, path))
 }
 
 fn empty<M: Media>(media: &M, path: &Path) -> Result<(), ConvertError> {
@@ -341,9 +341,9 @@ fn empty<M: Media>(media: &M, path: &Path) -> Result<(), ConvertError> {
     let mut start = [0; geometry::HEADER_LEN as usize];
     let got = old.read_at(&mut start, SealedOff(0)).map_err(failed)?;
     let (head, behind) = start[..got].split_at(got.min(geometry::HEAD_LEN as usize));
-    let is_unborn =
-        matches!(header::classify(head), Ok(Kind::Unborn)) && behind.iter().all(|byte| *byte == 0);
-    if !is_unborn || old.len().map_err(failed)?.0 > geometry::HEADER_LEN {
+    let has_no_header = matches!(header::classify(head), Ok(Kind::NoHeader))
+        && behind.iter().all(|byte| *byte == 0);
+    if !has_no_header || old.len().map_err(failed)?.0 > geometry::HEADER_LEN {
         let text =
             "it has content now; is a server running? Stop it and run the same command again";
         let source = std::io::Error::other(text);

@@ -69,7 +69,7 @@ impl Plan {
     pub fn action(&self, item: &Item, head: &Kind) -> Action {
         let sealed = match head {
             Kind::Sealed(header) => Some(header),
-            Kind::Plain | Kind::Unborn => None,
+            Kind::Plain | Kind::NoHeader => None,
         };
         if let Some(header) = sealed
             && header.generation.is_ephemeral()
@@ -97,11 +97,11 @@ impl Plan {
             Target::Sealed { from_plain, .. } => !from_plain,
         };
         if from_sealed
-            && *head == Kind::Unborn
+            && *head == Kind::NoHeader
             && item.len > 0
             && matches!(item.class.policy(), Policy::Seal { .. })
         {
-            return unborn(item);
+            return without_header(item);
         }
         match (self.target, item.class.policy()) {
             (Target::Plain { .. }, _) if sealed.is_some() => Action::Convert(Form::Plain),
@@ -180,7 +180,7 @@ impl Plan {
 }
 
 /// A file of a sealed data directory whose head is zeros.
-fn unborn(item: &Item) -> Action {
+fn without_header(item: &Item) -> Action {
     if item.len <= HEADER_LEN {
         return Action::Empty;
     }
@@ -270,7 +270,7 @@ mod tests {
             let class = pgseal_pgdata::classify(rel.as_bytes());
             let (path, rel) = (rel.into(), rel.into());
             let item = Item { path, rel, class, len: 16_384, dev: 1, links: 1 };
-            plan.action(&item, &Kind::Unborn)
+            plan.action(&item, &Kind::NoHeader)
         };
         for rel in ["base/5/16384_vm", "base/5/pg_internal.init.4711", "pg_stat/pgstat.tmp"] {
             assert_eq!(action(rel), Action::Remove, "{rel}");

@@ -82,7 +82,7 @@ pub enum Opened {
     Sealed(Box<SealedFile>),
     /// An empty file whose header was never written; `bytes_behind` counts what lies where a
     /// header should be followed by blocks.
-    Unborn {
+    NoHeader {
         /// Bytes of the file beyond the place of the header.
         bytes_behind: u64,
     },
@@ -116,9 +116,9 @@ impl SealedFile {
         let start = &start[..got];
         match header::classify(start)? {
             Kind::Plain => Ok(Opened::Plain),
-            Kind::Unborn => {
+            Kind::NoHeader => {
                 let bytes_behind = storage.len()?.0.saturating_sub(HEADER_LEN);
-                Ok(Opened::Unborn { bytes_behind })
+                Ok(Opened::NoHeader { bytes_behind })
             }
             Kind::Sealed(header) => {
                 Ok(Opened::Sealed(boxed(SealedFile::from_header(start, header, keys)?)?))

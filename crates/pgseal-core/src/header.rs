@@ -93,8 +93,9 @@ impl Header {
 pub enum Kind {
     /// A sealed file.
     Sealed(Header),
-    /// Shorter than a head, or a head of zeros: it never reached the disk. An empty file.
-    Unborn,
+    /// A file without a header, which is an empty file: shorter than a head, or a head of zeros, because
+    /// the header never reached the disk.
+    NoHeader,
     /// Something else: a plain file.
     Plain,
 }
@@ -103,12 +104,12 @@ pub enum Kind {
 /// [`HEAD_LEN`] bytes as the file has.
 pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     if start.len() < LEN {
-        let unborn = start.starts_with(&MAGIC) || start.iter().all(|byte| *byte == 0);
-        return Ok(if unborn { Kind::Unborn } else { Kind::Plain });
+        let no_header = start.starts_with(&MAGIC) || start.iter().all(|byte| *byte == 0);
+        return Ok(if no_header { Kind::NoHeader } else { Kind::Plain });
     }
     if !start.starts_with(&MAGIC) {
-        let unborn = start.iter().take(LEN).all(|byte| *byte == 0);
-        return Ok(if unborn { Kind::Unborn } else { Kind::Plain });
+        let no_header = start.iter().take(LEN).all(|byte| *byte == 0);
+        return Ok(if no_header { Kind::NoHeader } else { Kind::Plain });
     }
     let version = u16_at(start, 8);
     if version != FORMAT_VERSION {
@@ -250,7 +251,7 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let accepted = match classify(&bytes[..]) {
                 Ok(Kind::Sealed(header)) => unwrap_key(&bytes[..], &header, &keys).is_ok(),
-                Ok(Kind::Plain | Kind::Unborn) | Err(_) => false,
+                Ok(Kind::Plain | Kind::NoHeader) | Err(_) => false,
             };
             assert!(!accepted, "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -261,10 +262,10 @@ mod tests {
 
     #[test]
     fn what_never_reached_the_disk_is_an_empty_file() {
-        assert_eq!(classify(&[]).unwrap(), Kind::Unborn);
-        assert_eq!(classify(&[0; 100]).unwrap(), Kind::Unborn);
-        assert_eq!(classify(&[0; LEN]).unwrap(), Kind::Unborn);
-        assert_eq!(classify(&MAGIC).unwrap(), Kind::Unborn);
+        assert_eq!(classify(&[]).unwrap(), Kind::NoHeader);
+        assert_eq!(classify(&[0; 100]).unwrap(), Kind::NoHeader);
+        assert_eq!(classify(&[0; LEN]).unwrap(), Kind::NoHeader);
+        assert_eq!(classify(&MAGIC).unwrap(), Kind::NoHeader);
         assert_eq!(classify(b"PostgreSQL").unwrap(), Kind::Plain);
         assert_eq!(classify(&[1; LEN]).unwrap(), Kind::Plain);
     }

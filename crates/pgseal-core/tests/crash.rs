@@ -192,7 +192,7 @@ fn check(suite: Suite, layout: Layout, ops: &[Op], seeds: core::ops::Range<u64>)
         );
         let opened = SealedFile::open(&disk, &keys).unwrap_or_else(|e| panic!("{context}: {e}"));
         let mut after = match opened {
-            Opened::Unborn { .. } if !ever_synced => continue,
+            Opened::NoHeader { .. } if !ever_synced => continue,
             Opened::Sealed(_) => Handle::open(&disk, &keys),
             other => panic!("{context}: {other:?}"),
         };

@@ -139,7 +139,7 @@ fn verdict(image: Vec<u8>, plain: &[u8]) -> String {
     let storage = MemStorage::with(image);
     match SealedFile::open(&storage, &keys()) {
         Ok(Opened::Sealed(_)) => {}
-        Ok(Opened::Unborn { .. }) => return "**not detected**: empty file".to_owned(),
+        Ok(Opened::NoHeader { .. }) => return "**not detected**: empty file".to_owned(),
         Ok(Opened::Plain) => return "a plain file: policy decides".to_owned(),
         Err(SealError::Header(_) | SealError::KeyUnknown { .. }) => {
             return "detected: file refused".to_owned();

@@ -40,7 +40,7 @@ fn read(bytes: Vec<u8>) -> (String, Option<String>) {
     let storage = MemStorage::with(bytes);
     let mut file = match SealedFile::open(&storage, &vectors::keys()) {
         Ok(Opened::Sealed(file)) => file,
-        Ok(Opened::Unborn { .. }) => return ("unborn".to_owned(), None),
+        Ok(Opened::NoHeader { .. }) => return ("unborn".to_owned(), None),
         Ok(Opened::Plain) => return ("plain".to_owned(), None),
         Err(SealError::Header(fault)) => {
             let verdict = match fault {

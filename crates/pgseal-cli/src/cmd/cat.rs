@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
                 SealedFile::from_header(&start, header, &keys).map_err(CliError::sealed(path))?;
             Source::Sealed(Box::new(sealed), Scratch::new())
         }
-        Kind::Unborn if datadir::above(path).is_some() || start.len() < HEAD_LEN as usize => {
+        Kind::NoHeader if datadir::above(path).is_some() || start.len() < HEAD_LEN as usize => {
             let len = file.len().map_err(CliError::io(path, "stat the file"))?;
             if len.0 > HEADER_LEN {
                 let error = SealError::Header(pgseal_core::HeaderFault::NotAuthentic);
@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             }
             return Ok(exit::SOUND);
         }
-        Kind::Plain | Kind::Unborn => {
+        Kind::Plain | Kind::NoHeader => {
             out::complain(&format!("{}: not sealed; writing it as it is", path.display()));
             Source::Plain
         }

@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
         // What was read before the check may have changed since.
         let job = job(&self.control, keys, target, ground.facts);
         let (_, tasks) = checks::look(&job, &self.dir.root, &journal.version_dir())?;
-        engine::empty_unborn(&Disk, &tasks)?;
+        engine::empty_without_header(&Disk, &tasks)?;
         self.start(&mut journal, make_keys, lock, &ground)?;
         Ok(None)
     }

@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             report.sealed =
                 Some(sealed(&file, &header, sealed_len).map_err(CliError::sealed(path))?);
         }
-        Kind::Unborn => {
+        Kind::NoHeader => {
             report.kind = if sealed_len.0 > HEADER_LEN { "header-lost" } else { "empty" }
         }
         Kind::Plain => {}

@@ -230,7 +230,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         }
         let blank = &[0; BATCH * ENTRY][..zeros.len().div_ceil(BLOCK) * ENTRY];
         if !new_group {
-            self.clear_tags_of(first, blank)?;
+            self.ensure_no_tags_of(first, blank)?;
         }
         self.file.note_zeros(first, blank);
         Ok(())

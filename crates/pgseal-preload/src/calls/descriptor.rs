@@ -161,8 +161,8 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: libc::c_ulong, arg: *mut c_vo
         // A clone of a whole sealed file has the same header, as a hard link has: a file that has
         // none yet learns of it on the next call. Anything else would be plain blocks, or blocks
         // of another header than the one that is remembered.
-        let unborn = fds::lock(&file).layout().is_none();
-        if !unborn || !fds::is_sealed(arg as usize as c_int) {
+        let has_header = fds::lock(&file).layout().is_some();
+        if has_header || !fds::is_sealed(arg as usize as c_int) {
             log::line(format_args!(
                 "ERROR: only a whole sealed file can be cloned, and into a new one; copy it instead"
             ));

@@ -39,9 +39,9 @@ fn size_of_path(path: &CStr, sealed_size: i64, follow: bool) -> Option<i64> {
             i64::try_from(geometry::plain_len(header.layout, sealed_len).0).ok()
         }
         // A header that a crash tore off; zeros without magic may be a file that is not sealed.
-        Ok(Kind::Unborn) if magic == header::MAGIC => Some(0),
+        Ok(Kind::NoHeader) if magic == header::MAGIC => Some(0),
         head => {
-            let is_lost = matches!(head, Ok(Kind::Unborn));
+            let is_lost = matches!(head, Ok(Kind::NoHeader));
             damage::size_at(path.to_bytes(), sealed_len, is_lost)
         }
     }

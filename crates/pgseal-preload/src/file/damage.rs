@@ -99,7 +99,7 @@ pub fn look(
     let errno = |errno| SealError::Io(std::io::Error::from_raw_os_error(errno));
     let header = match header::classify(start) {
         Ok(Kind::Sealed(header)) => header,
-        Ok(Kind::Unborn) => {
+        Ok(Kind::NoHeader) => {
             let has_blocks = FdStorage::new(fd).len()?.0 > geometry::HEADER_LEN;
             return Ok(if has_blocks { Head::Bad(Reason::Lost) } else { Head::Empty });
         }
@@ -153,7 +153,7 @@ pub struct Damage {
 #[expect(clippy::large_enum_variant, reason = "it is looked at once, and a box could fail")]
 pub enum Handling {
     /// It was never written.
-    Unborn,
+    NeverWritten,
     /// It opens, and is damaged.
     Opens(Damage),
     /// The open fails.
@@ -177,7 +177,7 @@ pub fn judge(
             Renewal::Zeros | Renewal::Never => false,
         };
     if never_written {
-        return Handling::Unborn;
+        return Handling::NeverWritten;
     }
     if !emptied && !class.is_some_and(Class::opens_damaged) {
         return Handling::Fails;

@@ -22,8 +22,9 @@ pub fn examine(
     let Ours { want, reads_plain, root, .. } = ours;
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
     let append = flags & libc::O_APPEND != 0;
-    let unborn =
-        |want: Option<Want>| Ok(want.map(|want| OpenFile::unborn(want, path, append, writes)));
+    let without_header = |want: Option<Want>| {
+        Ok(want.map(|want| OpenFile::without_header(want, path, append, writes)))
+    };
     let mut start = [0; geometry::HEAD_LEN as usize];
     let start = match sys::pread_full(fd, &mut start, 0) {
         Ok(got) => &start[..got],
@@ -32,12 +33,12 @@ pub fn examine(
         Err(errno) => return Err(errno),
     };
     if start.is_empty() {
-        return unborn(want.filter(|_| is_regular(fd)));
+        return without_header(want.filter(|_| is_regular(fd)));
     }
     let head = damage::look(fd, start, want, root);
     let reason = match head.map_err(|error| open_file::describe(&error, path))? {
         Head::Sealed(file) => return Ok(Some(OpenFile::sealed(file, path, append, writes))),
-        Head::Empty => return unborn(want),
+        Head::Empty => return without_header(want),
         Head::Bad(Reason::Plain) if !truncates && reads_plain && (!writes || want.is_none()) => {
             return Ok(None);
         }
@@ -45,7 +46,7 @@ pub fn examine(
     };
     let handling = want.map(|want| damage::judge(reason, ours.class, path, want, root, truncates));
     match handling {
-        Some(damage::Handling::Unborn) => unborn(want),
+        Some(damage::Handling::NeverWritten) => without_header(want),
         Some(damage::Handling::Opens(damage)) => {
             Ok(Some(OpenFile::damaged(damage, path, append, writes)))
         }

@@ -25,7 +25,7 @@ use crate::place::datadir;
 enum State {
     Sealed(Box<SealedFile>),
     /// Nothing written yet, by anybody that we know of.
-    Unborn(Want),
+    NoHeader(Want),
     /// Not under pgseal: each call fails with this.
     Refused(Errno),
     /// Its head is no header that opens.
@@ -108,8 +108,8 @@ impl OpenFile {
     }
 
     /// A file that is still empty.
-    pub fn unborn(want: Want, path: &[u8], append: bool, writable: bool) -> OpenFile {
-        OpenFile::new(State::Unborn(want), path, append, writable)
+    pub fn without_header(want: Want, path: &[u8], append: bool, writable: bool) -> OpenFile {
+        OpenFile::new(State::NoHeader(want), path, append, writable)
     }
 
     /// A file that opens and cannot be read.
@@ -183,7 +183,7 @@ impl OpenFile {
     pub fn layout(&self) -> Option<Layout> {
         match &self.state {
             State::Sealed(file) => Some(file.header().layout),
-            State::Unborn(_) | State::Damaged(_) | State::Refused(_) => None,
+            State::NoHeader(_) | State::Damaged(_) | State::Refused(_) => None,
         }
     }
 
@@ -194,16 +194,16 @@ impl OpenFile {
     }
 
     /// The file, if it has its header by now.
-    fn born(&mut self, fd: c_int) -> Result<Option<&mut SealedFile>, Errno> {
+    fn find_header(&mut self, fd: c_int) -> Result<Option<&mut SealedFile>, Errno> {
         match &self.state {
             State::Sealed(_) => {}
-            State::Unborn(want) => self.look_for_header(fd, *want)?,
+            State::NoHeader(want) => self.look_for_header(fd, *want)?,
             State::Damaged(damage) => self.look_again(fd, damage.want)?,
             State::Refused(errno) => return Err(*errno),
         }
         match &mut self.state {
             State::Sealed(file) => Ok(Some(file)),
-            State::Unborn(_) | State::Damaged(_) => Ok(None),
+            State::NoHeader(_) | State::Damaged(_) => Ok(None),
             State::Refused(errno) => Err(*errno),
         }
     }
@@ -245,35 +245,40 @@ impl OpenFile {
     fn look_again(&mut self, fd: c_int, want: Want) -> Result<(), Errno> {
         match self.look(fd, want)? {
             Head::Sealed(file) => self.state = State::Sealed(file),
-            Head::Empty => self.state = State::Unborn(want),
+            Head::Empty => self.state = State::NoHeader(want),
             Head::Bad(_) => {}
         }
         Ok(())
     }
 
-    /// The file, after its header was written if it had none. Several processes may come here at
-    /// once; the lock makes sure that there is one header.
-    fn bear(&mut self, fd: c_int, scratch: &mut Scratch) -> Result<&mut SealedFile, Errno> {
+    /// Writes the header if the file has none, and returns the open file with its storage. Several
+    /// processes may come here at once; the lock makes sure that there is one header.
+    fn ensure_header(
+        &mut self,
+        fd: c_int,
+        scratch: &mut Scratch,
+    ) -> Result<(&mut SealedFile, FdStorage<'_>), Errno> {
         if !matches!(self.state, State::Sealed(_)) {
             let _lock = RangeLock::new(fd)?;
-            self.bear_locked(fd, scratch)?;
+            self.write_header(fd, scratch)?;
         }
         match &mut self.state {
-            State::Sealed(file) => Ok(file),
-            State::Unborn(_) | State::Damaged(_) => Err(libc::EIO),
+            State::Sealed(file) => Ok((file, FdStorage::with_maps(fd, &self.maps))),
+            State::NoHeader(_) | State::Damaged(_) => Err(libc::EIO),
             State::Refused(errno) => Err(*errno),
         }
     }
 
-    fn bear_locked(&mut self, fd: c_int, scratch: &mut Scratch) -> Result<(), Errno> {
-        if self.born(fd)?.is_some() {
+    /// Writes the header if no other process has done so since. The caller has the lock.
+    fn write_header(&mut self, fd: c_int, scratch: &mut Scratch) -> Result<(), Errno> {
+        if self.find_header(fd)?.is_some() {
             return Ok(());
         }
         let storage = FdStorage::new(fd);
         let want = match &self.state {
             State::Sealed(_) => return Ok(()),
             State::Refused(errno) => return Err(*errno),
-            State::Unborn(want) => *want,
+            State::NoHeader(want) => *want,
             State::Damaged(damage) => {
                 let damage = *damage;
                 if damage.gets_header() {
@@ -354,11 +359,11 @@ impl OpenFile {
             return Err(libc::EBADF);
         }
         let mut buffers = Buffers::get();
-        self.born(fd)?;
+        self.find_header(fd)?;
         self.tell();
         let file = match &mut self.state {
             State::Sealed(file) => file,
-            State::Unborn(_) => return Ok(0),
+            State::NoHeader(_) => return Ok(0),
             State::Refused(errno) => return Err(*errno),
             State::Damaged(damage) => return damage.read_at(&FdStorage::new(fd), buf, off),
         };
@@ -401,28 +406,14 @@ impl OpenFile {
         // pg_stat_statements: several processes write texts of theirs into one block at once. None
         // may seal it with what it held before the other came.
         let end = PlainOff(off.saturating_add(buf.len() as u64));
-        let _lock = self.lock_writers(fd, end, buffers.scratch())?;
-        self.bear(fd, buffers.scratch())?;
-        let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
-        let storage = FdStorage::with_maps(fd, &self.maps);
+        let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
+        let _lock = lock_writers(file, fd, end)?;
         let zeros = file.zeros_appended();
         let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
         let zeros = file.zeros_appended() - zeros;
         done.map_err(|error| self.failed(&error))?;
         counters::sealed(self.counted, off, buf.len(), zeros);
         Ok(buf.len())
-    }
-
-    /// Keeps other writers out of a file whose blocks several processes may share, or which is
-    /// about to grow up to `end` and has no holes: what another one writes is no gap.
-    fn lock_writers(
-        &mut self,
-        fd: c_int,
-        end: PlainOff,
-        scratch: &mut Scratch,
-    ) -> Result<Option<RangeLock>, Errno> {
-        let file = self.bear(fd, scratch)?;
-        (shares_blocks(file) || file.must_be_alone(end)).then(|| RangeLock::new(fd)).transpose()
     }
 
     /// `read`: at the position, which moves.
@@ -444,19 +435,19 @@ impl OpenFile {
     /// The plain length.
     pub fn len(&mut self, fd: c_int) -> Result<u64, Errno> {
         let storage = FdStorage::new(fd);
-        if let Some(file) = self.born(fd)? {
+        if let Some(file) = self.find_header(fd)? {
             let len = file.plain_len(&storage);
             return Ok(len.map_err(|error| self.failed(&error))?.0);
         }
         let damage = match &self.state {
             State::Damaged(damage) => *damage,
             State::Refused(errno) => return Err(*errno),
-            State::Sealed(_) | State::Unborn(_) => return Ok(0),
+            State::Sealed(_) | State::NoHeader(_) => return Ok(0),
         };
         // The first thing that redo wants to know of a relation whose pages it is about to write.
         if self.writable && damage.gets_header() {
             let _lock = RangeLock::new(fd)?;
-            if self.born(fd)?.is_none() {
+            if self.find_header(fd)?.is_none() {
                 self.renew_header(fd, damage)?;
             }
             return self.len(fd);
@@ -470,14 +461,12 @@ impl OpenFile {
             return Err(libc::EINVAL);
         }
         let mut buffers = Buffers::get();
-        if self.born(fd)?.is_none() && self.empty(fd, len)? {
+        if self.find_header(fd)?.is_none() && self.empty(fd, len)? {
             return Ok(());
         }
         // Lengthening seals what lies between: nobody may write there meanwhile.
-        let _lock = self.lock_writers(fd, PlainOff(len), buffers.scratch())?;
-        self.bear(fd, buffers.scratch())?;
-        let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
-        let storage = FdStorage::with_maps(fd, &self.maps);
+        let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
+        let _lock = lock_writers(file, fd, PlainOff(len))?;
         let done = file.set_len(&storage, buffers.scratch(), PlainLen(len), &KernelRandom);
         done.map_err(|error| self.failed(&error))
     }
@@ -488,16 +477,16 @@ impl OpenFile {
             State::Damaged(damage) if len == 0 => damage.want,
             State::Damaged(_) => return Ok(false),
             State::Refused(errno) => return Err(*errno),
-            State::Unborn(_) | State::Sealed(_) => return Ok(len == 0),
+            State::NoHeader(_) | State::Sealed(_) => return Ok(len == 0),
         };
         let _lock = RangeLock::new(fd)?;
         // Whoever was faster has made it anew, and its header stays.
-        if self.born(fd)?.is_some() {
+        if self.find_header(fd)?.is_some() {
             return Ok(false);
         }
         let emptied = FdStorage::new(fd).set_len(pgseal_core::SealedLen(0));
         emptied.map_err(|error| errno_of(&error))?;
-        self.state = State::Unborn(want);
+        self.state = State::NoHeader(want);
         Ok(true)
     }
 
@@ -533,6 +522,12 @@ impl OpenFile {
 fn shares_blocks(file: &SealedFile) -> bool {
     let header = file.header();
     header.layout == Layout::Stream && header.generation != Generation::EPHEMERAL
+}
+
+/// Keeps other writers out of a file whose blocks several processes may share, or which is about to
+/// grow up to `end` and has no holes: what another one writes is no gap.
+fn lock_writers(file: &SealedFile, fd: c_int, end: PlainOff) -> Result<Option<RangeLock>, Errno> {
+    (shares_blocks(file) || file.must_be_alone(end)).then(|| RangeLock::new(fd)).transpose()
 }
 
 /// Keeps other processes out of a file as long as this lives.

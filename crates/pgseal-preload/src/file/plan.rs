@@ -85,7 +85,7 @@ fn follow(path: &[u8], flags: c_int) -> Result<Plan, Errno> {
     let mut location = datadir::locate(path);
     if location.is_none() && flags & libc::O_CREAT != 0 {
         copies::before_creation(path, copies::Made::File)?;
-        // The data directory may have been born just now.
+        // The data directory may have been made just now.
         location = datadir::locate(path);
     }
     let verdict = decide(&facts(path, flags, location.as_ref()));

@@ -17,7 +17,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         self.file.reached = plain;
         if plain < plain_off && plain / BLOCK_LEN < plain_off / BLOCK_LEN {
             self.lengthen_last_page(plain, plain_off)?;
-            self.clear_stale_tags(plain)?;
+            self.ensure_no_tags_behind(plain)?;
         }
         Ok(())
     }
@@ -25,7 +25,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     /// Lengthens the file from the plain length `plain`: pages of zeros are holes.
     pub(super) fn lengthen(&mut self, plain: u64, new_len: u64) -> Result<(), SealError> {
         self.lengthen_last_page(plain, new_len)?;
-        self.clear_stale_tags(plain)?;
+        self.ensure_no_tags_behind(plain)?;
         Ok(self.storage.set_len(sealed_len(Layout::Paged, PlainLen(new_len)))?)
     }
 
@@ -51,7 +51,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
             )?;
         }
         let first_cut = BlockNo(new_len.div_ceil(BLOCK_LEN));
-        let result = self.clear_tags(first_cut);
+        let result = self.zero_tags_from(first_cut);
         for group in first_cut.0 / GROUP_PAGES..=plain / BLOCK_LEN / GROUP_PAGES {
             self.file.tags.count_change(self.storage, BlockNo(group * GROUP_PAGES));
         }

@@ -58,7 +58,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
 
     /// Before holes appear behind the end: clears tags that lie there. A crash kept a truncation and
     /// lost the clearing of its tags, or a page and not the tag of it.
-    pub(super) fn clear_stale_tags(&mut self, plain: u64) -> Result<(), SealError> {
+    pub(super) fn ensure_no_tags_behind(&mut self, plain: u64) -> Result<(), SealError> {
         let first = BlockNo(plain.div_ceil(BLOCK_LEN));
         let index = (first.0 % GROUP_PAGES) as usize;
         if index == 0 {
@@ -69,7 +69,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
             return Ok(());
         }
         self.file.tags.clear();
-        let result = self.clear_tags(first);
+        let result = self.zero_tags_from(first);
         self.file.tags.count_change(self.storage, first);
         result
     }
@@ -89,7 +89,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
 
     /// Clears the tags of the pages that were cut off, up to the end of the last group that is left,
     /// so that the pages read as zeros when the file grows again.
-    pub(super) fn clear_tags(&self, first: BlockNo) -> Result<(), SealError> {
+    pub(super) fn zero_tags_from(&self, first: BlockNo) -> Result<(), SealError> {
         let index = (first.0 % GROUP_PAGES) as usize;
         if index != 0 {
             let zeros = [0; TAG_BLOCK];
@@ -101,7 +101,11 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     /// Clears the tags of pages that were just appended as holes, if a crash left any there; what is
     /// remembered of the group is enough to know, as nothing but a crash does. `blank` is their length
     /// in zeros.
-    pub(super) fn clear_tags_of(&mut self, first: BlockNo, blank: &[u8]) -> Result<(), SealError> {
+    pub(super) fn ensure_no_tags_of(
+        &mut self,
+        first: BlockNo,
+        blank: &[u8],
+    ) -> Result<(), SealError> {
         if self.file.tags.group != first.0 / GROUP_PAGES {
             self.file.tags.load(self.storage, first)?;
         }
