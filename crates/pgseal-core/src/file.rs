@@ -44,8 +44,11 @@ const RETRIES: u32 = 6;
 /// Buffers for one operation, reused by all files of a process.
 #[derive(Debug, Default)]
 pub struct Scratch {
+    /// What is written to the storage, sealed; a stream file reads into it as well.
     out: Buffer,
+    /// A plain block of which a part is read or changed.
     page: Buffer,
+    /// A second block beside `page`: in paged and stream files the sealed bytes before a change.
     old: Buffer,
     recent: paged::RecentTags,
 }
@@ -80,8 +83,8 @@ pub struct ReadOutcome {
 pub enum Opened {
     /// A sealed file, ready.
     Sealed(Box<SealedFile>),
-    /// An empty file whose header was never written; `bytes_behind` counts what lies where a
-    /// header should be followed by blocks.
+    /// A file without a header. It is empty if nothing lies behind the place of the header; else the
+    /// header is lost.
     NoHeader {
         /// Bytes of the file beyond the place of the header.
         bytes_behind: u64,
@@ -109,7 +112,7 @@ impl fmt::Debug for SealedFile {
 }
 
 impl SealedFile {
-    /// Looks at a file and opens it if it is sealed.
+    /// Reads the head of a file, and opens the file if it is sealed.
     pub fn open<S: Storage + ?Sized>(storage: &S, keys: &KeySet) -> Result<Opened, SealError> {
         let mut start = [0; HEAD_LEN as usize];
         let got = storage.read_at(&mut start, SealedOff(0))?;
@@ -136,8 +139,8 @@ impl SealedFile {
         SealedFile::with_key(header, &file_key)
     }
 
-    /// Writes a header into an empty storage. The caller makes sure that nobody else does so at
-    /// the same time.
+    /// Writes a header into an empty storage. The caller makes sure that no other process
+    /// does so at the same time.
     pub fn create<S: Storage + ?Sized>(
         storage: &S,
         form: &Form,
@@ -238,7 +241,7 @@ impl SealedFile {
     }
 
     /// Seals zeros where a file that has no holes ([`Header::solid`]) has some after a power cut.
-    /// Only while nobody else writes to it. Returns how many sectors of 512 bytes were filled.
+    /// Only while no other process writes to it. Returns how many sectors of 512 bytes were filled.
     pub fn fill_holes<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,

@@ -1,6 +1,6 @@
 //! The walk that authenticates one sealed file, block by block.
 //!
-//! Nothing here stops at the first damaged block: who verifies wants to know how much is left.
+//! The walk goes on behind a damaged block: the report says how much of the file is left.
 
 use crate::error::SealError;
 use crate::file::{OnDamage, Scratch, SealedFile};

@@ -271,7 +271,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
     }
 
     /// Seals zeros where a file that has no holes has some: a power cut kept its length and lost what
-    /// was written. Only while nobody writes, before redo makes anew what it lost.
+    /// was written. Only while no process writes, before redo makes anew what the power cut lost.
     ///
     /// Returns how many sectors were filled.
     pub(super) fn fill_holes(&mut self) -> Result<u64, SealError> {

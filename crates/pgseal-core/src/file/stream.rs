@@ -60,7 +60,7 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, Stream> {
 
     fn write(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
         // What is remembered will do where one process writes. Elsewhere another one may have cut the
-        // file since, and a gap that nobody fills is damage.
+        // file since, and a gap that is not filled is damage.
         if plain_off > self.file.reached || self.file.header.generation != Generation::EPHEMERAL {
             let plain = self.plain_len()?;
             self.file.reached = plain;
@@ -160,7 +160,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Stream> {
     }
 
     /// Seals zeros from the plain length `plain` up to `new_len`, the rest of a last block that is not
-    /// full first: bytes that nobody sealed are damage.
+    /// full first: bytes that were never sealed are damage.
     fn fill_gap(&mut self, plain: u64, new_len: u64) -> Result<(), SealError> {
         for span in spans(plain, new_len - plain).most(BATCH) {
             let zeros = &ZEROS[..span.len];

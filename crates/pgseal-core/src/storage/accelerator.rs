@@ -41,7 +41,7 @@ pub trait Accelerator: Storage {
 
     /// How often the tags of this group of pages were changed by any of the processes that count
     /// together, this one included; also counts other groups whose names fall on the same counter.
-    /// `None`: nobody counts, and what is remembered of tags is only good for the moment.
+    /// `None`: changes are not counted, and what is remembered of tags may be out of date at once.
     #[inline]
     fn tag_changes(&self, _group: GroupName) -> Option<u64> {
         None

@@ -57,7 +57,7 @@ impl TagCache {
         GroupName(self.first_name.wrapping_add(group))
     }
 
-    /// Whether the tag block of this group is remembered, and nobody who counts has changed it.
+    /// Whether the tag block of this group is remembered, and no process that counts has changed it.
     pub(super) fn has<S: Accelerator + ?Sized>(&self, storage: &S, group: u64) -> bool {
         self.remembers
             && self.group == group
