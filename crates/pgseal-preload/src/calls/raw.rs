@@ -189,10 +189,13 @@ unsafe fn of_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<c_lon
     // What the call takes as pointers. Null is what programs try a kernel with: it says EFAULT.
     let pointers: &[c_long] = match number {
         libc::SYS_openat | libc::SYS_newfstatat | libc::SYS_statx => &[b],
+        libc::SYS_renameat2 => &[b, d],
         libc::SYS_openat2 => &[b, c],
         libc::SYS_truncate | libc::SYS_chdir => &[a],
         #[cfg(target_arch = "x86_64")]
         libc::SYS_rename => &[a, b],
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_renameat => &[b, d],
         #[cfg(target_arch = "x86_64")]
         libc::SYS_open | libc::SYS_creat | libc::SYS_stat | libc::SYS_lstat | libc::SYS_mkdir => {
             &[a]
@@ -246,6 +249,16 @@ unsafe fn of_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<c_lon
         #[cfg(target_arch = "x86_64")]
         // SAFETY: see above.
         libc::SYS_rename => unsafe { rename::rename(at::<c_char>(a), at::<c_char>(b)).into() },
+        // SAFETY: see above.
+        libc::SYS_renameat2 => unsafe {
+            rename::renameat2(int(a), at::<c_char>(b), int(c), at::<c_char>(d), e as libc::c_uint)
+                .into()
+        },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: see above.
+        libc::SYS_renameat => unsafe {
+            rename::renameat(int(a), at::<c_char>(b), int(c), at::<c_char>(d)).into()
+        },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: see above.
         libc::SYS_mkdir => unsafe { directory::mkdir(at::<c_char>(a), mode(b)).into() },

@@ -1,9 +1,9 @@
-//! `rename(2)`: WAL that recovery takes from the archive of another cluster is sealed anew, with
+//! `rename(2)` and its kin: WAL that recovery takes from the archive of another cluster is sealed anew, with
 //! this one's keys; timeline history becomes plain; a file that was written under a name that
 //! PostgreSQL is not known to use becomes the file of its final place. Every other file keeps its
 //! header under every name.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::fmt::Write;
 
 use pgseal_core::header::{self, Kind};
@@ -29,24 +29,79 @@ const CHUNK: usize = 1 << 20;
 /// As for `rename(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
-    let mut change = None;
-    if program::active() {
-        // SAFETY: the caller passes two C strings.
-        let old = unsafe { CStr::from_ptr(from) };
-        // SAFETY: as above.
-        let new = unsafe { CStr::from_ptr(to) };
-        let is_server = matches!(program::role(), Role::Server | Role::Standalone);
-        let prepared = match is_server {
-            true => before_rename(old, new).and_then(|()| config::before_rename(old, new)),
-            false => settle(old, new).map(|()| None),
-        };
-        change = match prepared {
-            Ok(change) => change,
-            Err(errno) => return fail(errno),
-        };
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::rename(from, to) };
+    // SAFETY: the caller's arguments.
+    unsafe { rename_at((libc::AT_FDCWD, from), (libc::AT_FDCWD, to), call) }
+}
+
+/// `renameat(2)`.
+/// # Safety
+/// As for `renameat(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn renameat(
+    from_dir: c_int,
+    from: *const c_char,
+    to_dir: c_int,
+    to: *const c_char,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::renameat(from_dir, from, to_dir, to) };
+    // SAFETY: the caller's arguments.
+    unsafe { rename_at((from_dir, from), (to_dir, to), call) }
+}
+
+/// `renameat2(2)`. What exchanges two files makes nothing of a new name.
+/// # Safety
+/// As for `renameat2(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn renameat2(
+    from_dir: c_int,
+    from: *const c_char,
+    to_dir: c_int,
+    to: *const c_char,
+    flags: c_uint,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let call = || unsafe { real::renameat2(from_dir, from, to_dir, to, flags) };
+    if flags & libc::RENAME_EXCHANGE != 0 {
+        return call();
     }
     // SAFETY: the caller's arguments.
-    let done = unsafe { real::rename(from, to) };
+    unsafe { rename_at((from_dir, from), (to_dir, to), call) }
+}
+
+/// Does what must be done before a rename, and the rename.
+///
+/// # Safety
+/// Both names are C strings or null.
+unsafe fn rename_at(
+    (from_dir, from): (c_int, *const c_char),
+    (to_dir, to): (c_int, *const c_char),
+    call: impl FnOnce() -> c_int,
+) -> c_int {
+    // Null is what programs try a kernel with: it says EFAULT.
+    if !program::active() || from.is_null() || to.is_null() {
+        return call();
+    }
+    // SAFETY: the caller's contract.
+    let old = unsafe { CStr::from_ptr(from) };
+    // SAFETY: as above.
+    let new = unsafe { CStr::from_ptr(to) };
+    let (full_old, full_new) = (open::path_at(from_dir, old), open::path_at(to_dir, new));
+    let old = full_old.as_deref().unwrap_or(old);
+    let new = full_new.as_deref().unwrap_or(new);
+    let prepared = match program::role() {
+        Role::Server | Role::Standalone => {
+            before_rename(old, new).and_then(|()| config::before_rename(old, new))
+        }
+        _ => settle(old, new).map(|()| None),
+    };
+    let change = match prepared {
+        Ok(change) => change,
+        Err(errno) => return fail(errno),
+    };
+    let done = call();
     if let Some(change) = change {
         change.finish(done == 0);
     }
@@ -82,10 +137,20 @@ fn settle(from: &CStr, to: &CStr) -> Result<(), Errno> {
         return Ok(());
     };
     let is_same = made.class == wanted.class && made.place == wanted.place;
-    if wanted.class == Class::Unknown || !is_same || keyring_of(from)?.is_none() {
+    if wanted.class == Class::Unknown || !is_same || !is_file(from) || keyring_of(from)?.is_none() {
         return Ok(());
     }
     replace(from, &copy.into_c()?)
+}
+
+/// Whether a regular file has this name, and no link: a link is renamed as a link.
+fn is_file(path: &CStr) -> bool {
+    let mut st = core::mem::MaybeUninit::<libc::stat>::uninit();
+    let follow = libc::AT_SYMLINK_NOFOLLOW;
+    // SAFETY: `path` is a C string, `st` valid for a write of its type.
+    let ok = unsafe { real::fstatat(libc::AT_FDCWD, path.as_ptr(), st.as_mut_ptr(), follow) };
+    // SAFETY: the call succeeded and filled the structure.
+    ok == 0 && sys::is_regular(unsafe { st.assume_init() }.st_mode)
 }
 
 /// Replaces a file that is sealed with the keys of another data directory by a copy that is sealed

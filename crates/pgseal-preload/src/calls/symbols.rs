@@ -393,9 +393,9 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "renaming",
         treatment: Hooked,
-        why: "Identity is in the header: a sealed file may be renamed as any other. WAL that the server's recovery takes from an archive is first sealed anew if another cluster sealed it; what becomes a timeline history file is made plain. Where the configuration is locked, the record follows ALTER SYSTEM; no other recorded file is renamed or replaced (EACCES).",
-        tests: &["names.c", "take_over.c", "configuration.c"],
-        symbols: &["rename"],
+        why: "Identity is in the header: a sealed file may be renamed as any other. WAL that the server's recovery takes from an archive is first sealed anew if another cluster sealed it; what becomes a timeline history file is made plain. A file under a name that nobody knows becomes the file of its new place. Where the configuration is locked, the record follows ALTER SYSTEM; no other recorded file is renamed or replaced (EACCES).",
+        tests: &["names.c", "rename_unknown.c", "take_over.c", "configuration.c"],
+        symbols: &["rename", "renameat", "renameat2"],
     },
     Family {
         name: "names and attributes",
@@ -403,8 +403,6 @@ pub const FAMILIES: &[Family] = &[
         why: "Identity is in the header: a sealed file may be linked and removed as any other, and renamed.",
         tests: &["names.c"],
         symbols: &[
-            "renameat",
-            "renameat2",
             "link",
             "linkat",
             "symlink",

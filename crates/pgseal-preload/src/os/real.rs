@@ -142,6 +142,8 @@ real! {
     fn fts_read = c"fts_read" (fts: *mut c_void) -> *mut c_void;
     fn dlerror = c"dlerror" () -> *mut c_char;
     fn rename = c"rename" (from: *const c_char, to: *const c_char) -> c_int;
+    fn renameat = c"renameat" (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
+    fn renameat2 = c"renameat2" (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: libc::c_uint) -> c_int;
     fn unlink = c"unlink" (path: *const c_char) -> c_int;
     fn mkdir = c"mkdir" (path: *const c_char, mode: mode_t) -> c_int;
     fn chdir = c"chdir" (path: *const c_char) -> c_int;

@@ -11,8 +11,22 @@ int main(int argc, char **argv)
         SAY(write(fd, text(2 * PAGE), 2 * PAGE));
         SAY(fsync(fd));
         SAY(close(fd));
-        SAY(rename(names[at], argv[1]));
+        SAY(at == 0 ? rename(names[at], argv[1]) : renameat(AT_FDCWD, names[at], AT_FDCWD, argv[1]));
         show(argv[1]);
     }
+    int fd = open(made, O_RDWR | O_CREAT | O_TRUNC, 0600), dir = open(".", O_RDONLY | O_DIRECTORY);
+    SAY(write(fd, text(PAGE), PAGE));
+    SAY(close(fd));
+    SAY(renameat2(dir, made, dir, argv[1], 0));
+    show(argv[1]);
+    /* A link and a directory are renamed as such. */
+    SAY(symlink("nowhere", made));
+    SAY(rename(made, tmp));
+    char to[20] = "";
+    SAY(readlink(tmp, to, sizeof to));
+    SAY(unlink(tmp));
+    SAY(mkdir("base/1/directory", 0700));
+    SAY(rename("base/1/directory", "base/1/16999"));
+    SAY(rmdir("base/1/16999"));
     return 0;
 }
