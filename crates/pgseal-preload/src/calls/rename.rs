@@ -6,9 +6,9 @@
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::fmt::Write;
 
-use pgseal_core::header::{self, Kind};
+use pgseal_core::geometry;
+use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::memory;
-use pgseal_core::{KeyringId, geometry};
 use pgseal_pgdata::Class;
 
 use crate::calls::{descriptor, open, read, write};
@@ -137,7 +137,11 @@ fn settle(from: &CStr, to: &CStr) -> Result<(), Errno> {
         return Ok(());
     };
     let is_same = made.class == wanted.class && made.place == wanted.place;
-    if wanted.class == Class::Unknown || !is_same || !is_file(from) || keyring_of(from)?.is_none() {
+    if wanted.class == Class::Unknown || !is_same || !is_file(from) {
+        return Ok(());
+    }
+    // A file that is bound to a place is refused in every other one.
+    if header_of(from)?.is_none_or(|header| !header.place.is_any()) {
         return Ok(());
     }
     replace(from, &copy.into_c()?)
@@ -158,7 +162,7 @@ fn is_file(path: &CStr) -> bool {
 fn take_over(path: &CStr) -> Result<(), Errno> {
     let Some(Location { root, .. }) = datadir::locate(path.to_bytes()) else { return Ok(()) };
     let own = load::of(root)?.keyring_id;
-    if keyring_of(path)?.is_none_or(|id| id == own) {
+    if header_of(path)?.is_none_or(|header| header.keyring_id == own) {
         return Ok(());
     }
     // A name of the class WAL, which the server removes when it starts again after a crash.
@@ -175,7 +179,7 @@ fn take_over(path: &CStr) -> Result<(), Errno> {
 fn publish(path: &CStr, to: &CStr) -> Result<(), Errno> {
     let is_history = datadir::locate(to.to_bytes())
         .is_some_and(|location| location.class == Class::TimelineHistory);
-    if !is_history || keyring_of(path)?.is_none() {
+    if !is_history || header_of(path)?.is_none() {
         return Ok(());
     }
     // Of the same class, as pg_receivewal has it.
@@ -205,13 +209,13 @@ fn replace(path: &CStr, copy: &CStr) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The keyring that the header of a file names; `None` if it is no sealed file.
-fn keyring_of(path: &CStr) -> Result<Option<KeyringId>, Errno> {
+/// The header of a file, not authenticated; `None` if it is no sealed file.
+fn header_of(path: &CStr) -> Result<Option<Header>, Errno> {
     let fd = sys::open_read(path)?;
     let mut start = [0; geometry::HEAD_LEN as usize];
     let got = sys::pread_full(fd.0, &mut start, 0)?;
     match header::classify(&start[..got]) {
-        Ok(Kind::Sealed(header)) => Ok(Some(header.keyring_id)),
+        Ok(Kind::Sealed(header)) => Ok(Some(header)),
         // The call that opens the file says what is wrong with it.
         _ => Ok(None),
     }

@@ -17,7 +17,7 @@ enum Head {
 fn after(path: &str, head: Head, redo: bool) -> Run {
     let arena = Arena::new();
     for dir in ["pg_subtrans", "pg_xact"] {
-        fs::create_dir(arena.sealed().join(dir)).unwrap();
+        fs::create_dir_all(arena.sealed().join(dir)).unwrap();
     }
     // The state of the cluster, `catalog/pg_control.h`: in crash recovery, or in production.
     let state = [if redo { 4_u8 } else { 6 }, 0, 0, 0];
