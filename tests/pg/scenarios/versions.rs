@@ -195,6 +195,7 @@ fn asynchronous_io_by_method() {
         let dir = node.home().join("never-made");
         let mut command = node.command("initdb");
         command.args(["-c", "io_method=io_uring", "-D"]).arg(&dir);
+        command.env("PGSEAL_KEYRING_FROM", node.data().join("pgseal/keyring"));
         let outcome = Outcome::from(command.output().expect("initdb"));
         assert_ne!(outcome.code, 0, "{}", outcome.text);
         let refusal = "io_uring would read and write sealed files past the seal";
