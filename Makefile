@@ -15,15 +15,19 @@ SHELL = /bin/bash
 .SHELLFLAGS = -euo pipefail -c
 MAKEFLAGS += --no-print-directory
 .DELETE_ON_ERROR:
-# The parts of one target run one after the other, also with -j: servers and compilers share few cores.
+# Even with -j, the parts of a target run one after another: servers and compilers share few cores.
 .NOTPARALLEL:
 
-# PG_CONFIG=PATH (one or more) chooses the PostgreSQL; default: all that the distribution has installed.
-# EXTENSIONS="postgis plr" chooses those of test-extensions. MAJORS="15 18" chooses those of test-matrix and test-upstream; RESUME=yes what has no result yet or failed,
-# CHECKS="upgrade,crash" some, SUITES="recovery,src/bin/pg_rewind" some of PostgreSQL's own.
+# Variables:
+#   PG_CONFIG=PATH (one or more)      the PostgreSQL to use; default: all that the distribution installed
+#   EXTENSIONS="postgis plr"          some extensions, for test-extensions
+#   MAJORS="15 18"                    some major versions, for test-matrix and test-upstream
+#   RESUME=yes                        only what has no result yet or failed
+#   CHECKS="upgrade,crash"            some checks, for test-matrix
+#   SUITES="recovery,src/bin/pg_rewind"   some of PostgreSQL's own suites, for test-upstream
 export PG_CONFIG DESTDIR CARGO
 
-UPSTREAM = tests/pg/upstream
+UPSTREAM = tests/upstream
 
 .PHONY: help
 help: ## this list
@@ -38,20 +42,22 @@ setup: ## install what the build needs and the machine lacks
 	@scripts/setup.sh build
 
 .PHONY: build
-build: ## program, library, guard module and extension for each PostgreSQL here
-	@# Two commands: in one, cargo would give the library the features that only the program wants.
+build: ## programs, library, guard module and extension for each PostgreSQL here
+	@# In one command cargo would give the library the features that only the programs want. The two programs
+	@# are built together, so that each crate that both use is built once.
 	$(CARGO) build --quiet --release --locked -p pgseal-preload
-	$(CARGO) build --quiet --release --locked -p pgseal-cli
+	$(CARGO) build --quiet --release --locked -p pgseal-cli -p pgseal-lab
 	$(CARGO) build --quiet --release --locked -p pgseal-column
 	@scripts/guard.sh build
 	@scripts/extension.sh build
-	@echo "built target/release/pgseal, target/release/libpgseal.so"
+	@echo "built target/release/pgseal, target/release/pgseal-lab, target/release/libpgseal.so"
 
 .PHONY: install
 install: ## install what 'make build' built
-	@test -x target/release/pgseal -a -e target/release/libpgseal.so || \
+	@test -x target/release/pgseal -a -x target/release/pgseal-lab -a -e target/release/libpgseal.so || \
 	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
 	@scripts/install-file.sh 0755 target/release/pgseal $(bindir)/pgseal
+	@scripts/install-file.sh 0755 target/release/pgseal-lab $(bindir)/pgseal-lab
 	@scripts/install-file.sh 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
 	@scripts/guard.sh install
 	@scripts/extension.sh install
@@ -59,7 +65,7 @@ install: ## install what 'make build' built
 
 .PHONY: uninstall
 uninstall: ## remove what 'make install' installed
-	rm -f $(bindir)/pgseal $(libdir)/libpgseal.so
+	rm -f $(bindir)/pgseal $(bindir)/pgseal-lab $(libdir)/libpgseal.so
 	@if [ -d $(libdir) ]; then rmdir --ignore-fail-on-non-empty $(libdir); fi
 	@scripts/guard.sh uninstall
 	@scripts/extension.sh uninstall
@@ -73,7 +79,7 @@ demo: ## build, then see a sealed cluster at work
 
 # ---- tests ----
 
-# $(call stage,NAME,COMMAND): runs it and says how long it took.
+# $(call stage,NAME,COMMAND): runs COMMAND and prints how long it took.
 stage = @start=$$SECONDS; $(2); echo "-- $(1): $$((SECONDS - start)) s"
 
 .PHONY: test
@@ -115,6 +121,13 @@ test-scenarios: ## whole servers, the long tests too: operations, upgrade, crash
 	@scripts/setup.sh test scenarios
 	@$(MAKE) build
 	@scripts/cargo-test.sh -p pgseal-scenarios -- --include-ignored
+
+.PHONY: test-power
+test-power: ## IMAGES (200) power cuts under whole servers for each suite, and the plain server as control
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@PGSEAL_POWER_IMAGES=$(or $(IMAGES),200) scripts/cargo-test.sh -p pgseal-scenarios --test power -- \
+	    --include-ignored --nocapture --test-threads=1
 
 .PHONY: test-core
 test-core: ## PostgreSQL's core regression tests, plain and sealed, compared
@@ -188,11 +201,13 @@ test-extensions: ## what Debian has of extensions, on a plain and a sealed serve
 # ---- checks ----
 
 .PHONY: lint
-lint: ## format, clippy, shell scripts, Markdown, ASCII, crates of the library, licences
+lint: ## format, clippy, shell scripts, Markdown, ASCII, crates and their dependencies, rows of the extension, licences
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
 	@scripts/check-ascii.sh
 	@scripts/check-deps.sh
+	@scripts/crate-table.sh check
+	@scripts/check-extension.sh
 	@scripts/check-shell.sh
 	@scripts/check-text.sh
 	@scripts/spec.sh check
@@ -206,6 +221,10 @@ hooks-audit: ## every I/O call that PostgreSQL's programs import is hooked or na
 .PHONY: spec
 spec: ## write the generated parts of spec/
 	@scripts/spec.sh write
+
+.PHONY: crate-table
+crate-table: ## write the crate table of ARCHITECTURE.md: each crate, and the crates that it may use
+	@scripts/crate-table.sh write
 
 .PHONY: clean
 clean: ## remove what was built (not the cached upstream sources)

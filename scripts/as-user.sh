@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # as-user.sh [--keep] [--upstream MAJOR] [--] COMMAND [ARGUMENT...]
 #
-# PostgreSQL's servers refuse to run as root. Started by an ordinary user, this runs COMMAND in the project's
-# directory. Started by root (containers, CI), it copies what tests need (scripts, tests, built programs,
-# cached upstream sources) into a private work directory of an ordinary user and runs COMMAND there as that
-# user; the project's own directory may belong to root and be closed to others. Afterwards build/results of
-# the work directory is copied back, servers left over are stopped, and the work directory is removed
-# (--keep: it stays, and its name is printed). --upstream: of the cached sources only those of this major.
+# Runs COMMAND as an ordinary user, because PostgreSQL's servers refuse to run as root. If an
+# ordinary user starts this script, COMMAND runs in the project's directory. If root starts it
+# (containers, CI), the script copies what tests need (scripts, tests, built programs, cached
+# upstream sources) to a private work directory of an ordinary user and runs COMMAND there as that
+# user; other users need no access to the project's own directory. Afterwards build/results of the
+# work directory is copied back, remaining servers are stopped, and the work directory is removed.
+# --keep: the work directory stays, and its name is printed. --upstream: copies only the cached
+# sources of this major version.
 #
 # PGSEAL_TEST_USER  the user; default: postgres where it exists, else pgseal-test (made if need be)
 set -euo pipefail
@@ -56,8 +58,8 @@ run_as() {
     setpriv --reuid="$uid" --regid="$gid" --init-groups -- "$@"
 }
 
-# A directory that the user can reach; its name is short, because the paths of Unix sockets are at most
-# 107 bytes long and the servers put theirs below it.
+# A directory that the user can reach. Its name is short, because the paths of Unix sockets are at
+# most 107 bytes long, and the servers make their sockets below it.
 stage=
 for base in "${TMPDIR:-/tmp}" /tmp /var/tmp; do
     [ -d "$base" ] && [ ${#base} -le 40 ] || continue
@@ -99,7 +101,7 @@ trap 'exit 143' TERM HUP
 mkdir -p "$stage/tree" "$stage/home" "$stage/t"
 cd "$PGSEAL_ROOT"
 parts=()
-for part in Makefile scripts tests docs target/release/pgseal target/release/libpgseal.so target/guard target/extension extension; do
+for part in Makefile scripts tests docs target/release/pgseal target/release/pgseal-lab target/release/libpgseal.so target/guard target/extension server/extension; do
     [ -e "$part" ] && parts+=("$part")
 done
 tar -cf - --exclude=__pycache__ "${parts[@]}" | tar -xf - -C "$stage/tree"
@@ -116,16 +118,16 @@ fi
 chmod -R u+rwX,go+rX "$stage/tree"
 chown -R "$uid:$gid" "$stage"
 
-# The servers that postgres-versions.sh got stay where they are.
+# The servers that postgres-versions.sh fetched are used where they are.
 PGSEAL_POSTGRES_CACHE=$(postgres_cache)
 export PGSEAL_POSTGRES_CACHE
-# Only what the command needs from our environment: a PGHOST or PGDATA of root's would lead it astray.
+# Remove root's PGHOST, PGDATA and similar variables, which would mislead the command.
 while IFS= read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(PG[A-Z]+|XDG_.*)$')
 unset PGSEAL_CACHE
 cd "$stage/tree"
 export HOME=$stage/home USER=$user LOGNAME=$user TMPDIR=$stage/t
-# In a process group of its own: a background job without one would start with SIGINT ignored, and so would
-# everything below it.
+# Job control gives the command its own process group. Without it, a background job and all its
+# children would start with SIGINT ignored.
 set -m
 setpriv --reuid="$uid" --regid="$gid" --init-groups -- "$@" </dev/null &
 child=$!

@@ -1,19 +1,23 @@
 #!/usr/bin/env bash
-# bench.sh [--quick] [--only NAME[,NAME...]] [--rounds N] [--suites SUITE[,SUITE...]] [--cpus LIST|none]
-#          [--output DIR] [--json]
+# bench.sh [--quick] [--only NAME[,NAME...]] [--rounds N] [--suites SUITE[,SUITE...]]
+#          [--cpus LIST|none] [--output DIR] [--json]
 #
-# What sealing costs, against the same PostgreSQL unsealed: clusters of its own, two plain (their difference
-# is the noise) and one for each suite, measured in rounds, each round in a random order. Prints a table of
-# ratios with 95 % intervals; raw samples go into a file in DIR (build/results/bench). Then, without --only
-# and where there is a cargo, the core alone against the bare cipher ('cargo bench -p pgseal-core').
+# Measures what sealing costs, compared with the same PostgreSQL unsealed: 'pgseal lab cost'. It makes
+# two plain clusters (their difference is the noise) and one for each suite, and measures them in
+# rounds, each round in a random order. Prints ratios with 95 % intervals and says which aims are met;
+# the report and the raw samples go into a directory of this run in DIR (build/results/bench). Without
+# --only and --json, and if cargo is installed, it then compares the core with the bare cipher
+# ('cargo bench -p pgseal-core').
 #
-#   --quick    small and short (2 minutes): shows that it works, its figures mean little
+#   --quick    small and short (3 minutes): shows that it works, but its figures mean little
 #   --only     select-memory scan select-64mb connect tpcb vacuum vacuum-full ctas init, or core
 #   --rounds   rounds that count (11; with --quick 3)
 #   --suites   aes-256-gcm,aes-256-xts
-#   --cpus     server and client together on these CPUs, for taskset (the last one)
+#   --cpus     runs server and client together on these CPUs with taskset (default: the last CPU)
+#   --json     prints the results and their analysis as JSON (spec/lab-report.md)
 #
-# The clusters lie below TMPDIR (as root: /tmp), 2 GB in all. Leave the machine alone meanwhile.
+# The clusters lie below TMPDIR (as root: /tmp, of the user postgres) and take 2 GB. Do not use the
+# machine meanwhile.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/stage.sh"
@@ -22,7 +26,6 @@ output=$PGSEAL_ROOT/build/results/bench
 cpus=$(($(nproc) - 1))
 only='' json=no
 pass=()
-arguments=("$@")
 value() { [ $# -gt 1 ] || die "$1 needs a value"; }
 while [ $# -gt 0 ]; do
     case "$1" in
@@ -33,9 +36,15 @@ while [ $# -gt 0 ]; do
         only=$2
         shift
         ;;
-    --rounds | --suites)
+    --rounds)
         value "$@"
-        pass+=("$1" "$2")
+        pass+=(--rounds "$2")
+        shift
+        ;;
+    --suites)
+        value "$@"
+        # A list of TOML: ["aes-256-gcm","aes-256-xts"].
+        pass+=(--set "suites=[\"${2//,/\",\"}\"]")
         shift
         ;;
     --cpus)
@@ -70,29 +79,15 @@ if [ "$only" = core ]; then
     exit
 fi
 need_built
-bench_program
-[ "$cpus" = none ] || taskset -c "$cpus" true 2>/dev/null ||
-    die "taskset cannot pin to CPU $cpus; install util-linux, or give --cpus LIST or --cpus none"
-
-if [ "$(id -u)" = 0 ]; then
-    as_ordinary_user remove scripts/bench.sh "${arguments[@]}" --output build/results/bench
-    results=$PGSEAL_ROOT/build/results/bench
-    if [ "$(realpath -m "$output")" != "$(realpath -m "$results")" ]; then
-        mkdir -p "$output"
-        # shellcheck disable=SC2012 # names of our own making
-        cp "$(ls -t "$results"/bench-*.json | head -n 1)" "$output/"
-        say "raw samples: $output"
-    fi
-else
-    while IFS= read -r name; do unset "$name"; done < <(compgen -e | grep -E '^PG[A-Z]+$')
-    base=${TMPDIR:-/tmp}
-    [ ${#base} -le 60 ] || base=/tmp
-    dir=$(mktemp -d "$base/bench.XXXXXX") || die "cannot make a directory in $base; set TMPDIR"
-    trap 'stop_servers_below "$dir"; rm -rf "$dir"' EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM HUP
-    [ -z "$only" ] || pass+=(--only "$only")
-    "$PGSEAL_BENCH" run --bindir "$PG_BIN" --pgseal "$PGSEAL_ROOT/target/release/pgseal" --work "$dir" \
-        --output "$output" --cpus "$cpus" "${pass[@]}"
+if [ "$cpus" != none ]; then
+    taskset -c "$cpus" true 2>/dev/null ||
+        die "taskset cannot pin to CPU $cpus; install util-linux, or give --cpus LIST or --cpus none"
+    pass+=(--cpus "$cpus")
 fi
+# The paths of Unix sockets are at most 107 bytes long.
+base=${TMPDIR:-/tmp}
+if [ ${#base} -gt 60 ] || [ "$(id -u)" = 0 ]; then base=/tmp; fi
+[ -z "$only" ] || pass+=(--only "$only")
+output=$output/$(date +%Y%m%d-%H%M%S)
+"$PGSEAL_ROOT/target/release/pgseal" lab cost --bindir "$PG_BIN" --work "$base" --output "$output" "${pass[@]}"
 if [ -z "$only" ] && [ "$json" = no ]; then bench_core; fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# cargo-test.sh ARGUMENT...: cargo test of the crates that the arguments choose, after 'make build'. Tests that
-# start servers take the programs that 'make build' made, the same that 'make install' installs: a test build
-# of the library would have other features and be slow.
+# cargo-test.sh ARGUMENT...: runs 'cargo test ARGUMENT...' after 'make build'. Tests that start
+# servers use the programs of 'make build', which 'make install' also installs: a test build of the
+# library would have other features and be slow.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -19,14 +19,14 @@ export PGSEAL_TEST_PROGRAM=$release/pgseal PGSEAL_LIBRARY=$release/libpgseal.so 
 export PGSEAL_GUARD_MODULE=$guard
 PGSEAL_TEST_BINDIR=$("$config" --bindir)
 export PGSEAL_TEST_BINDIR
-# The older majors that are here, with a guard module, to upgrade from: "MAJOR BINDIR GUARD-MODULE" in lines.
+# The older major versions to upgrade from, in lines: "MAJOR BINDIR GUARD-MODULE".
 PGSEAL_TEST_OLDER=$(for ((major = 15; major < $(pg_major "$config"); major++)); do
     older=$(pg_config_of "$major") || continue
     guard=$PGSEAL_ROOT/target/guard/$major/pgseal_guard.so
     if [ -e "$guard" ]; then say "$major ${older%/*} $guard"; fi
 done)
 export PGSEAL_TEST_OLDER
-# All failures of a run, not only the first. PGSEAL_TEST_VERBOSE=yes: a line for each test.
+# Show all failures of a run, not only the first. PGSEAL_TEST_VERBOSE=yes: a line for each test.
 quiet=--quiet
 [ "${PGSEAL_TEST_VERBOSE:-}" != yes ] || quiet=
 exec "${CARGO:-cargo}" test ${quiet:+"$quiet"} --locked --no-fail-fast "$@"

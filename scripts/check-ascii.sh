@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# check-ascii.sh: sources hold ASCII only, so that no look-alike or invisible character can hide in them.
+# check-ascii.sh: checks that sources contain only ASCII, so that no look-alike or invisible
+# character can hide in them.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"

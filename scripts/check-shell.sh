@@ -10,7 +10,7 @@ if ! command -v shellcheck >/dev/null; then
     exit 0
 fi
 mapfile -t files < <(
-    find .ci scripts tests guard crates packaging fuzz -name target -prune -o -type f \
+    find .ci scripts tests server/guard crates tools packaging -name target -prune -o -type f \
         \( -name '*.sh' -o -path '.ci/run' \) -print 2>/dev/null | sort
 )
 shellcheck -x -P SCRIPTDIR -S warning "${files[@]}"

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# check-text.sh: hand-written Markdown has no line over 100 columns, but for table rows, code blocks and single long
-# words; its relative links lead to files; docs/README.md names every page of docs/ and spec/; the table of costs in
-# README.md has the figures of docs/costs.md.
+# check-text.sh: checks that hand-written Markdown has no line over 100 columns (except table rows,
+# code blocks and single long words), that its relative links lead to files, that docs/README.md
+# names every page of docs/ and spec/, and that the table of costs in README.md has the figures of
+# docs/costs.md.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
 
 WIDTH=100
-# Written by programs as a whole. Parts of other pages that programs write stand between marks, as below.
+# Pages that programs write as a whole. Other pages contain marks around the parts that programs
+# write.
 GENERATED=(spec/hooks.md spec/libraries.md spec/threat-model-file-layer.inc.md)
 
 if git rev-parse --git-dir >/dev/null 2>&1; then
@@ -36,7 +38,7 @@ long_lines() {
     ' "${written[@]}"
 }
 
-# Targets of links that are no addresses and no places of the same page, without those in code.
+# Prints relative links that lead to no file. Ignores links in code, URLs and links within a page.
 dead_links() {
     local page target
     for page in "${written[@]}"; do

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Run by deb.sh in a clean root: installs the packages with apt, makes sealed clusters the two ways that the
-# documentation names, and uses them through postgresql-common.
+# deb.sh runs this in a clean root. Installs the packages with apt, makes sealed clusters in the two
+# ways that the documentation describes, and uses them through postgresql-common.
 set -euo pipefail
 
 step() { printf 'inside: %s\n' "$*"; }
@@ -23,7 +23,7 @@ trap stop_all EXIT
 
 step "apt install"
 apt-get -qq update
-# Every package and what it depends on; no cluster is made by the way.
+# Install every package with its dependencies. This must not make a cluster.
 mkdir -p /etc/postgresql-common
 printf 'create_main_cluster = false\n' >/etc/postgresql-common/createcluster.conf
 apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends /debs/*.deb >/install.log 2>&1 ||
@@ -31,16 +31,26 @@ apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends /debs/*.deb >/
 major=$(find /usr/lib/postgresql -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -n | tail -n 1)
 for file in /usr/bin/pgseal /usr/lib/pgseal/libpgseal.so "/usr/lib/postgresql/$major/lib/pgseal_guard.so" \
     /usr/share/man/man1/pgseal.1.gz /usr/share/bash-completion/completions/pgseal \
+    /usr/bin/pgseal-lab /usr/share/man/man1/pgseal-lab.1.gz /usr/share/bash-completion/completions/pgseal-lab \
     /usr/share/doc/pgseal/examples/postgresql-drop-in.conf; do
     [ -e "$file" ] || die "$file is not there"
 done
 pgseal --version
 
+step "pgseal lab, then without the package pgseal-lab"
+pgseal lab modes --profile tiny --output /lab >/lab.log 2>&1 || { tail -n 30 /lab.log; die "pgseal lab modes"; }
+pgseal advise --results /lab >/advise.log 2>&1 || { cat /advise.log; die "pgseal advise"; }
+apt-get -qq -y -o Dpkg::Use-Pty=0 purge pgseal-lab >/purge.log 2>&1 || { tail /purge.log; die "purge of pgseal-lab"; }
+[ ! -e /usr/bin/pgseal-lab ] || die "the package pgseal-lab left files"
+status=0
+pgseal lab --help >/lab.log 2>&1 || status=$?
+[ "$status" = 20 ] && grep -q 'package pgseal-lab' /lab.log || { cat /lab.log; die "pgseal lab without its package: $status"; }
+
 install -d -m 755 /etc/pgseal
 pgseal key new -o /etc/pgseal/main.key >/dev/null
 chown postgres: /etc/pgseal/main.key
 
-# use CLUSTER: a table with a marker, and nothing of it on disk
+# use CLUSTER: writes a table with a marker, and checks that no file shows the marker.
 use() {
     local cluster=$1 marker=canary-deb-Kp4x data
     data=$(pg_lsclusters -h | awk -v v="${cluster%/*}" -v n="${cluster#*/}" '$1 == v && $2 == n { print $6 }')
@@ -54,7 +64,7 @@ use() {
     sql "CREATE TABLE t AS SELECT g, '$marker' || g AS v FROM generate_series(1, 1000) AS g"
     sql "CHECKPOINT"
     if grep -rqaF "$marker" "$data"; then die "$cluster shows the marker on disk"; fi
-    # The extension, with its helper where the package puts it.
+    # The extension finds its helper where the package installs it.
     sql "CREATE EXTENSION pgseal"
     sql "ALTER SYSTEM SET pgseal.provider = 'file:/etc/pgseal/main.key'"
     sql "SELECT pg_reload_conf()" >/dev/null
@@ -69,7 +79,7 @@ use() {
     [ "$(sql "SELECT count(*) FROM t")" = 1000 ] || die "$cluster has lost rows"
     pg_ctlcluster "${cluster%/*}" "${cluster#*/}" stop
     as_postgres pgseal verify "$data" >/verify.log || { cat /verify.log; die "$cluster: verify"; }
-    # Without its environment it does not start.
+    # Without its environment file, the cluster does not start.
     mv "/etc/postgresql/$cluster/environment" /environment.kept
     touch "/etc/postgresql/$cluster/environment"
     if pg_ctlcluster "${cluster%/*}" "${cluster#*/}" start >/refused.log 2>&1; then die "$cluster starts without the library"; fi
@@ -94,8 +104,9 @@ step "pg_dropcluster"
 pg_dropcluster "$major" second --stop
 [ ! -e /srv/sealed/PG_VERSION ] || die "pg_dropcluster left the data directory"
 
-# What the entrypoint of the official image does, by hand: initdb with a password file, a server without TCP for the
-# scripts of docker-entrypoint-initdb.d, then the real one. packaging/docker/Dockerfile sets the same variables.
+# The steps of the official image's entrypoint: initdb with a password file, a server without TCP
+# for the scripts of docker-entrypoint-initdb.d, then the real server. packaging/docker/Dockerfile
+# sets the same variables.
 step "as in the official image"
 export LD_PRELOAD=/usr/lib/pgseal/libpgseal.so PGSEAL_HELPER=/usr/bin/pgseal
 export PGSEAL_PROVIDER="command:cat /run/secrets/pgseal.key" PGDATA=/srv/container/data

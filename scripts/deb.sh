@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # deb.sh build|test
 #
-#   build   Debian packages from what 'make build' built, into build/deb: pgseal, and postgresql-NN-pgseal for each
-#           PostgreSQL of the distribution here. DEB_MAINTAINER says who makes them.
-#   test    installs them in a clean root made by debootstrap (as root), and lives there with a sealed cluster as an
-#           administrator of Debian would (scripts/deb-test-inside.sh); then lintian
+#   build   makes Debian packages of the results of 'make build', in build/deb: pgseal, pgseal-lab,
+#           postgresql-NN-pgseal for each PostgreSQL of the distribution that is installed here,
+#           and their debug symbols. DEB_MAINTAINER sets the maintainer.
+#   test    installs them in a clean root made by debootstrap (as root), uses a sealed cluster there
+#           as an administrator of Debian would (scripts/deb-test-inside.sh), and runs lintian
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/root.sh"
@@ -12,7 +13,7 @@ cd "$PGSEAL_ROOT"
 
 out=$PGSEAL_ROOT/build/deb
 version=$(sed -nE '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "(.*)"/\1/p' Cargo.toml)
-# An address that can reach nobody (RFC 2606), unless somebody says who they are.
+# The default is an address that reaches nobody (RFC 2606).
 maintainer=${DEB_MAINTAINER:-pgseal maintainers <pgseal@unknown.invalid>}
 
 build() {
@@ -45,7 +46,7 @@ pgseal ($version) unstable; urgency=medium
  -- $maintainer  $(date -R -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")
 LOG
     (cd "$work" && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u DESTDIR PGSEAL_ROOT="$PGSEAL_ROOT" \
-        DEB_BUILD_OPTIONS="noautodbgsym nocheck" dpkg-buildpackage -b -us -uc >"$out/build.log" 2>&1) || {
+        DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -b -us -uc >"$out/build.log" 2>&1) || {
         tail -n 30 "$out/build.log" >&2
         die "the packages were not built; see $out/build.log"
     }
@@ -53,7 +54,7 @@ LOG
     find "$out" -name '*.deb' | sort
 }
 
-# A clean root of the suite that runs here, from the archive that apt uses here.
+# Make a clean root of this machine's suite, from the archive that apt uses here.
 root=
 clean() {
     local status=$?
@@ -85,7 +86,7 @@ test_debs() {
     cp packaging/docker/pgseal.conf.sample.sh "$root/docker-sample.sh"
     in_root "$root" /deb-test-inside.sh
     say "test-deb: lintian"
-    # Only errors fail; what is found is shown.
+    # Only errors make this fail; all findings are shown.
     lintian --fail-on error --tag-display-limit 0 --allow-root "$out"/*.deb
     say "test-deb: passed"
 }

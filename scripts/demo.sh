@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# demo.sh: a sealed cluster of this machine's PostgreSQL beside a plain twin with the same data:
-# what is on disk, what damage does, what a crash does, what it costs. Run it through 'make demo', which
-# installs what is missing and builds first. Takes under three minutes, listens on no TCP port, stops every
-# server it started, and leaves the sealed cluster with the commands to use and to remove it.
+# demo.sh: makes a sealed cluster of this machine's PostgreSQL beside a plain one with the same
+# data, and shows what is on disk, what damage does, what a crash does and what sealing costs. Run
+# it with 'make demo', which first installs what is missing and builds. Takes less than three
+# minutes, listens on no TCP port, and stops every server that it started. Leaves the sealed
+# cluster, and prints the commands to use and to remove it.
 #
 # DEMO_SCALE  TPC-H scale factor (0.02); DEMO_ROUNDS  rounds of the comparison (7)
 set -euo pipefail
@@ -21,11 +22,9 @@ esac
 need_built
 
 if [ "$(id -u)" = 0 ]; then
-    bench_program
-    as_ordinary_user keep scripts/demo.sh
+    as_ordinary_user scripts/demo.sh
     exit
 fi
-bench_program
 
 scale=${DEMO_SCALE:-0.02}
 rounds=${DEMO_ROUNDS:-7}
@@ -42,7 +41,7 @@ dir=$(mktemp -d "$base/demo.XXXXXX") || die "cannot make a directory in $base; s
 key=$dir/demo.key
 sealed_pid='' plain_pid='' load_pid='' finished=no
 
-# Every process of this script is a child of it, and ends by its number.
+# All processes are children of this script, which stops them by their process ids.
 finish() {
     local status=$? pid
     trap - EXIT
@@ -73,8 +72,8 @@ step() {
 }
 show() { sed 's/^/      /'; }
 
-# start NAME [PROGRAM...]: the server of cluster NAME, behind PROGRAM, as a child of this script, so that it
-# can be waited for also after kill -9.
+# start NAME [PROGRAM...]: starts the server of cluster NAME through PROGRAM. It is a child of this
+# script, so that the script can wait for it also after kill -9.
 start() {
     local name=$1 pid
     shift
@@ -123,7 +122,7 @@ step "The same data into both: pgbench and TPC-H at scale $scale"
 for name in sealed plain; do
     database=postgres sql "$name" -c 'CREATE DATABASE demo'
     work "$PG_BIN/pgbench" -i -q -s 2 -h "$dir/s-$name" -U postgres demo
-    "$PGSEAL_BENCH" tpch --scale "$scale" | work sql "$name"
+    "$pgseal" lab child cost tpch --scale "$scale" | work sql "$name"
     sql "$name" -c CHECKPOINT
 done
 count_rows="SELECT string_agg(t || ' ' || n, ', ' ORDER BY t) FROM (
@@ -190,7 +189,7 @@ kill -9 "$sealed_pid"
 wait "$sealed_pid" 2>/dev/null || true
 wait "$load_pid" 2>/dev/null || true
 load_pid=
-# Its backends notice and end; a new server refuses to start beside them.
+# The backends notice that the postmaster is gone, and exit. Until then, a new server cannot start.
 for _ in $(seq 100); do
     [ -n "$(servers_below "$(realpath "$dir/sealed")")" ] || break
     sleep 0.1
@@ -215,7 +214,8 @@ step "pgseal status, pgseal verify"
 step "What it costs here, now: $rounds rounds, runs interleaved in random order"
 sql sealed -c CHECKPOINT
 sql plain -c CHECKPOINT
-"$PGSEAL_BENCH" cost --bindir "$PG_BIN" --plain "$dir/s-plain" --sealed "$dir/s-sealed" --rounds "$rounds" | show
+"$pgseal" lab child cost compare --bindir "$PG_BIN" --plain "$dir/s-plain" --sealed "$dir/s-sealed" \
+    --rounds "$rounds" | show
 say "   (ratios of medians; the last column is the noise: plain against itself. 'make bench' measures with care)"
 
 step "What is left"

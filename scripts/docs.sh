@@ -1,20 +1,18 @@
 #!/usr/bin/env bash
-# docs.sh install|uninstall MANDIR BASHDIR ZSHDIR FISHDIR: the man page and the shell completions, which the
-# program writes itself.
+# docs.sh install|uninstall MANDIR BASHDIR ZSHDIR FISHDIR: installs or removes the man pages and the
+# shell completions, which the programs themselves write.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
 
-action=$1
-man=$2/pgseal.1 bash=$3/pgseal zsh=$4/_pgseal fish=$5/pgseal.fish
-program=target/release/pgseal
+action=$1 mandir=$2 bashdir=$3 zshdir=$4 fishdir=$5
 
-# generate FILE ARGUMENT...
+# generate FILE PROGRAM ARGUMENT...
 generate() {
-    local file=$1 text
-    shift
-    if ! text=$("$program" "$@" 2>/dev/null) || [ -z "$text" ]; then
-        warn "'pgseal $*' wrote nothing: $file not installed"
+    local file=$1 program=$2 text
+    shift 2
+    if ! text=$("target/release/$program" "$@" 2>/dev/null) || [ -z "$text" ]; then
+        warn "'$program $*' wrote nothing: $file not installed"
         return 0
     fi
     install -d "$(dirname "$file")"
@@ -23,13 +21,16 @@ generate() {
     say "installed $file"
 }
 
-case "$action" in
-install)
-    generate "$man" man
-    generate "$bash" completions bash
-    generate "$zsh" completions zsh
-    generate "$fish" completions fish
-    ;;
-uninstall) rm -f "$man" "$bash" "$zsh" "$fish" ;;
-*) die "install or uninstall?" ;;
-esac
+for program in pgseal pgseal-lab; do
+    man=$mandir/$program.1 bash=$bashdir/$program zsh=$zshdir/_$program fish=$fishdir/$program.fish
+    case "$action" in
+    install)
+        generate "$man" "$program" man
+        generate "$bash" "$program" completions bash
+        generate "$zsh" "$program" completions zsh
+        generate "$fish" "$program" completions fish
+        ;;
+    uninstall) rm -f "$man" "$bash" "$zsh" "$fish" ;;
+    *) die "install or uninstall?" ;;
+    esac
+done

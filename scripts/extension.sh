@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # extension.sh build|install|uninstall|test|memcheck|drivers
 #
-# The extension pgseal for each PostgreSQL here (or those of PG_CONFIG):
-#   build      with PGXS in a copy of extension/, into target/extension/MAJOR/; needs the release build of pgseal-column
-#   install    to where that server looks for modules and extensions; DESTDIR is put before it
-#   test       its tests against a private copy of the installation, by an ordinary user (extension/test/run.sh)
-#   memcheck   every type under valgrind, in a server of one process
-#   drivers    psycopg, asyncpg, node-postgres, pgx, JDBC and others against a real server; fetches them from their registries
+# The extension pgseal, for each PostgreSQL on this machine or those of PG_CONFIG:
+#   build      builds it with PGXS in a copy of server/extension/, in target/extension/MAJOR/; needs
+#              the release build of pgseal-column
+#   install    installs it where that server looks for modules and extensions, below DESTDIR
+#   test       runs its tests against a private copy of the installation, as an ordinary user
+#              (server/extension/test/run.sh)
+#   memcheck   tests every type under valgrind, in a server of one process
+#   drivers    tests psycopg, asyncpg, node-postgres, pgx, JDBC and others against a real server;
+#              downloads them
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -14,12 +17,12 @@ cd "$PGSEAL_ROOT"
 action=${1:-}
 library=$PGSEAL_ROOT/target/release/libpgseal_column.a
 
-# compile CONFIG WORK: a copy per major, since PGXS builds in place.
+# compile CONFIG WORK: builds in a copy for each major version, since PGXS builds in place.
 compile() {
     local config=$1 work=$2
     rm -rf "$work"
     mkdir -p "$work"
-    cp extension/Makefile extension/*.[ch] extension/pgseal.control extension/*.sql "$work/"
+    cp server/extension/Makefile server/extension/*.[ch] server/extension/pgseal.control server/extension/*.sql "$work/"
     env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$work" PG_CONFIG="$config" COLUMN_LIBRARY="$library" \
         COLUMN_INCLUDE="$PGSEAL_ROOT/crates/pgseal-column/include" >/dev/null
 }
@@ -44,7 +47,7 @@ for config in $(pg_configs); do
         [ -e "$library" ] || die "$library is missing: cargo build --release -p pgseal-column"
         done_any=yes
         if [ -e "$built/pgseal.so" ] && [ ! "$library" -nt "$built/pgseal.so" ] &&
-            [ -z "$(find extension crates/pgseal-column/include -name '*.[ch]' -newer "$built/pgseal.so" \
+            [ -z "$(find server/extension crates/pgseal-column/include -name '*.[ch]' -newer "$built/pgseal.so" \
                 -o -name Makefile -newer "$built/pgseal.so")" ] &&
             [ ! "$("$config" --includedir-server)/postgres.h" -nt "$built/pgseal.so" ]; then
             continue
@@ -61,8 +64,8 @@ for config in $(pg_configs); do
         fi
         done_any=yes
         install_file 0755 "$built/pgseal.so" "$modules/pgseal.so"
-        install_file 0644 extension/pgseal.control "$share/pgseal.control"
-        for file in extension/pgseal--*.sql; do install_file 0644 "$file" "$share/${file##*/}"; done
+        install_file 0644 server/extension/pgseal.control "$share/pgseal.control"
+        for file in server/extension/pgseal--*.sql; do install_file 0644 "$file" "$share/${file##*/}"; done
         ;;
     uninstall)
         done_any=yes
@@ -71,7 +74,7 @@ for config in $(pg_configs); do
     test | memcheck | drivers)
         [ -e "$built/pgseal.so" ] || continue
         done_any=yes
-        PG_CONFIG=$config scripts/as-user.sh extension/test/run.sh "$action"
+        PG_CONFIG=$config scripts/as-user.sh server/extension/test/run.sh "$action"
         ;;
     *) die "build, install, uninstall, test, memcheck or drivers?" ;;
     esac

@@ -1,46 +1,50 @@
 #!/usr/bin/env bash
-# extensions.sh run [--resume] [NAME...]   what extensions do on a plain and on a sealed server, compared; after 'make build'
-# extensions.sh list                       the names: "create", and those of tests/pg/extensions/workloads
+# extensions.sh run [--resume] [NAME...]   compares what extensions do on a plain and on a sealed
+#                                          server; after 'make build'
+# extensions.sh list                       prints the names: "create", and those of
+#                                          tests/extensions/workloads
 # extensions.sh table                      writes the tables of docs/extensions.md from the last runs
-# extensions.sh shell [SUITE MAJOR]        a shell in the root (of bookworm 15), as root
+# extensions.sh shell [SUITE MAJOR]        a shell in the root (default: bookworm 15), as root
 #
-# Runs in a clean root of Debian 12 made by debootstrap (as root), with Debian's PostgreSQL 15 and every package
-# postgresql-15-* of its archive. "create" is CREATE EXTENSION of every extension and LOAD of every module there; each
-# other name is a workload (tests/pg/extensions/workload.sh). NAME may be a part of a name ("pl": every language).
-# A workload whose extension Debian 12 does not have names another release, its PostgreSQL and the packages ("-- release:
-# trixie 17 postgresql-17-pgvector"): it runs in a root of that release, with these packages.
-# --resume leaves out workloads that had no difference in the last run. Exit status 1: a difference for which
-# tests/pg/extensions/reasons.tsv has no reason, or a reason for which there is no difference.
+# Runs in a clean root of Debian 12 made by debootstrap (as root), with Debian's PostgreSQL 15 and
+# every package postgresql-15-* of its archive. "create" runs CREATE EXTENSION for every extension
+# and LOAD for every module. Every other name is a workload (tests/extensions/workload.sh). NAME may
+# be a part of a name ("pl": every language). If Debian 12 does not have the extension of a
+# workload, the workload names another release, its PostgreSQL and the packages ("-- release: trixie
+# 17 postgresql-17-pgvector") and runs in a root of that release. --resume leaves out workloads that
+# had no difference in the last run. Exit status 1: a difference without a reason in
+# tests/extensions/reasons.tsv, or a reason without a difference.
 #
-# The roots are made once and kept, as SUITE (3 GB) below PGSEAL_EXTENSIONS_ROOTS, default /var/cache/pgseal/extensions.
-# Remove one, and what Debian has published since is taken. Clusters live in memory (up to 3 GB). Results: build/results/extensions.
+# The roots are made once and kept, as SUITE (3 GB) below PGSEAL_EXTENSIONS_ROOTS (default:
+# /var/cache/pgseal/extensions). To use newer packages, remove a root. Clusters lie in memory (up to
+# 3 GB). Results: build/results/extensions.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/root.sh"
 cd "$PGSEAL_ROOT"
 
 DEFAULT_RELEASE="bookworm 15"
-# What is tried there and has another name.
+# Packages that are tried and have other names.
 MORE=(postgresql-plperl-15 postgresql-plpython3-15 postgresql-pltcl-15 pgbouncer pgpool2 r-base-core)
 roots=${PGSEAL_EXTENSIONS_ROOTS:-/var/cache/pgseal/extensions}
-tests=tests/pg/extensions
+tests=tests/extensions
 results=build/results/extensions
 inside=/srv/pgseal-extensions
 
-# release NAME: suite and major that the workload wants.
+# release NAME: prints the suite and the major version that the workload needs.
 release() {
     local wanted=''
     [ "$1" = create ] || wanted=$(sed -nE 's/^-- release: ([^ ]+ [0-9]+) .*/\1/p' "$tests/workloads/$1.sql")
     say "${wanted:-$DEFAULT_RELEASE}"
 }
 
-# into RELEASE: SUITE, MAJOR, root.
+# into RELEASE: sets SUITE, MAJOR and root.
 into() {
     read -r SUITE MAJOR <<<"$1"
     root=$roots/$SUITE
 }
 
-# The packages of the release that is tried.
+# Prints the packages to be tried from the release.
 packages() {
     if [ "$SUITE $MAJOR" = "$DEFAULT_RELEASE" ]; then
         in_root "$root" apt-cache pkgnames "postgresql-$MAJOR-" | grep -vE -- '-(doc|dbgsym)$'
@@ -62,7 +66,8 @@ leave() {
     leave_root "$root"
 }
 
-# The root with its packages, made if need be, and open for commands until this script ends.
+# Makes the root with its packages if necessary, and prepares it for commands until this script
+# ends.
 prepare() {
     local program wanted more=()
     [ "$(id -u)" = 0 ] || die "a root of its own can only be made as root: sudo make test-extensions"
@@ -85,12 +90,13 @@ prepare() {
     fi
     enter_root "$root"
     [ "$SUITE $MAJOR" != "$DEFAULT_RELEASE" ] || more=("${MORE[@]}")
-    # In the default release all of the archive, as it was then; in another one what workloads ask for.
+    # The default release gets all packages of the archive; another release those that workloads
+    # need.
     if [ -e "$root/etc/pgseal-packages" ] && { [ ${#more[@]} -gt 0 ] || packages | cmp -s - "$root/etc/pgseal-packages"; }; then
         return
     fi
     in_root "$root" apt-get -qq update
-    # No cluster is made by the way.
+    # Installing the packages must not make a cluster.
     mkdir -p "$root/etc/postgresql-common"
     say "create_main_cluster = false" >"$root/etc/postgresql-common/createcluster.conf"
     wanted=$(packages)
@@ -102,10 +108,10 @@ prepare() {
     say "$wanted" >"$root/etc/pgseal-packages"
 }
 
-# What was built goes into the root, and the tests.
+# Copies the built programs and the tests into the root.
 bring() {
     local guard=target/guard/$MAJOR/pgseal_guard.so file
-    # Only the distribution's own servers have theirs from 'make build'.
+    # 'make build' builds the guard module only for the distribution's own servers.
     if [ "$SUITE $MAJOR" != "$DEFAULT_RELEASE" ]; then
         PG_CONFIG=$(scripts/postgres-versions.sh fetch "$MAJOR") scripts/guard.sh build
     fi
@@ -117,7 +123,7 @@ bring() {
     install_file 0755 "$guard" "$root/usr/lib/postgresql/$MAJOR/lib/pgseal_guard.so" >/dev/null
     rm -rf --one-file-system "$root$inside"
     mkdir -p "$root$inside" "$root/srv/extensions"
-    # In memory: clusters are made and removed all the time, and no power fails here.
+    # In memory, because many clusters are made and removed, and no power cut is tested here.
     mount -t tmpfs -o size=6g,mode=755 tmpfs "$root/srv/extensions"
     cp -r "$tests/." "$root$inside/"
     mkdir -p "$results"
@@ -140,7 +146,7 @@ names() {
     for file in "$tests"/workloads/*.sql; do basename "$file" .sql; done | LC_ALL=C sort
 }
 
-# judge CHOSEN...: the results of these (NAME TAB same|DIFFERENT ...), held against the reasons.
+# judge CHOSEN...: compares the results of these (NAME TAB same|DIFFERENT ...) with the reasons.
 judge() {
     local bad=0 name verdict rest reason
     while IFS=$'\t' read -r name verdict rest; do

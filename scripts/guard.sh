@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # guard.sh build|test|install|uninstall
 #
-# The guard module for each PostgreSQL here (or those of PG_CONFIG): built with PGXS in a copy of guard/, into
-# target/guard/MAJOR/pgseal_guard.so; installed into the directory where that server looks for its modules.
-# DESTDIR is put before it.
+# The guard module, for each PostgreSQL on this machine or those of PG_CONFIG. "build" builds it
+# with PGXS in a copy of server/guard/, as target/guard/MAJOR/pgseal_guard.so. "install" installs it
+# in the directory where that server looks for its modules, below DESTDIR.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -20,17 +20,17 @@ for config in $(pg_configs); do
             warn "PostgreSQL $major: no guard module, its server headers are missing (scripts/setup.sh build)"
             continue
         fi
-        [ -e guard/Makefile ] || die "guard/Makefile is missing"
+        [ -e server/guard/Makefile ] || die "server/guard/Makefile is missing"
         done_any=yes
-        if [ -e "$built" ] && [ -z "$(find guard -name '*.[ch]' -newer "$built" -o -name Makefile -newer "$built")" ] &&
+        if [ -e "$built" ] && [ -z "$(find server/guard -name '*.[ch]' -newer "$built" -o -name Makefile -newer "$built")" ] &&
             [ ! "$("$config" --includedir-server)/postgres.h" -nt "$built" ]; then
             continue
         fi
-        # A copy per major: PGXS builds in place, and objects of two majors must not meet.
+        # A copy for each major version: PGXS builds in place, and object files must not be shared.
         work=target/guard/$major/build
         rm -rf "$work"
         mkdir -p "$work"
-        cp guard/Makefile guard/*.[ch] "$work/"
+        cp server/guard/Makefile server/guard/*.[ch] "$work/"
         env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$work" PG_CONFIG="$config" >/dev/null
         mv -f "$work/pgseal_guard.so" "$built"
         rm -rf "$work"
@@ -49,7 +49,7 @@ for config in $(pg_configs); do
         done_any=yes
         # In a copy, as above.
         work=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-guard-src.XXXXXX")
-        cp -r guard/Makefile guard/*.[ch] guard/test.sh guard/test "$work/"
+        cp -r server/guard/Makefile server/guard/*.[ch] server/guard/test.sh server/guard/test "$work/"
         status=0
         PG_CONFIG=$config make -s -C "$work" selftest PG_CONFIG="$config" || status=1
         rm -rf "$work"

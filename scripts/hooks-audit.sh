@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# hooks-audit.sh [PATH...]: holds the library's symbol table against every function that the programs and modules
-# of each PostgreSQL here import, and those of each PATH (a program, a module, or a directory of them), with the
-# library's own reader. Fails with the list of those that the table refuses, or does not know although their names
-# say that they touch files. What other packages put beside PostgreSQL (pg_repack, PostGIS, ...) is reported and is no
-# failure: the library does not load such a module, and leaves other programs alone.
+# hooks-audit.sh [PATH...]: compares the library's symbol table with every function that the
+# programs and modules of each PostgreSQL on this machine import, and those of each PATH (a program,
+# a module, or a directory of them). Uses the library's own ELF reader. Fails, and lists the
+# functions, if the table refuses a function, or does not contain one whose name suggests a file
+# call. Programs and modules of other packages (pg_repack, PostGIS, ...) are reported, but do not
+# make this fail: the library refuses such a module, and leaves other programs alone.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
 
 cargo build --quiet --locked -p pgseal-preload --example symbol_check
 check=$(cargo metadata --format-version 1 --no-deps | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')/debug/examples/symbol_check
-# The programs of PostgreSQL in which the library does anything.
-active=$(sed -n '/^const ACTIVE/,/^];/p' crates/pgseal-preload/src/place/program.rs | grep -oE '"[a-z_]+"' | tr -d '"')
-[ -n "$active" ] || die "crates/pgseal-preload/src/place/program.rs lists no programs"
+# The programs of PostgreSQL in which the library is active.
+active=$(sed -n '/^const ACTIVE/,/^];/p' server/pgseal-preload/src/place/program.rs | grep -oE '"[a-z_]+"' | tr -d '"')
+[ -n "$active" ] || die "server/pgseal-preload/src/place/program.rs lists no programs"
 
-# The package that brought a file.
+# Prints the package that contains a file.
 owner_of() {
     command -v dpkg-query >/dev/null || return 0
     dpkg-query -S "$1" 2>/dev/null | sed -nE 's/^([^: ]+).*/\1/p' | head -n 1 || true
@@ -26,7 +27,7 @@ is_own() {
     case "$1" in
     program) grep -xF "${3##*/}" <<<"$active" >/dev/null ;;
     module)
-        # A PostgreSQL that no package brought was built or unpacked here, with all its modules.
+        # A PostgreSQL without a package was built or unpacked here, so all its modules are its own.
         [ "$packaged" = yes ] || return 0
         owner=$(owner_of "$3")
         case "$owner" in
@@ -37,7 +38,8 @@ is_own() {
     esac
 }
 
-# judge NAME KIND FAILS FILE...: one line for all, and one for each function that goes past the seal.
+# judge NAME KIND FAILS FILE...: prints one line for all files, and one for each function that
+# bypasses sealing.
 judge() {
     local name=$1 kind=$2 fails=$3 found
     shift 3
@@ -51,7 +53,7 @@ judge() {
     if [ "$fails" = yes ]; then failed=1; else say "  (not PostgreSQL's own: the library does not load these modules)"; fi
 }
 
-# audit NAME KIND MAJOR DIR: a directory of PostgreSQL's.
+# audit NAME KIND MAJOR DIR: audits a directory of PostgreSQL.
 audit() {
     local name=$1 kind=$2 major=$3 dir=$4 file own=() foreign=()
     while IFS= read -r file; do
@@ -59,7 +61,7 @@ audit() {
     done < <(find -L "$dir" -type f \( -perm /111 -o -name '*.so' \) 2>/dev/null | sort)
     [ ${#own[@]} -gt 0 ] || die "$name: none of PostgreSQL's own in $dir"
     judge "$name" "$kind" yes "${own[@]}"
-    # Programs that are not PostgreSQL's are left alone whatever they do.
+    # The library leaves programs alone that are not PostgreSQL's.
     [ "$kind" = program ] || judge "$name of other packages" "$kind" no ${foreign[@]+"${foreign[@]}"}
 }
 
@@ -79,5 +81,5 @@ for path in "$@"; do
     judge "$path" module yes "${files[@]}"
 done
 if [ "$failed" != 0 ]; then
-    die "add the functions to a family of crates/pgseal-preload/src/calls/symbols.rs, with the reason, or hook them"
+    die "add the functions to a family of server/pgseal-preload/src/calls/symbols.rs, with the reason, or hook them"
 fi

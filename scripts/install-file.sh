@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install-file.sh MODE SOURCE TARGET: installs one file by a rename, so that a library which running servers
-# have mapped is never written to.
+# install-file.sh MODE SOURCE TARGET: installs one file by a rename, so that it never writes to a
+# library that running servers have mapped.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034 # its variables are for the scripts that read it
-# Shared by the scripts of this project: where the tree is, how to speak, how to stop.
+# Functions for the scripts of this project: paths, messages, options, versions of PostgreSQL.
 
 PGSEAL_ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -10,11 +10,12 @@ die() {
     exit 1
 }
 
-# The comment at the head of the script that runs.
+# Prints the comment at the head of the running script.
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; }
 
-# read_options WORDS ARGUMENT...: for a word NAME=VARIABLE of WORDS the option --NAME sets VARIABLE to its value, for
-# NAME:VARIABLE to "yes"; what is no option becomes REST. -h prints the comment at the head of the script, and ends it.
+# read_options WORDS ARGUMENT...: parses options. A word NAME=VARIABLE in WORDS declares an option
+# --NAME whose value goes into VARIABLE; a word NAME:VARIABLE declares a flag that sets VARIABLE to
+# "yes". Other arguments go into REST. -h prints the comment at the head of the script and exits.
 read_options() {
     local words=$1 option known
     shift
@@ -51,8 +52,8 @@ read_options() {
     done
 }
 
-# The PostgreSQL majors with a server here, as the paths of their pg_config, oldest first.
-# PG_CONFIG (one or more paths) overrides what is found.
+# Prints the path of pg_config for each PostgreSQL server on this machine, oldest major version
+# first. PG_CONFIG (one or more paths) overrides the search.
 pg_configs() {
     local path
     if [ -n "${PG_CONFIG:-}" ]; then
@@ -70,27 +71,28 @@ pg_major() {
     "$1" --version | sed -E 's/^PostgreSQL ([0-9]+).*/\1/'
 }
 
-# The newest stable major; CI runs it beside the distribution's own.
+# The newest stable major version. CI tests it in addition to that of the distribution.
 NEWEST_MAJOR=18
 
-# Where scripts/postgres-versions.sh keeps what it got.
+# Prints the cache directory of scripts/postgres-versions.sh.
 postgres_cache() {
     local base=/var/cache
     [ "$(id -u)" = 0 ] || base=${XDG_CACHE_HOME:-$HOME/.cache}
     say "${PGSEAL_POSTGRES_CACHE:-$base/pgseal/postgres}"
 }
 
-# pg_config_of MAJOR: the distribution's, else the one in the cache; fails if there is none.
+# pg_config_of MAJOR: prints the path of the distribution's pg_config, or else of that in the cache;
+# fails if there is none.
 pg_config_of() {
     local cached path=/usr/lib/postgresql/$1/bin
     cached=$(postgres_cache)/$1
-    # What is in the cache is whole when its origin is noted.
+    # A server in the cache is complete if the file "origin" exists.
     if [ ! -x "$path/postgres" ] && [ -e "$cached/origin" ]; then path=$cached/$(cat "$cached/bindir"); fi
     [ -x "$path/postgres" ] || return 1
     say "$path/pg_config"
 }
 
-# The major that upstream suites run against if none is asked for: PGSEAL_PG_MAJOR, else 15, else the newest.
+# The default major version for upstream suites: PGSEAL_PG_MAJOR, or else 15, or else the newest.
 default_major() {
     local majors
     if [ -n "${PGSEAL_PG_MAJOR:-}" ]; then
@@ -102,8 +104,8 @@ default_major() {
     grep -x 15 <<<"$majors" || tail -n 1 <<<"$majors"
 }
 
-# install_file MODE SOURCE TARGET: in one step, by a rename. A library that running servers have mapped keeps
-# its bytes, and nobody ever meets half a file.
+# install_file MODE SOURCE TARGET: installs a file atomically, by a rename. Running servers keep the
+# old library that they have mapped, and no program ever sees an incomplete file.
 install_file() {
     local mode=$1 source=$2 target=$3
     install -d "$(dirname "$target")"
@@ -112,8 +114,8 @@ install_file() {
     say "installed $target"
 }
 
-# Ends every PostgreSQL process whose working directory is $1 or below it (servers and their backends work
-# in their data directory), so that no server outlives a test run, whatever happened to it.
+# Stops every PostgreSQL process whose working directory is $1 or below it (that of a server is its
+# data directory), so that no server survives a test run, even if the run failed.
 stop_servers_below() {
     local dir signal pids
     dir=$(realpath "$1" 2>/dev/null) || return 0

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# libraries.sh write: makes spec/libraries.md: every library and module of every package that an extension package of
-# PostgreSQL in Debian 12 and 13 needs, with what the library's audit finds in it. The packages are downloaded (about
-# 500 MB, kept in target/libraries) and unpacked, not installed.
+# libraries.sh write: writes spec/libraries.md, which lists every library and module of every
+# package that an extension package of PostgreSQL in Debian 12 and 13 needs, with the results of the
+# library's audit. Downloads the packages (about 500 MB, kept in target/libraries) and unpacks them,
+# but does not install them.
 #
-# libraries.sh refused: prints what the audit refuses in what was unpacked, one FILE: FUNCTIONS a line; exit status 1 if
-# there is anything. Downloads nothing.
+# libraries.sh refused: prints the functions that the audit refuses in the unpacked files, in lines
+# FILE: FUNCTIONS. Exit status 1 if there are any. Downloads nothing.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/apt.sh"
@@ -14,7 +15,7 @@ cd "$PGSEAL_ROOT"
 RELEASES=("12 bookworm 15" "13 trixie 17")
 work=$PGSEAL_ROOT/target/libraries
 
-# Packages whose files are no libraries that a server could load.
+# Packages without libraries that a server could load.
 no_library() {
     case "$1" in
     *-dev | *-doc | *-data | *-common | fonts-* | gcc-* | g++-* | cpp-* | gfortran-* | binutils* | libjs-* | locales) ;;
@@ -23,7 +24,8 @@ no_library() {
     esac
 }
 
-# get RELEASE SUITE MAJOR: downloads and unpacks; $work/RELEASE/owners says which package each file is from.
+# get RELEASE SUITE MAJOR: downloads and unpacks the packages; $work/RELEASE/owners names the
+# package of each file.
 get() {
     local dir=$work/$1 suite=$2 major=$3 deb package packages
     mkdir -p "$dir"
@@ -49,7 +51,7 @@ get() {
     done
 }
 
-# found RELEASE: PACKAGE, FILE, hooked, passed, refused: between tabs.
+# found RELEASE: prints PACKAGE, FILE, hooked, passed and refused functions, separated by tabs.
 found() {
     local dir=$work/$1
     [ -e "$dir/owners" ] || die "nothing is unpacked in $dir; run scripts/libraries.sh write"
@@ -88,7 +90,7 @@ write() {
     local release suite major
     for release in "${RELEASES[@]}"; do
         read -r release suite major <<<"$release"
-        # In a shell of its own: it changes apt's configuration.
+        # In a subshell, because it changes apt's configuration.
         (get "$release" "$suite" "$major")
     done
     {

@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # matrix.sh run [--short] [--resume] [--only CHECK[,CHECK...]] [MAJOR...]
-#                                      every check against these majors of PostgreSQL ("newest": the newest stable
-#                                      one), or against all that can be had; after 'make build'. --short leaves out
-#                                      the long scenarios, which need the programs of 'setup.sh scenarios', and takes
-#                                      in PostgreSQL's isolation tests and those of its modules instead.
-#                                      --resume runs only what has no result yet or failed; --only some checks: their
-#                                      names in the table, or of a scenario's file all tests ("convert").
-# matrix.sh table                      writes the table of docs/versions.md from the last run of each check
+#     Runs every check against these major versions of PostgreSQL ("newest": the newest stable one), or
+#     against all available ones; after 'make build'. --short leaves out the long scenarios, which
+#     need the programs of 'setup.sh scenarios', and runs PostgreSQL's isolation tests and those of
+#     its modules instead. --resume runs only checks that have no result yet or failed. --only runs
+#     some checks, by their names in the table; the name of a scenario's file ("convert") selects
+#     all its tests.
+# matrix.sh table
+#     Writes the table of docs/versions.md from the last run of each check.
 #
-# A check: guard module, symbol audit, sealed columns, each test of the scenarios, the core regression tests sealed
-# against plain. Results, one line per check, in build/results/matrix/MAJOR.tsv: check TAB ok|failed|none TAB what was
-# seen, or why there is nothing TAB day and commit; the output of each check beside them. A run replaces the results of
-# what it runs, and keeps the others as long as the server's version is the same. A major that was named and cannot be got
-# is a failure.
+# The checks are: guard module, symbol audit, sealed columns, each test of the scenarios, the core
+# regression tests sealed and plain. Results are lines in build/results/matrix/MAJOR.tsv: check TAB
+# ok|failed|none TAB result, or why there is none TAB day and commit. The output of each check lies
+# beside that file. A run replaces the results of the checks that it runs, and keeps the others as
+# long as the server's version is the same. A named major version that cannot be fetched is a
+# failure.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -21,7 +23,7 @@ results=build/results/matrix
 DOCUMENT=docs/versions.md
 ALL_MAJORS=(15 16 17 18 19)
 
-# note CHECK VERDICT TEXT: in the place of what is known of it.
+# note CHECK VERDICT TEXT: replaces the recorded result of a check.
 note() {
     forget "$1"
     printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$stamp" >>"$list"
@@ -34,7 +36,7 @@ forget() {
     mv "$list.new" "$list"
 }
 
-# wanted CHECK: by --only and --resume.
+# wanted CHECK: whether --only and --resume select the check.
 wanted() {
     case ",$only," in
     ,, | *",$1,"* | *",${1%%: *},"*) ;;
@@ -43,7 +45,8 @@ wanted() {
     [ -z "$resume" ] || ! awk -F '\t' -v check="$1" '$1 == check && $2 != "failed"' "$list" | grep . >/dev/null
 }
 
-# check NAME COMMAND...: the last line of its output that has a number in it is what was seen.
+# check NAME COMMAND...: runs a check. Its result is the last line of the output with a number in
+# it.
 check() {
     local name=$1 log
     shift
@@ -76,10 +79,11 @@ extension() {
     check "sealed columns" env "PG_CONFIG=$config" scripts/extension.sh test
 }
 
-# Every test of every scenario is a line of its own; file by file, so that what was done is kept.
+# Runs the scenarios file by file, so that results are kept if a run is interrupted. Each test of a
+# scenario is a check.
 scenarios() {
     local file start
-    for file in $(sed -nE 's#^path = "scenarios/(.*)\.rs"#\1#p' tests/pg/Cargo.toml); do
+    for file in $(sed -nE 's#^path = "scenarios/(.*)\.rs"#\1#p' tests/pgseal-scenarios/Cargo.toml); do
         start=$SECONDS
         scenario "$file"
         if [ $((SECONDS - start)) -ge 2 ]; then say "-- $major: $file: $((SECONDS - start)) s"; fi
@@ -92,7 +96,7 @@ scenario() {
     all=$(PG_CONFIG=$config scripts/cargo-test.sh -p pgseal-scenarios --test "$file" -- --list 2>"$log" |
         sed -n 's/: test$//p') || die "the tests of $file cannot be listed, see $log"
     for test in $all; do if wanted "$file: $test"; then chosen+=("$test"); fi; done
-    # Of tests that are no more.
+    # Remove the results of tests that do not exist any more.
     while IFS= read -r test; do
         case $'\n'$all$'\n' in *$'\n'"$test"$'\n'*) ;; *) forget "$file: $test" ;; esac
     done < <(cut -f 1 "$list" | sed -n "s/^$file: //p")
@@ -102,7 +106,7 @@ scenario() {
         scripts/cargo-test.sh -p pgseal-scenarios --test "$file" -- ${long:+"$long"} --exact "${chosen[@]}" \
         >"$log" 2>&1 || status=$?
     for test in "${chosen[@]}"; do
-        # The last word: a test's own output may stand between its name and its verdict.
+        # The last word of the line: a test's own output may come between its name and its verdict.
         verdict=$(awk -v test="$test" '$1 == "test" && $2 == test && $3 == "..." {
             print ($4 ~ /^ignored/ ? "ignored" : $NF) }' "$log" | tail -n 1)
         why=$(awk -F '\t' -v test="$test" '$1 == test { print $2 }' "$none" | tail -n 1)
@@ -124,9 +128,9 @@ scenario() {
 core() {
     local log=$results/$major-core.log why
     wanted "core regression" || return 0
-    if ! tests/pg/upstream/fetch.sh "$major" >"$log" 2>&1; then
+    if ! tests/upstream/fetch.sh "$major" >"$log" 2>&1; then
         why=$(tail -n 1 "$log" | sed 's/^fetch.sh: //')
-        # Only where there is none: a download that breaks off is a failure.
+        # "none" only if the sources do not exist; an interrupted download is a failure.
         case "$why" in
         *"cannot be had" | *"has no source of its version's tests")
             note "core regression" none "$why"
@@ -140,16 +144,17 @@ core() {
 }
 
 core_compared() {
-    tests/pg/upstream/run-core.sh --major "$major" --mode plain
-    tests/pg/upstream/run-core.sh --major "$major" --mode sealed
-    tests/pg/upstream/compare.sh --major "$major" core | sed -E 's/^core on [0-9]+: //'
+    tests/upstream/run-core.sh --major "$major" --mode plain
+    tests/upstream/run-core.sh --major "$major" --mode sealed
+    tests/upstream/compare.sh --major "$major" core | sed -E 's/^core on [0-9]+: //'
 }
 
-# A slice of PostgreSQL's whole tree ('make test-upstream' runs all of it), sealed alone: every test must pass.
+# Runs a part of PostgreSQL's whole tree of tests ('make test-upstream' runs all of it), only
+# sealed. Every test must pass.
 slice() {
     [ -z "$long" ] && [ -e "${PGSEAL_CACHE:-build/upstream}/current-$major" ] || return 0
-    check "isolation" tests/pg/upstream/run-isolation.sh --major "$major" --mode sealed
-    check "contrib and test modules" tests/pg/upstream/run-modules.sh --major "$major" --mode sealed
+    check "isolation" tests/upstream/run-isolation.sh --major "$major" --mode sealed
+    check "contrib and test modules" tests/upstream/run-modules.sh --major "$major" --mode sealed
 }
 
 run() {
@@ -189,7 +194,7 @@ run() {
         fi
         ran="$ran $major"
         version=$("$config" --version | sed -E 's/^PostgreSQL //')
-        # Nothing is kept of another version.
+        # Results of another server version are removed.
         if [ ! -e "$list" ] || [ "$(awk -F '\t' '$1 == "version" { print $3 }' "$list")" != "$version" ]; then
             : >"$list"
         fi
@@ -226,7 +231,7 @@ cell() {
     esac
 }
 
-# The checks of all majors: in their order, scenarios by name.
+# Prints the checks of all major versions in their order, scenarios sorted by name.
 rows() {
     find "$results" -name '*.tsv' -print0 | xargs -0 cut -f 1 | awk '
         BEGIN { n = split("version,origin,guard module,symbol audit,sealed columns", first, ",")
@@ -235,7 +240,7 @@ rows() {
         !seen[$0]++ { printf "%02d\t%s\n", ($0 in rank ? rank[$0] : 50), $0 }' | sort | cut -f 2
 }
 
-# Why a check had nothing to do: each reason once, with its majors.
+# Prints why checks had nothing to do: each reason once, with its major versions.
 reasons() {
     awk -F '\t' '!($1 in majors) { order[++n] = $1 }
         { majors[$1] = majors[$1] (majors[$1] == "" ? "" : ", ") $2 }
@@ -244,7 +249,7 @@ reasons() {
 
 table() {
     local majors=() major check row rule made
-    # A column for each major, so that one that was not run shows.
+    # A column for each major version, so that the table shows which were not run.
     for major in "${ALL_MAJORS[@]}"; do
         majors+=("$major")
         [ -e "$results/$major.tsv" ] || warn "PostgreSQL $major was not run: make test-matrix MAJORS=$major"

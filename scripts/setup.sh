@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# setup.sh [build|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|drivers|report]...   (default: build)
+# setup.sh [build|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
+#           drivers|report]...   (default: build)
 #
-# Installs from the distribution (Debian, Ubuntu) what is missing, and nothing that is there already:
+# Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
-#   test      the same, perl, the server's procedural languages, hll and pg_partman; on Debian also the newest stable
-#             PostgreSQL, which is not installed but unpacked into a cache (scripts/postgres-versions.sh)
-#   scenarios the programs that long scenarios try on a sealed cluster: pg_repack, pgBackRest, Barman, btrfs, Patroni, etcd;
-#             the extensions PostGIS, plsh, pgfincore
+#   test      the same, perl, the server's procedural languages, hll and pg_partman; on Debian also
+#             the newest stable PostgreSQL, which is not installed but unpacked into a cache
+#             (scripts/postgres-versions.sh)
+#   scenarios the programs that long scenarios run on a sealed cluster: pg_repack, pgBackRest, Barman,
+#             btrfs, Patroni, etcd; the extensions PostGIS, plsh, pgfincore
 #   matrix    the same as test, and what postgres-versions.sh gets other majors with
 #   upstream  as build, the procedural languages, and what else PostgreSQL's own test suites need
 #   demo      as build
@@ -17,7 +19,7 @@
 #   memcheck  valgrind
 #   drivers   Java, Maven, npm and Python, for the drivers; Go, for pgx, only if it is there
 #   report    chromium and a font, for the pages of pgseal lab
-# Needs root or sudo only if something is missing. May be run any number of times.
+# Needs root or sudo only if something is missing. May be run repeatedly.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -69,7 +71,7 @@ apt_install() {
         -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 install --no-install-recommends "$@" >/dev/null </dev/null
 }
 
-# No grep -q behind a pipe: it ends early, and the writer then fails of a broken pipe.
+# No grep -q after a pipe: it would exit early, and the writer would fail because of a broken pipe.
 in_apt() { apt-cache policy "$1" 2>/dev/null | grep 'Candidate: [^(]' >/dev/null; }
 
 installed_version() {
@@ -149,7 +151,8 @@ setup_postgres() {
     install "a PostgreSQL server" "postgresql-$major"
 }
 
-# Headers in exactly the server's version: a newer one would pull a newer server in as a side effect.
+# Installs the headers in exactly the server's version: newer headers would also install a newer
+# server.
 setup_headers() {
     local config major server libpq want
     for config in $(pg_configs); do

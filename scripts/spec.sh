@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# spec.sh write|check: the generated parts of spec/. hooks.md comes from the library's symbol table, through
-# the example program hooks_md of pgseal-preload.
+# spec.sh write|check: writes or checks the generated parts of spec/. The example program hooks_md
+# of pgseal-preload makes hooks.md from the library's symbol table.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
 
 action=${1:-}
 [ "$action" = check ] && [ ! -e spec/hooks.md ] && exit 0
-[ -e crates/pgseal-preload/examples/hooks_md.rs ] || die "crates/pgseal-preload/examples/hooks_md.rs is missing"
+[ -e server/pgseal-preload/examples/hooks_md.rs ] || die "server/pgseal-preload/examples/hooks_md.rs is missing"
 text=$(cargo run --quiet --locked -p pgseal-preload --example hooks_md)
 case "$action" in
 write)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # test-report.sh [PAGE...]
 #
-# Opens pages of 'pgseal lab' in a real browser (Debian's chromium, headless, off the network) and checks that
-# each renders without a word on its console, runs its script to the end, shows its charts and tables, and is
-# no wider than a phone's screen. Without PAGE: the recorded pages of the tests, and each report.html below
-# lab/results. Screenshots (light, dark, 390 pixels wide) go to build/results/report.
+# Opens pages of 'pgseal lab' in a real browser (Debian's chromium, headless, without network) and
+# checks that each writes nothing to the console, runs its script to the end, shows its charts and
+# tables, and is no wider than a phone's screen. Without PAGE: the recorded pages of the tests, and
+# each report.html below tools/pgseal-lab/results. Screenshots (light, dark, 390 pixels wide) go to
+# build/results/report.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -19,8 +20,8 @@ browser=$(command -v chromium || command -v chromium-browser) ||
 pages=("$@")
 if [ ${#pages[@]} = 0 ]; then
     mapfile -t pages < <(
-        ls "$PGSEAL_ROOT"/crates/pgseal-lab/tests/data/*.html
-        find "$PGSEAL_ROOT/lab/results" -name report.html 2>/dev/null | sort
+        ls "$PGSEAL_ROOT"/tools/pgseal-lab/tests/data/*.html
+        find "$PGSEAL_ROOT/tools/pgseal-lab/results" -name report.html 2>/dev/null | sort
     )
 fi
 [ ${#pages[@]} -gt 0 ] || die "no page to look at"
@@ -41,7 +42,7 @@ browse() {
 
 count() { grep -o -- "$1" "$2" | wc -l; }
 
-# What a page says of itself in the end, written by a script that only the copies have.
+# A script that is added to copies of the pages, and records the state of the page at the end.
 PROBE='<script>{const r=document.documentElement;r.dataset.wide=String(r.scrollWidth-innerWidth);
 r.dataset.drawn=String([...document.querySelectorAll("svg.plot")].filter(s=>s.getBoundingClientRect().height>80).length);
 const b=document.querySelector("table.sortable th button");if(b){b.click();

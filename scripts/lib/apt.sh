@@ -1,10 +1,12 @@
 # shellcheck shell=bash
-# Sourced after scripts/lib.sh: an apt configuration of one's own, for getting packages without installing
-# them. Derived from the machine's; changes nothing outside its directory and needs no root.
+# Sourced after scripts/lib.sh: a private apt configuration for downloading packages without
+# installing them. It is derived from that of the machine, changes nothing outside of its directory
+# and needs no root.
 
-# private_apt DIR TYPES [SUITE...]: makes the configuration below DIR and exports APT_CONFIG. TYPES: "deb",
-# "deb-src" or both. Without a SUITE it has the machine's own sources and installed packages. With suites it has
-# those of the machine's Debian archive, and takes nothing for installed, so that what is downloaded is complete.
+# private_apt DIR TYPES [SUITE...]: makes the configuration below DIR and exports APT_CONFIG. TYPES:
+# "deb", "deb-src" or both. Without a SUITE, the configuration has the sources and the installed
+# packages of the machine. With suites, it has these suites of the machine's Debian archive and no
+# installed packages, so that downloads include all dependencies.
 private_apt() {
     local dir=$1 types=$2 status sources_list sources_parts trusted trusted_parts netrc netrc_parts
     shift 2
@@ -37,13 +39,13 @@ Dir::Cache "$dir/cache";
 Acquire::Languages "none";
 APT::Install-Recommends "false";
 CONF
-        # The directory may be one that apt's download user cannot enter.
+        # apt's download user may not be able to enter the directory.
         [ "$(id -u)" != 0 ] || say 'APT::Sandbox::User "root";'
     } >"$dir/apt.conf"
     export APT_CONFIG=$dir/apt.conf LC_ALL=C
 }
 
-# The machine's own sources, with these types.
+# Prints the machine's own sources, with these types.
 copy_sources() {
     local types=$1 to=$2 list=$3 parts=$4 file type
     for file in "$list" "$parts"/*.list; do
@@ -56,7 +58,7 @@ copy_sources() {
     done
 }
 
-# A sources file for suites of the archive that the machine's Debian comes from.
+# Prints a sources file for suites of the machine's Debian archive.
 debian_sources() {
     local types=$1 uri signed_by release
     shift
@@ -69,7 +71,7 @@ debian_sources() {
         'Created-By: Packages' 'Component: main' |
         awk -v release="${release#* }" '$1 == release || $1 ~ /^(stable|testing|sid|unstable)$/ { print $2, $3; exit }') ||
         die "the package sources of this machine name no Debian archive (apt-get indextargets)"
-    # A field that is not set is printed as its placeholder.
+    # apt prints a missing field as its placeholder.
     case "$signed_by" in /*) ;; *) signed_by=/usr/share/keyrings/debian-archive-keyring.gpg ;; esac
     printf 'Types: %s\nURIs: %s\nSuites: %s\nComponents: main\nSigned-By: %s\n' "$types" "$uri" "$*" "$signed_by"
 }

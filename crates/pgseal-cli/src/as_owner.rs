@@ -1,12 +1,14 @@
-//! Root steps down: what root runs on somebody else's data directory works as that one's owner, so
-//! that nothing in the directory can make root read, write or run what its owner could not.
+//! Root steps down: a command that root starts on another user's data directory runs as the owner
+//! of the directory. So nothing in the directory can make root read, write or run anything that its
+//! owner could not.
 //!
-//! Not `pgseal run`, which becomes the program that the user named, as the user; the servers of
-//! PostgreSQL refuse root themselves, and `pgseal helper keys`, which reads the directory for them,
-//! steps down. A key file that only root can read and `-K` or `PGSEAL_PROVIDER` names is read before
-//! ([`crate::keys::read_ahead`]); what `--register` writes is written by a process that was started
-//! before ([`crate::register`]), and the files of `pgseal key backup -o` by one that never looks at
-//! the directory.
+//! `pgseal run` is different: it becomes the program that the user named, as the same user. The
+//! servers of PostgreSQL refuse root themselves, and `pgseal helper keys`, which reads the
+//! directory for them, steps down. Three things happen as root. A key file that only root can read
+//! is read before the step ([`crate::key_ahead::read_ahead`]) if `-K` or `PGSEAL_PROVIDER` names
+//! it. A process that was started before the step writes the file of `--register`
+//! ([`crate::register`]). The files of `pgseal key backup -o` are written by a process that never
+//! looks at the directory.
 
 use std::fs;
 use std::io;
@@ -19,9 +21,9 @@ use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, set_dumpable_behavior
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use crate::error::CliError;
-use crate::keys;
+use crate::key_ahead;
 
-/// Who owns a directory.
+/// The owner of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The user.
@@ -42,7 +44,7 @@ pub fn invoker() -> u32 {
 /// The owner of a directory, if this process is root and the owner is not.
 ///
 /// # Errors
-/// When there is nothing at the path.
+/// When the path does not exist.
 pub fn other_owner(path: &Path) -> Result<Option<Owner>, CliError> {
     invoker();
     if !geteuid().is_root() {
@@ -58,21 +60,21 @@ pub fn other_owner(path: &Path) -> Result<Option<Owner>, CliError> {
     Ok(Some(Owner { uid, gid, groups }))
 }
 
-/// From here on this process is the owner of the directory, if root has started it and somebody else
-/// owns the directory. There is no way back. Nothing of the directory was read before.
+/// Turns this process into one of the directory's owner, if it runs as root and another user owns
+/// the directory. It cannot be undone. The caller has read nothing of the directory yet.
 ///
 /// # Errors
-/// When there is nothing at the path, when the system refuses, or when the owner cannot reach the
+/// When the path does not exist, when the system refuses, or when the owner cannot reach the
 /// directory.
 pub fn step_down(path: &Path) -> Result<(), CliError> {
     let Some(owner) = other_owner(path)? else { return Ok(()) };
-    keys::read_ahead()?;
+    key_ahead::read_ahead()?;
     become_user(&owner).map_err(|error| CliError::Io {
         path: path.to_owned(),
         action: "work as its owner, as root does with the directory of another user",
         source: error.into(),
     })?;
-    // A change of the user makes a process as readable to others as any.
+    // The change of the user has made the process dumpable again.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -95,12 +97,12 @@ pub fn step_down_beside(file: &Path) -> Result<(), CliError> {
     match file.parent() {
         Some(dir) if dir.as_os_str().is_empty() => step_down(Path::new(".")),
         Some(dir) if dir.is_dir() => step_down(dir),
-        // The file cannot be there either, which is told later.
+        // Then the file does not exist either, and opening it reports that.
         _ => Ok(()),
     }
 }
 
-/// At this time the process has one thread; those that it starts are the same user.
+/// The process has a single thread at this time; threads that it starts later inherit the user.
 fn become_user(owner: &Owner) -> rustix::io::Result<()> {
     let groups: Vec<Gid> = owner.groups.iter().map(|group| Gid::from_raw(*group)).collect();
     set_thread_groups(&groups)?;
@@ -110,7 +112,7 @@ fn become_user(owner: &Owner) -> rustix::io::Result<()> {
     set_thread_res_uid(uid, uid, uid)
 }
 
-/// What the system knows of a user, wherever its users are listed.
+/// Asks `id`, which knows the users of every source (files, LDAP, ...).
 fn id(question: &str, uid: u32) -> Vec<u32> {
     let mut command = Command::new("/usr/bin/id");
     command.arg(question).arg(uid.to_string()).env_clear().env("PATH", "/usr/bin:/bin");

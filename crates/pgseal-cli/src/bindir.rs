@@ -1,4 +1,4 @@
-//! Where the programs of PostgreSQL are.
+//! Finds the programs of PostgreSQL.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,7 +13,8 @@ use crate::{as_owner, child};
 /// Where Debian and its relatives put the programs of each major version.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
-fn is_program(path: &Path) -> bool {
+/// Whether this is a file that somebody may run.
+pub fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
@@ -40,8 +41,9 @@ fn debian() -> Vec<PathBuf> {
     majors.iter().map(|major| Path::new(DEBIAN).join(major.to_string()).join("bin")).collect()
 }
 
-/// A program for a data directory of this major: a path as it is, else from PATH, else the one of
-/// the matching version, else where `pg_config` says, else the newest.
+/// A program for a data directory of this major version: a path as it is, else the program in PATH,
+/// else Debian's of that version, else the one in the directory of `pg_config`, else Debian's
+/// newest.
 pub fn find(name: &OsStr, major: Option<&str>) -> Result<PathBuf, CliError> {
     let lost = || CliError::NoCommand { name: name.to_string_lossy().into_owned() };
     if name.as_encoded_bytes().contains(&b'/') {
@@ -65,8 +67,8 @@ pub fn find(name: &OsStr, major: Option<&str>) -> Result<PathBuf, CliError> {
 
 /// The directory of the programs of this major version: the given one, else that of `PG_CONFIG`, of
 /// the server in PATH, of Debian's packages, of `pg_config` in PATH, else `/usr/local/pgsql/bin`.
-/// Never one below the data directory, and never one that others than root and the user who started
-/// pgseal can write: its programs are run.
+/// pgseal runs these programs: so it takes no directory below the data directory, and none that
+/// anybody but root and the user who started pgseal can write.
 pub fn of_major(given: Option<&Path>, major: &str, datadir: &Path) -> Result<PathBuf, CliError> {
     let places: Vec<PathBuf> = match given {
         Some(dir) => vec![dir.to_owned()],
@@ -107,8 +109,8 @@ fn in_trusted_path(name: &str, datadir: &Path) -> Option<PathBuf> {
         .and_then(|path| path.canonicalize().ok())
 }
 
-/// Whether nobody but root and the user who started pgseal decides what this program is, and it does
-/// not lie in the data directory.
+/// Whether only root and the user who started pgseal can change this program, and it does not lie
+/// in the data directory.
 pub fn is_trusted(program: &Path, datadir: &Path) -> bool {
     let (Ok(program), Ok(datadir)) = (program.canonicalize(), datadir.canonicalize()) else {
         return false;
@@ -126,7 +128,7 @@ pub fn is_trusted(program: &Path, datadir: &Path) -> bool {
 }
 
 /// `initdb`: in the given directory, else as [`find`]. Links are resolved, since `pg_config` and
-/// the other programs lie beside the real one.
+/// the other programs are in the directory of the real file.
 pub fn initdb(bindir: Option<&Path>) -> Result<PathBuf, CliError> {
     let path = match bindir {
         None => find(OsStr::new("initdb"), None)?,
@@ -138,7 +140,7 @@ pub fn initdb(bindir: Option<&Path>) -> Result<PathBuf, CliError> {
     Ok(path.canonicalize().unwrap_or(path))
 }
 
-/// The major version of a program, from what it prints for `--version`.
+/// The major version of a program, from the output of `--version`.
 pub fn major_of(program: &Path) -> Result<String, CliError> {
     let output = child::output(Command::new(program).arg("--version"))
         .map_err(CliError::io(program, "run the program"))?;

@@ -1,4 +1,4 @@
-//! Programs that are asked something, and may not keep us waiting for ever.
+//! Runs a program for its output, with a time limit.
 
 use std::io::{self, Read};
 use std::process::{Command, Output, Stdio};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 /// How long a program of PostgreSQL may take to answer a question. A FIFO in the place of a
 /// configuration file makes it wait for ever.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest answer.
+/// The longest output that is read, in bytes.
 const MAX_ANSWER_LEN: u64 = 1 << 20;
 
-/// What the program prints, as [`Command::output`] has it, within [`TIMEOUT`].
+/// As [`Command::output`], but stops the program after [`TIMEOUT`].
 pub fn output(command: &mut Command) -> io::Result<Output> {
     output_within(command, TIMEOUT)
 }
@@ -27,7 +27,7 @@ fn output_within(command: &mut Command, timeout: Duration) -> io::Result<Output>
             break status;
         }
         if Instant::now() >= deadline {
-            // It may have ended by itself; then there is nothing to stop.
+            // If the program has just ended, there is nothing to stop.
             let _ = child.kill();
             let _ = child.wait();
             return Err(io::Error::new(
@@ -37,7 +37,7 @@ fn output_within(command: &mut Command, timeout: Duration) -> io::Result<Output>
         }
         thread::sleep(Duration::from_millis(2));
     };
-    // A grandchild may hold the pipes open.
+    // A grandchild may keep the pipes open.
     let rest = || deadline.saturating_duration_since(Instant::now());
     let stdout = stdout.recv_timeout(rest()).unwrap_or_default();
     let stderr = stderr.recv_timeout(rest()).unwrap_or_default();
@@ -49,10 +49,10 @@ fn read(from: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(from) = from {
-            // What was read so far is the answer.
+            // After an error, what was read before it is the answer.
             let _ = from.take(MAX_ANSWER_LEN).read_to_end(&mut bytes);
         }
-        // Nobody may be waiting any more.
+        // The receiver may have given up.
         let _ = send.send(bytes);
     });
     receive

@@ -1,5 +1,5 @@
-//! The few settings that pgseal itself reads and changes in the text of a configuration file. What a
-//! server makes of the whole is asked of the server's program.
+//! Reads and changes a few settings in the text of a configuration file. The values that the server
+//! really uses are those that `postgres -C` prints.
 
 const NAME: &str = "shared_preload_libraries";
 
@@ -7,7 +7,8 @@ const COMMENT: &str = "\
 # Added by pgseal: this data directory is sealed. The guard module refuses to start the server
 # without libpgseal.so, which would take the sealed files for damaged ones. Keep it first.";
 
-/// The text with the guard module before what it preloads; `None` if it is there already.
+/// The text with the guard module added before the other preloaded modules; `None` if the text has
+/// it already.
 pub fn with_guard(text: &str, guard: &str) -> Option<String> {
     let others = preloaded(text).unwrap_or_default();
     if others.split(',').any(is_guard) {
@@ -43,10 +44,10 @@ pub fn without_guard(text: &str) -> String {
         };
         let others: Vec<&str> = value.split(',').filter(|element| !is_guard(element)).collect();
         let others = others.join(",");
-        let is_ours = take_comment(&mut kept);
-        // What we added repeats what stood there before.
+        let has_comment = take_comment(&mut kept);
+        // The line that pgseal added repeats the value that was set before it.
         let before = kept.iter().rev().find_map(|line| preloads(line)).unwrap_or_default();
-        if is_ours && before == others {
+        if has_comment && before == others {
             if kept.last().is_some_and(|line| line == "\n") {
                 kept.pop();
             }
@@ -57,7 +58,7 @@ pub fn without_guard(text: &str) -> String {
     kept.concat()
 }
 
-/// Removes our comment from the end of the lines, if it is there.
+/// Removes pgseal's comment from the end of the lines, if it is there.
 fn take_comment(lines: &mut Vec<String>) -> bool {
     let comment: Vec<String> = COMMENT.lines().map(|line| format!("{line}\n")).collect();
     let is_there = lines.ends_with(&comment);
@@ -67,19 +68,19 @@ fn take_comment(lines: &mut Vec<String>) -> bool {
     is_there
 }
 
-/// The value of the last `shared_preload_libraries` in the text: the one that counts.
+/// The value of the last `shared_preload_libraries` in the text, which the server uses.
 pub fn preloaded(text: &str) -> Option<String> {
     text.lines().rev().find_map(preloads)
 }
 
-/// The value, if the line sets what is preloaded.
+/// The value, if the line sets `shared_preload_libraries`.
 fn preloads(line: &str) -> Option<String> {
     let (name, value) = setting(line)?;
     name.eq_ignore_ascii_case(NAME).then(|| value.trim().to_owned())
 }
 
-/// The name and the value that a line sets, `include` and its kind among them; `None` if it sets
-/// nothing, or the server would not take it (`guc-file.l`).
+/// The name and the value that a line sets; `include` and its variants count as names. `None` if
+/// the line sets nothing, or the server would refuse it (`guc-file.l`).
 pub fn setting(line: &str) -> Option<(&str, String)> {
     let line = line.trim_start();
     let end = line.find(|next: char| !is_of_word(next) && !matches!(next, '$' | '.'));
@@ -100,8 +101,8 @@ fn is_of_word(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '_' || !letter.is_ascii()
 }
 
-/// What stands in quotes, of which the first is taken off (`DeescapeQuotedString`). `None` if they are
-/// not closed in this line.
+/// The value of a quoted text whose first quote was removed (`DeescapeQuotedString`). `None` if the
+/// quote is not closed in this line.
 fn unquoted(text: &str) -> Option<String> {
     let mut value = String::new();
     let mut letters = text.chars().peekable();
@@ -136,7 +137,7 @@ fn unquoted(text: &str) -> Option<String> {
     }
 }
 
-/// The reverse.
+/// The value in quotes, as a configuration file needs it.
 fn quoted(value: &str) -> String {
     let value = value.replace('\\', "\\\\").replace('\'', "''").replace('\n', "\\n");
     format!("'{value}'")

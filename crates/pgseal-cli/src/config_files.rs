@@ -1,5 +1,4 @@
-//! Which files of a data directory the server reads as configuration (`spec/config-lock.md`,
-//! section 1).
+//! Finds the files that the server reads as its configuration (`spec/config-lock.md`, section 1).
 
 mod syntax;
 
@@ -13,13 +12,13 @@ use std::path::{Component, Path, PathBuf};
 use pgseal_keys::config_record::{MAX_KEPT_LEN, Version, is_name};
 use pgseal_keys::open_regular;
 
-use crate::cmd::convert_cluster;
+use crate::cluster;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 
-/// As deep as the server follows files that name files (`CONF_FILE_MAX_DEPTH`, `conffiles.h`).
+/// The depth to which the server follows includes (`CONF_FILE_MAX_DEPTH`, `conffiles.h`).
 const MAX_DEPTH: usize = 10;
-/// More files than anybody has.
+/// A limit that no real configuration reaches.
 const MAX_FILES: usize = 2000;
 /// The longest file that is read for its digest.
 const MAX_LEN: u64 = 64 << 20;
@@ -51,7 +50,7 @@ const TLS_FILES: [(&str, &str); 6] = [
     ("krb_server_keyfile", ""),
 ];
 
-/// What was found.
+/// The configuration of a data directory.
 #[derive(Debug, Default)]
 pub struct ConfigFiles {
     /// The files and directories below the data directory, by their names in the record.
@@ -71,7 +70,7 @@ struct Walk {
     settings: BTreeMap<String, String>,
 }
 
-/// Finds them, following what the files themselves say.
+/// Finds the files, following their includes.
 ///
 /// # Errors
 /// When a file cannot be read, or is not a regular file.
@@ -88,7 +87,7 @@ pub fn find(dir: &DataDir) -> Result<ConfigFiles, CliError> {
     let main = if own.exists() {
         own
     } else {
-        let found = convert_cluster::config_file(None, &dir.root, &major)?;
+        let found = cluster::config_file(None, &dir.root, &major)?;
         found.unwrap_or(own)
     };
     walk.settings_file(&main, 0)?;
@@ -117,7 +116,7 @@ impl Walk {
         is_name(&name).then_some(name)
     }
 
-    /// Takes a file in, there or not; its text if it was not taken before.
+    /// Records a file, whether it exists or not. Returns its text, unless it was recorded before.
     fn add(&mut self, path: &Path) -> Result<Option<Vec<u8>>, CliError> {
         let Some(name) = self.name(path) else {
             let is_new = self.found.outside.insert(lexical(path));
@@ -143,8 +142,8 @@ impl Walk {
         Ok(text)
     }
 
-    /// As [`Walk::add`], and keeps no content. What lies outside names no further file, so it is not
-    /// even opened.
+    /// As [`Walk::add`], but records a digest and no content. A file outside of the data directory
+    /// is not opened: such files include no others.
     fn add_secret(&mut self, path: &Path) -> Result<(), CliError> {
         if self.name(path).is_none() {
             self.found.outside.insert(lexical(path));
@@ -248,18 +247,19 @@ impl Walk {
         Ok(())
     }
 
-    /// Code in the data directory that a setting names.
+    /// Finds settings that name libraries or programs in the data directory.
     fn programs(&mut self) {
         let is_inside = |text: &str| {
             [&self.root, &self.real_root].iter().any(|root| text.contains(&*root.to_string_lossy()))
         };
-        let list = |names: &[&str], is_ours: &dyn Fn(&str) -> bool| {
+        let list = |names: &[&str], names_inside: &dyn Fn(&str) -> bool| {
             let set = names.iter().filter_map(|name| Some((name, self.settings.get(*name)?)));
-            set.filter(|(_, value)| is_ours(value))
+            set.filter(|(_, value)| names_inside(value))
                 .map(|(name, value)| format!("{name} = '{value}'"))
                 .collect::<Vec<_>>()
         };
-        // A relative path of a library is one below the data directory, where the server works.
+        // The server's working directory is the data directory: a relative path of a library is in
+        // it.
         let is_relative = |element: &str| {
             element.contains('/') && !element.starts_with('/') && !element.starts_with("$libdir")
         };
@@ -272,10 +272,10 @@ impl Walk {
     }
 }
 
-/// The bytes of a regular file; `None` if there is none.
+/// The bytes of a regular file; `None` if the path does not exist.
 ///
 /// # Errors
-/// When it is something else, or cannot be read.
+/// When the path is no regular file, or cannot be read.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>, CliError> {
     let mut bytes = Vec::new();
     let opened = match open_regular(path) {
@@ -304,7 +304,8 @@ fn refused(path: &Path, what: &str) -> CliError {
     ))
 }
 
-/// An absolute path without `.` and `..`; links stay, since the server knows files by such names.
+/// An absolute path without `.` and `..`; links are not resolved, as the server does not resolve
+/// them.
 fn lexical(path: &Path) -> PathBuf {
     let mut result = PathBuf::from("/");
     for part in path.components() {

@@ -1,24 +1,25 @@
-//! The words of `pg_controldata`, which says what the control file says.
+//! Parses the output of `pg_controldata`.
 
 use pgseal_convert::Facts;
 
-/// What `pg_controldata` says of a data directory.
+/// The values of the control file of a data directory.
 #[derive(Clone, Debug)]
 pub struct ControlData {
     /// `shut down`, `in production`, ...
     pub state: String,
     /// Bytes of a page.
     pub block_len: u32,
-    /// The version of data checksums; 0 is off, and from 19 on there are states between off and on.
+    /// The version of data checksums: 0 is off; from PostgreSQL 19 on there are states between off
+    /// and on.
     pub checksum_version: u32,
     /// Whether `full_page_writes` was on at the last checkpoint.
     pub full_page_writes: bool,
-    /// What the conversion must know.
+    /// The values that a conversion needs.
     pub facts: Facts,
 }
 
 impl ControlData {
-    /// Takes its output apart; `None` if something of it is not there.
+    /// Parses the output; `None` if a value is missing.
     pub fn parse(text: &str) -> Option<ControlData> {
         let value = |name: &str| {
             text.lines().find_map(|line| {
@@ -41,7 +42,7 @@ impl ControlData {
         })
     }
 
-    /// Whether the files are all that there is: no recovery is due.
+    /// Whether the server was shut down cleanly, so that no recovery is needed.
     pub fn is_clean(&self) -> bool {
         matches!(self.state.as_str(), "shut down" | "shut down in recovery")
     }

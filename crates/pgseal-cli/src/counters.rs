@@ -1,5 +1,5 @@
-//! The counters of a running server (`pgseal_pgdata::counters`): the postmaster has their memory
-//! open, and `/proc/PID/fd` gives it to root and to the server's own user.
+//! Reads the counters of a running server (`pgseal_pgdata::counters`). The postmaster has their
+//! memory open as a file; root and the server's own user can open it through `/proc/PID/fd`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use pgseal_pgdata::counters::{HEADER_BYTES, MAGIC, MEMORY_NAME, TEXT_OFF, VERSION};
 use serde::Serialize;
 
-/// More than any server's memory of counters, in bytes.
+/// Larger than the counters of any server, in bytes.
 const LIMIT: u64 = 16 << 20;
 
-/// What a server counted since it started. All names come from the server's library, which may be
-/// of another version than this program.
+/// The counters of a server since its start. The names come from the server's library, which may
+/// have another version than this program.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// The version of the library in the server.
@@ -57,7 +57,7 @@ impl Counters {
     /// Reads what the server with this process number has counted.
     ///
     /// # Errors
-    /// Why there is nothing to read.
+    /// When there are no counters to read.
     pub fn of_server(pid: Option<u32>) -> Result<Counters, NoCounters> {
         let pid = pid.ok_or(NoCounters::NoServer)?;
         let dir = PathBuf::from(format!("/proc/{pid}/fd"));
@@ -72,7 +72,7 @@ impl Counters {
         let wanted = format!("/memfd:{}", MEMORY_NAME.to_string_lossy());
         for entry in fs::read_dir(&dir).map_err(failed(&dir))? {
             let path = entry.map_err(failed(&dir))?.path();
-            // Descriptors come and go.
+            // The descriptor may have been closed meanwhile.
             let Ok(target) = fs::read_link(&path) else { continue };
             let target = target.to_string_lossy();
             if target.strip_suffix(" (deleted)").unwrap_or(&target) != wanted {
@@ -100,7 +100,7 @@ fn decode(bytes: &[u8]) -> Option<Counters> {
         return None;
     }
     let [slots, slot_bytes, classes, counters, columns] = [12, 16, 20, 24, 28].map(|at| {
-        // Nothing here is larger than the file, so that no product below can overflow.
+        // No number may exceed the length of the file, so that no product below overflows.
         u32_at(bytes, at).map(|number| number as usize).filter(|number| *number <= bytes.len())
     });
     let (slots, slot_bytes, classes, counters, columns) =

@@ -1,4 +1,4 @@
-//! A data directory: what makes one, its version, whether a server runs on it.
+//! A data directory: how it is recognised, its version, and whether a server runs on it.
 
 use std::fs;
 use std::io;
@@ -16,17 +16,17 @@ use crate::{as_owner, small_file};
 pub struct DataDir {
     /// Its root, absolute.
     pub root: PathBuf,
-    /// What `PG_VERSION` says, if it is there.
+    /// The version in `PG_VERSION`, if the file exists.
     pub major: Option<String>,
     /// The conversion that was not finished, if there is one.
     pub conversion: Option<Journal>,
 }
 
 impl DataDir {
-    /// Looks whether there is a data directory at `path`.
+    /// Opens the data directory at `path`.
     ///
-    /// One without `PG_VERSION` that has a keyring still counts: it may be damaged, and that is
-    /// what `verify` is for.
+    /// A directory with a keyring and without `PG_VERSION` is accepted: it may be damaged, and
+    /// `verify` must be able to check it.
     pub fn open(path: &Path) -> Result<DataDir, CliError> {
         let root = std::path::absolute(path).map_err(CliError::io(path, "resolve the path"))?;
         let meta = fs::metadata(&root).map_err(CliError::io(&root, "open the directory"))?;
@@ -40,10 +40,10 @@ impl DataDir {
                 remedy: "give the directory that PGDATA or data_directory names",
             });
         }
-        // Reading the directory shows at once whether we may.
+        // Fail at once if the directory is not readable.
         fs::read_dir(&root).map_err(CliError::io(&root, "read the directory"))?;
         let conversion = Journal::load(&Disk, &root)?;
-        // PG_VERSION names no version meanwhile.
+        // During a conversion PG_VERSION names no version.
         let major = match &conversion {
             Some(journal) => Some(journal.major().to_owned()).filter(|major| is_major(major)),
             None => read_major(&root),
@@ -63,19 +63,19 @@ impl DataDir {
         refuse_unfinished(&self.root, self.conversion.as_ref())
     }
 
-    /// Where its keyring is, or would be.
+    /// The path of its keyring, whether the file exists or not.
     pub fn keyring(&self) -> PathBuf {
         keyring_path(&self.root)
     }
 
-    /// The process number of the server that runs on this directory, if one does. A lock file that
-    /// came along in a copy does not count.
+    /// The process id of the server that runs on this directory, if one does. A lock file that was
+    /// copied from another directory is ignored.
     pub fn server_pid(&self) -> Option<u32> {
         let text = small_file::read_text(&self.root.join("postmaster.pid")).ok()?;
         let pid = pid_of(&text)?;
         let process = PathBuf::from(format!("/proc/{pid}"));
         match fs::read_link(process.join("cwd")) {
-            // A server works in its data directory.
+            // The working directory of a server is its data directory.
             Ok(cwd) => (Some(cwd) == self.root.canonicalize().ok()).then_some(pid),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 let name = fs::read_to_string(process.join("comm")).ok()?;
@@ -86,8 +86,8 @@ impl DataDir {
     }
 }
 
-/// What pgseal keeps in a data directory is kept in that directory: a link would have it read and
-/// written elsewhere.
+/// Refuses a link in the place of the directory `pgseal`: through it pgseal would read and write
+/// files elsewhere.
 fn expect_own_dir(root: &Path) -> Result<(), CliError> {
     let own = root.join(KEYRING_DIR);
     match fs::symlink_metadata(&own) {
@@ -108,7 +108,7 @@ pub fn expect_whole(root: &Path) -> Result<(), CliError> {
 }
 
 /// Refuses a data directory whose conversion was interrupted before it changed a file: the next run
-/// takes back what was done to the keyring.
+/// restores the keyring as it was before.
 pub fn expect_begun_or_none(root: &Path) -> Result<(), CliError> {
     let journal = Journal::load(&Disk, root)?;
     refuse_unfinished(root, journal.filter(|journal| journal.phase == Phase::Prepare).as_ref())

@@ -1,10 +1,10 @@
-//! The difference of two small texts, in the unified form, safe to print.
+//! The difference of two small texts as a unified diff that is safe to print.
 
 use std::fmt::Write;
 
 /// Lines around a change.
 const CONTEXT: usize = 3;
-/// Beyond so many comparisons everything counts as changed.
+/// If more line comparisons would be needed, all lines count as changed.
 const MAX_WORK: usize = 4_000_000;
 
 enum Step<'a> {
@@ -13,8 +13,8 @@ enum Step<'a> {
     Added(&'a str),
 }
 
-/// The difference, with these names; nothing if there is none. Control characters are shown as escapes,
-/// since the texts may be an enemy's.
+/// The unified diff, with these file names; empty if the texts are equal. Control characters are
+/// escaped, since an attacker may have written the texts.
 pub fn unified(old_name: &str, old: &[u8], new_name: &str, new: &[u8]) -> String {
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
     let steps = steps(&old.lines().collect::<Vec<_>>(), &new.lines().collect::<Vec<_>>());
@@ -82,7 +82,7 @@ fn steps<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Step<'a>> {
     steps
 }
 
-/// By the longest common subsequence.
+/// The steps between two lists of lines, by their longest common subsequence.
 fn middle<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Step<'a>> {
     let width = new.len() + 1;
     let mut best = vec![0_u32; (old.len() + 1) * width];

@@ -1,4 +1,4 @@
-//! What can go wrong in the program, by whose fault it is.
+//! The errors of the program, by whose fault they are.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use pgseal_tls::TlsError;
 /// An error of the program. Each text says what is wrong, with which file, and what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The command line makes no sense.
+    /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// There is nothing at the path.
+    /// The path does not exist.
     #[error("{}: there is no such file or directory; check the path", path.display())]
     NoSuchFile {
         /// The path.
         path: PathBuf,
     },
-    /// What is there is no data directory.
+    /// The path is not a data directory.
     #[error("{}: not a PostgreSQL data directory: {why}; {remedy}", path.display())]
     NotDataDir {
         /// The path.
@@ -38,17 +38,17 @@ pub enum CliError {
         /// What to do next.
         remedy: &'static str,
     },
-    /// Something is there already and is left alone.
+    /// Something exists already and is not changed.
     #[error("{}: {what}; {remedy}", path.display())]
     Exists {
         /// The path.
         path: PathBuf,
-        /// What is there.
+        /// What exists.
         what: &'static str,
         /// What to do next.
         remedy: &'static str,
     },
-    /// Keys.
+    /// An error about keys.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The library or the guard module was not found.
@@ -60,13 +60,21 @@ pub enum CliError {
          program's path, or put its directory into PATH"
     )]
     NoCommand {
-        /// What was looked for.
+        /// The name of the program.
         name: String,
+    },
+    /// The program `pgseal-lab` was not found.
+    #[error("{}: {}", path.display(), lab_remedy(*variable))]
+    NoLab {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Whether the variable `PGSEAL_LAB` gave this path.
+        variable: bool,
     },
     /// The settings do not allow sealing.
     #[error("{0}")]
     Settings(String),
-    /// A conversion was interrupted and is to be finished first.
+    /// A conversion was interrupted and must be finished first.
     #[error(
         "{}: pgseal {command} was interrupted here, and some files are sealed and some are not; \
          run \"pgseal {command} {}\" again: it goes on where it stopped",
@@ -76,16 +84,16 @@ pub enum CliError {
     Unfinished {
         /// The data directory.
         path: PathBuf,
-        /// What was interrupted.
+        /// The command that was interrupted.
         command: &'static str,
     },
     /// The data directory cannot be converted now: its state does not allow it.
     #[error("{0}")]
     NotNow(String),
-    /// Something in the data directory is damaged, and it stays as it is.
+    /// Something in the data directory is damaged; nothing was changed.
     #[error("{0}")]
     Damaged(String),
-    /// A conversion.
+    /// An error of a conversion.
     #[error(transparent)]
     Convert(ConvertError),
     /// The operating system refused something.
@@ -93,7 +101,7 @@ pub enum CliError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// What pgseal tried to do.
         action: &'static str,
         /// Why it failed.
         source: io::Error,
@@ -101,7 +109,7 @@ pub enum CliError {
     /// TLS cannot be set up or checked.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// A sealed file is damaged, or its key is not at hand.
+    /// A sealed file is damaged, or its key is not known.
     #[error("{}: {source}; {}", path.display(), seal_remedy(source))]
     Sealed {
         /// The file.
@@ -109,9 +117,6 @@ pub enum CliError {
         /// What is wrong.
         source: SealError,
     },
-    /// The lab.
-    #[error(transparent)]
-    Lab(#[from] pgseal_lab::LabError),
     /// Standard output cannot be written.
     #[error("standard output: {0}; check where the output goes")]
     Output(#[from] io::Error),
@@ -154,6 +159,15 @@ fn hint(error: &io::Error) -> &'static str {
         }
         io::ErrorKind::StorageFull => "; make room on the disk and try again",
         _ => "; see the system's log if this is a disk error",
+    }
+}
+
+fn lab_remedy(variable: bool) -> &'static str {
+    if variable {
+        "there is no such program; PGSEAL_LAB must be the absolute path of pgseal-lab, or unset"
+    } else {
+        "there is no such program; install the package pgseal-lab (Debian), or run \"make install\" \
+         in the source tree"
     }
 }
 

@@ -1,5 +1,5 @@
-//! `DATADIR/pgseal/escrow.json`: what the last escrow copy of the keyring holds, without any
-//! secret, so that it can be said when it lacks a generation.
+//! `DATADIR/pgseal/escrow.json`: which generations the last escrow copy of the keyring holds. It
+//! has no secret; with it pgseal can warn when the copy lacks a generation.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,12 +11,12 @@ use pgseal_keys::escrow::EscrowSummary;
 use crate::datadir::DataDir;
 use crate::{out, small_file};
 
-/// Where it is.
+/// Its path.
 pub fn path(dir: &DataDir) -> PathBuf {
     dir.keyring().with_file_name("escrow.json")
 }
 
-/// Remembers a copy. That it cannot be remembered does no harm to the copy: it is only said.
+/// Records a copy. If the record cannot be written, that is a warning: the copy itself is good.
 pub fn write(dir: &DataDir, summary: &EscrowSummary) {
     let path = path(dir);
     let summary = EscrowSummary { share: None, ..summary.clone() };
@@ -46,14 +46,14 @@ fn try_write(path: &Path, summary: &EscrowSummary) -> io::Result<()> {
         fs::rename(&new, path)
     })();
     if written.is_err() {
-        // It may not even have been made.
+        // The file may not exist.
         let _ = fs::remove_file(&new);
     }
     written
 }
 
-/// What is remembered; `None` if nothing is, or nothing that can be read.
+/// The record; `None` if there is none, or it cannot be read.
 pub fn read(dir: &DataDir) -> Option<EscrowSummary> {
-    // Longer is nothing that pgseal wrote: 1024 generations of 50 bytes, indented.
+    // small_file's limit is far above the largest record: 1024 generations of 50 bytes, indented.
     serde_json::from_slice(&small_file::read(&path(dir)).ok()?).ok()
 }

@@ -5,42 +5,39 @@ use std::process::ExitCode;
 
 use pgseal_convert::ConvertError;
 use pgseal_core::SealError;
-use pgseal_lab::LabError;
 use pgseal_tls::TlsError;
 
 use crate::error::CliError;
 
-/// Done, and sound.
+/// Done, and everything is sound.
 pub const SOUND: u8 = 0;
-/// `verify` found damage, or `tls check` something weak.
+/// `verify` found damage, or `tls check` found a weakness.
 pub const DAMAGE: u8 = 1;
-/// `lab compare` found something worse.
-pub const WORSE: u8 = 1;
-/// The command line makes no sense. The same as clap's.
+/// The command line is wrong. The same code as clap's.
 pub const USAGE: u8 = 2;
 /// Not a data directory, or no such file.
 pub const NOT_FOUND: u8 = 3;
 /// The data directory or file is not sealed.
 pub const NOT_SEALED: u8 = 4;
-/// It is sealed already, or exists.
+/// Something is sealed already, or exists.
 pub const EXISTS: u8 = 5;
 /// The files name another keyring.
 pub const OTHER_KEYRING: u8 = 15;
-/// The library or the guard module was not found.
+/// The library, the guard module or a program was not found.
 pub const NO_LIBRARY: u8 = 20;
 /// The settings do not allow sealing.
 pub const SETTINGS: u8 = 21;
 /// The state of the data directory does not allow it: a server runs, no room, a conversion is
 /// unfinished.
 pub const NOT_NOW: u8 = 22;
-/// The operating system failed us.
+/// An error of the operating system.
 pub const IO: u8 = 40;
 /// Stopped by a signal, as a shell counts SIGINT.
 pub const INTERRUPTED: u8 = 130;
 /// A bug in pgseal.
 pub const BUG: u8 = 70;
 
-/// The code of an error.
+/// The exit code of an error.
 pub fn code_of(error: &CliError) -> u8 {
     match error {
         CliError::Usage(_) => USAGE,
@@ -48,28 +45,15 @@ pub fn code_of(error: &CliError) -> u8 {
         CliError::NotSealed { .. } => NOT_SEALED,
         CliError::Exists { .. } => EXISTS,
         CliError::Key(error) => error.exit_code(),
-        CliError::NoLibrary(_) | CliError::NoCommand { .. } => NO_LIBRARY,
+        CliError::NoLibrary(_) | CliError::NoCommand { .. } | CliError::NoLab { .. } => NO_LIBRARY,
         CliError::Settings(_) => SETTINGS,
         CliError::Unfinished { .. } | CliError::NotNow(_) => NOT_NOW,
         CliError::Convert(ConvertError::Stopped) => INTERRUPTED,
         CliError::Damaged(_) | CliError::Convert(ConvertError::Journal { .. }) => DAMAGE,
         CliError::Convert(_) => NOT_NOW,
         CliError::Io { .. } | CliError::Output(_) => IO,
-        CliError::Lab(error) => code_of_lab(error),
         CliError::Tls(error) => code_of_tls(error),
         CliError::Sealed { source, .. } => code_of_seal(source),
-    }
-}
-
-fn code_of_lab(error: &LabError) -> u8 {
-    match error {
-        LabError::Usage(_) | LabError::OtherPlan { .. } => USAGE,
-        LabError::Exists { .. } => EXISTS,
-        LabError::Missing { .. } => NO_LIBRARY,
-        LabError::Broken { .. } | LabError::Program { .. } | LabError::Output { .. } => DAMAGE,
-        LabError::Data { .. } => DAMAGE,
-        LabError::Interrupted { .. } => INTERRUPTED,
-        LabError::Io { .. } => IO,
     }
 }
 

@@ -1,10 +1,10 @@
-//! The fuzz targets of the program over their seeds and what small changes make of them, for toolchains
+//! Runs the fuzz targets of the program over their seeds and small changes of them, on toolchains
 //! without libFuzzer.
 
-#[path = "../../../fuzz/cli.rs"]
+#[path = "../../../tests/fuzz/cli.rs"]
 mod bodies;
 #[allow(dead_code)]
-#[path = "../../../fuzz/smoke.rs"]
+#[path = "../../../tests/fuzz/smoke.rs"]
 mod smoke;
 
 #[test]

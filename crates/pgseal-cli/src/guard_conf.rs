@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::CliError;
 use crate::{conf_text, small_file};
 
-/// Puts the guard module before what a configuration file preloads, unless it is there already.
+/// Adds the guard module before the modules that a configuration file preloads, unless it is there.
 pub fn add(path: &Path, guard: &str) -> Result<(), CliError> {
     let text = read(path)?;
     match conf_text::with_guard(&text, guard) {
@@ -27,8 +27,8 @@ pub fn remove(path: &Path) -> Result<(), CliError> {
     write(path, &without)
 }
 
-/// Whether `postgresql.auto.conf` says anything about what is preloaded. The server makes it as a
-/// regular file; a link would have a file elsewhere written.
+/// Whether `postgresql.auto.conf` sets `shared_preload_libraries`. The server makes it as a regular
+/// file; a link is refused, since pgseal would write to another file through it.
 pub fn sets_preload(path: &Path) -> Result<bool, CliError> {
     if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) {
         return Err(CliError::NotNow(format!(
@@ -48,16 +48,16 @@ fn read(path: &Path) -> Result<String, CliError> {
     small_file::read_text(path).map_err(CliError::io(path, "read the configuration"))
 }
 
-/// Replaces the file, so that a power cut leaves the old or the new one. Where it cannot be replaced
-/// (mounted on its own, a directory of somebody else) it is written in place.
+/// Replaces the file, so that after a power cut there is the old or the new one. A file that cannot
+/// be replaced (a bind mount, or in a directory of another user) is written in place.
 fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    // A link stays a link.
+    // Resolve links: the target is replaced, and the link stays.
     let path = path.canonicalize().map_err(CliError::io(path, "find the configuration"))?;
     match replace(&path, text) {
         Err(error) if is_not_replaceable(&error) => {}
         other => return other.map_err(CliError::io(&path, "write the configuration anew")),
     }
-    // Not emptied first: what fails on a full disk leaves the most of it.
+    // Not truncated first: on a full disk, most of the old text survives.
     let written = OpenOptions::new().write(true).open(&path).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.set_len(text.len() as u64)?;
@@ -66,7 +66,8 @@ fn write(path: &Path, text: &str) -> Result<(), CliError> {
     written.map_err(CliError::io(&path, "write the configuration"))
 }
 
-/// Whether only the name cannot be replaced. A full or failing disk would take the old text, too.
+/// Whether the error is about the directory entry only. On a full or failing disk, writing in place
+/// would destroy the old text, too.
 fn is_not_replaceable(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let errno = Errno::from_io_error(error);
@@ -76,18 +77,18 @@ fn is_not_replaceable(error: &io::Error) -> bool {
 }
 
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let model = fs::metadata(path)?;
+    let old = fs::metadata(path)?;
     let mut name = path.as_os_str().to_owned();
     name.push(".pgseal-new");
     let new = Path::new(&name);
     let _ = fs::remove_file(new);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
     let written = (|| {
-        let made = file.metadata()?;
-        if (made.uid(), made.gid()) != (model.uid(), model.gid()) {
-            fchown(&file, Some(model.uid()), Some(model.gid()))?;
+        let new_meta = file.metadata()?;
+        if (new_meta.uid(), new_meta.gid()) != (old.uid(), old.gid()) {
+            fchown(&file, Some(old.uid()), Some(old.gid()))?;
         }
-        file.set_permissions(fs::Permissions::from_mode(model.mode() & 0o7777))?;
+        file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(new, path)
@@ -109,7 +110,7 @@ mod tests {
         fs::write(&path, before).unwrap();
         add(&path, "pgseal_guard").unwrap();
         let added = fs::read_to_string(&path).unwrap();
-        // Twice is once, and back is back.
+        // Adding it again changes nothing, and removing it restores the text.
         add(&path, "/usr/lib/pgseal_guard.so").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), added);
         remove(&path).unwrap();

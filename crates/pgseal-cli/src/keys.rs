@@ -1,29 +1,25 @@
-//! From a data directory, a file or the command line to unlocked data keys.
+//! Finds the keyring and the key for a data directory or a file, and unlocks the data keys.
 
 use std::env;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use pgseal_core::KeySet;
-use pgseal_keys::{Clusters, CostLimit, Kek, KeyError, Keyring, Provider, Source, keyring_path};
+use pgseal_keys::{Clusters, CostLimit, Kek, KeyError, Keyring, Source, keyring_path};
+use rustix::fs::MemfdFlags;
 
 use crate::datadir::{self, DataDir};
+use crate::environment::{PROVIDER, kek_fd, variable};
 use crate::error::CliError;
+use crate::{key_ahead, scan};
 
-/// The environment variable that names a descriptor with the raw KEK.
-pub const KEK_FD: &str = "PGSEAL_KEK_FD";
-/// The environment variable that names the provider.
-pub const PROVIDER: &str = "PGSEAL_PROVIDER";
-
-/// Where to take keys from, as the command line says.
+/// The options of the command line that say where keys come from.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct KeyOptions {
-    /// Where the key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:. Default: what
-    /// PGSEAL_PROVIDER, the cluster's file in /etc/pgseal/clusters.d or the keyring names; of the
-    /// latter only env:, file: and passphrase:
+    /// Where the key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:. Default:
+    /// what PGSEAL_PROVIDER, the cluster's file in /etc/pgseal/clusters.d or the keyring names; of
+    /// the latter only env:, file: and passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
     pub provider: Option<String>,
     /// The keyring, if it is not DIR/pgseal/keyring: a copy kept beside a backup, for example
@@ -31,41 +27,19 @@ pub struct KeyOptions {
     pub keyring: Option<PathBuf>,
 }
 
-/// The number in `PGSEAL_KEK_FD`.
-pub fn kek_fd() -> Result<Option<u32>, KeyError> {
-    let Some(text) = env::var_os(KEK_FD) else { return Ok(None) };
-    let number = text.to_str().and_then(|text| text.parse().ok());
-    number.map(Some).ok_or_else(|| KeyError::ProviderFailed {
-        provider: KEK_FD.to_owned(),
-        what: "not the number of a descriptor; pgseal sets it itself: unset it".to_owned(),
-    })
-}
-
-/// A variable of the environment, if it is set and not empty.
-pub fn variable(name: &str) -> Result<Option<String>, CliError> {
-    match env::var(name) {
-        Ok(text) if text.is_empty() => Ok(None),
-        Ok(text) => Ok(Some(text)),
-        Err(env::VarError::NotPresent) => Ok(None),
-        Err(env::VarError::NotUnicode(_)) => Err(CliError::Usage(format!(
-            "the environment variable {name} is not UTF-8; set it anew or unset it"
-        ))),
-    }
-}
-
-/// The environment variable that names the keyrings that a server may have.
-pub const KEYRING_ID: &str = "PGSEAL_KEYRING_ID";
-
-/// The environment variable that says, with the value `locked`, that a server's configuration must be
-/// locked.
-pub const CONFIG: &str = "PGSEAL_CONFIG";
-
-/// Where the key of a keyring comes from: the given provider, else as the environment, the file of
-/// the cluster in `/etc/pgseal/clusters.d` and, with its limits, the keyring say.
+/// Where the key of a keyring comes from: the given provider, else that of the environment, of the
+/// cluster's file in `/etc/pgseal/clusters.d`, or of the keyring, which may name certain providers
+/// only.
 pub fn source(keyring: &Keyring, provider: Option<&str>) -> Result<Source, CliError> {
     let environment = variable(PROVIDER)?;
     let clusters = Clusters::from_environment();
     Ok(Source::find(keyring, provider, environment.as_deref(), kek_fd()?, &clusters)?)
+}
+
+/// The environment variable that holds the key of a keyring.
+pub fn variable_of(source: &Source, keyring: &Keyring) -> Result<Option<String>, CliError> {
+    let environment = variable(PROVIDER)?;
+    Ok(source.variable(keyring, environment.as_deref(), &Clusters::from_environment()))
 }
 
 /// The KEK of a keyring, from its [`source`].
@@ -75,23 +49,20 @@ pub fn kek(keyring: &Keyring, provider: Option<&str>) -> Result<Kek, CliError> {
 
 /// The KEK of a keyring, from a source that was found.
 pub fn kek_from(source: &Source, keyring: &Keyring) -> Result<Kek, CliError> {
-    let ahead = AHEAD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let (Some((provider, key)), Some(asked)) = (&*ahead, source.provider())
-        && provider == asked
-    {
-        return Ok(key.duplicate());
+    if let Some(key) = source.provider().and_then(key_ahead::of) {
+        return Ok(key);
     }
     Ok(source.kek(keyring, cost_limit())?)
 }
 
 static COST_IS_ALLOWED: AtomicBool = AtomicBool::new(false);
 
-/// `--allow-cost` was given.
+/// Allows any cost that the format allows: `--allow-cost` was given.
 pub fn allow_cost() {
     COST_IS_ALLOWED.store(true, Ordering::Relaxed);
 }
 
-/// What a passphrase may cost whose parameters nobody has authenticated.
+/// The limit for the cost of a passphrase: its parameters in the keyring are not authenticated.
 pub fn cost_limit() -> CostLimit {
     match COST_IS_ALLOWED.load(Ordering::Relaxed) {
         true => CostLimit::Format,
@@ -99,39 +70,8 @@ pub fn cost_limit() -> CostLimit {
     }
 }
 
-/// What the command line names as the source of a key that is there already.
-static GIVEN: Mutex<Option<String>> = Mutex::new(None);
-/// The key that was read before root stepped down.
-static AHEAD: Mutex<Option<(Provider, Kek)>> = Mutex::new(None);
-
-/// Remembers what the command line names, for [`read_ahead`].
-pub fn remember_given(uri: &str) {
-    *GIVEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(uri.to_owned());
-}
-
-/// Reads a key file that root names, and only root can read, before root becomes another user.
-///
-/// # Errors
-/// Those of the provider.
-pub fn read_ahead() -> Result<(), CliError> {
-    let given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let uri = match given {
-        Some(uri) => Some(uri),
-        None => variable(PROVIDER)?,
-    };
-    let provider = uri.and_then(|uri| Provider::parse_typed(&uri).ok());
-    let Some(provider @ Provider::File(_)) = provider else { return Ok(()) };
-    let Provider::File(path) = &provider else { return Ok(()) };
-    let is_roots = fs::metadata(path).is_ok_and(|meta| meta.uid() == 0 && meta.is_file());
-    if is_roots {
-        let key = provider.kek(None)?;
-        *AHEAD.lock().unwrap_or_else(PoisonError::into_inner) = Some((provider, key));
-    }
-    Ok(())
-}
-
-/// The keyring of a data directory. "Not sealed" and "the keyring is gone" are different errors:
-/// `any_sealed` tells whether sealed files were met.
+/// The keyring of a data directory. If there is none, `any_sealed` decides the error: "the keyring
+/// is gone" if there are sealed files, else "not sealed".
 pub fn keyring_of(
     dir: &DataDir,
     options: &KeyOptions,
@@ -146,6 +86,14 @@ pub fn keyring_of(
     }
 }
 
+/// The keyring of a data directory, where the command line can name no other one.
+///
+/// # Errors
+/// As [`keyring_of`].
+pub fn own_keyring(dir: &DataDir) -> Result<Keyring, CliError> {
+    keyring_of(dir, &KeyOptions::default(), || scan::any_sealed(&dir.root))
+}
+
 /// The error about a plain data directory.
 pub fn not_sealed(root: &Path) -> CliError {
     CliError::NotSealed {
@@ -155,8 +103,8 @@ pub fn not_sealed(root: &Path) -> CliError {
     }
 }
 
-/// The unlocked keys for one file: of `--keyring`, of `-D`, of the data directory around the file,
-/// or of whichever directory in `PGSEAL_DATA` has the keyring that the file names.
+/// The unlocked keys for one file: of `--keyring`, of `-D`, of the data directory that the file
+/// lies in, or of the directory in `PGSEAL_DATA` with the keyring that the file names.
 pub fn for_file(
     file: &Path,
     wanted: pgseal_core::KeyringId,
@@ -186,4 +134,25 @@ pub fn in_data_list(wanted: pgseal_core::KeyringId) -> Option<PathBuf> {
     env::split_paths(&list)
         .map(|dir| keyring_path(&dir))
         .find(|path| Keyring::load(path).is_ok_and(|keyring| keyring.id() == wanted))
+}
+
+/// Puts the KEK into a memfd, which programs that this one starts inherit.
+pub fn in_memory(kek: &Kek) -> Result<OwnedFd, CliError> {
+    let path = Path::new("memfd");
+    let failed = |action| {
+        move |error: rustix::io::Errno| CliError::Io {
+            path: path.to_owned(),
+            action,
+            source: error.into(),
+        }
+    };
+    let fd = rustix::fs::memfd_create("pgseal-kek", MemfdFlags::empty())
+        .map_err(failed("make memory for the key"))?;
+    let bytes = kek.to_memfd_bytes()?;
+    let mut off = 0;
+    while let Some(rest) = bytes.get(off..).filter(|rest| !rest.is_empty()) {
+        let at = u64::try_from(off).unwrap_or(u64::MAX);
+        off += rustix::io::pwrite(&fd, rest, at).map_err(failed("write the key to memory"))?;
+    }
+    Ok(fd)
 }

@@ -1,8 +1,9 @@
-//! Where the preloaded library and the guard module are.
+//! Finds the preloaded library and the guard module, and sets the variables that load the library.
 
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::error::CliError;
 
@@ -16,7 +17,7 @@ pub fn program() -> Result<PathBuf, CliError> {
     Ok(path.canonicalize().unwrap_or(path))
 }
 
-/// `PGSEAL_LIBRARY`, beside the program, or in `../lib/pgseal` from it.
+/// The library: that of `PGSEAL_LIBRARY`, else beside the program, else in `../lib/pgseal` from it.
 pub fn library() -> Result<PathBuf, CliError> {
     let program = program()?;
     let dir = program.parent().unwrap_or(Path::new("/"));
@@ -36,7 +37,7 @@ pub fn library() -> Result<PathBuf, CliError> {
                 ))
             })?,
     };
-    // The dynamic linker splits LD_PRELOAD there, and has no way to quote.
+    // The dynamic linker splits LD_PRELOAD at these characters, which cannot be quoted.
     if path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b' ' | b':')) {
         return Err(CliError::NoLibrary(format!(
             "{}: a path with a space or colon cannot be preloaded; install pgseal elsewhere",
@@ -46,8 +47,8 @@ pub fn library() -> Result<PathBuf, CliError> {
     Ok(path)
 }
 
-/// What `shared_preload_libraries` must name: `pgseal_guard` if the server finds it by itself,
-/// else an absolute path.
+/// The guard module for `shared_preload_libraries`: `pgseal_guard` if it is in the server's library
+/// directory, else an absolute path.
 pub fn guard(major: &str, pkglibdir: Option<&Path>) -> Result<String, CliError> {
     if let Some(path) = env::var_os("PGSEAL_GUARD_MODULE").filter(|path| !path.is_empty()) {
         let path = existing(&[PathBuf::from(&path)]).ok_or_else(|| {
@@ -66,9 +67,9 @@ pub fn guard(major: &str, pkglibdir: Option<&Path>) -> Result<String, CliError> 
     let places = [
         dir.join(GUARD),
         dir.join("../lib/pgseal/guard").join(major).join(GUARD),
-        // of the source tree: target/guard/MAJOR, then guard/ itself, from target/PROFILE
+        // of the source tree: target/guard/MAJOR, then server/guard/ itself, from target/PROFILE
         dir.join("../guard").join(major).join(GUARD),
-        dir.join("../../guard").join(GUARD),
+        dir.join("../../server/guard").join(GUARD),
     ];
     match existing(&places) {
         Some(path) => as_setting(&path),
@@ -94,7 +95,7 @@ fn existing(places: &[PathBuf]) -> Option<PathBuf> {
     places.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok())
 }
 
-/// `LD_PRELOAD` with the library first and what was there behind it, once.
+/// `LD_PRELOAD` with the library first, once, and the entries that were there before behind it.
 pub fn preload(library: &Path, before: Option<OsString>) -> OsString {
     let mut value = library.as_os_str().to_owned();
     let before = before.unwrap_or_default();
@@ -107,6 +108,15 @@ pub fn preload(library: &Path, before: Option<OsString>) -> OsString {
         value.push(String::from_utf8_lossy(entry).as_ref());
     }
     value
+}
+
+/// Sets `LD_PRELOAD` and `PGSEAL_HELPER` for a command.
+pub fn set(command: &mut Command, library: &Path) -> Result<(), CliError> {
+    command.env("LD_PRELOAD", preload(library, env::var_os("LD_PRELOAD")));
+    if env::var_os("PGSEAL_HELPER").is_none() {
+        command.env("PGSEAL_HELPER", program()?);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,21 +5,26 @@
 mod as_owner;
 mod bindir;
 mod child;
+mod cluster;
 mod cmd;
 mod conf_text;
 mod config_files;
+mod config_record;
 mod control_data;
 mod counters;
 mod datadir;
 mod diff;
+mod environment;
 mod error;
 mod escrow_record;
 mod exit;
 #[cfg(test)]
 mod fuzz_smoke;
 mod guard_conf;
+mod key_ahead;
 mod keys;
 mod library;
+mod locks;
 mod out;
 mod private_file;
 mod proc;
@@ -35,9 +40,9 @@ use std::process::ExitCode;
 use rustix::process::DumpableBehavior;
 
 fn main() -> ExitCode {
-    // Keys pass through this process: no core dump, and no other process of the user reads its
-    // memory. A program that it becomes or starts is as before. Where the kernel has no such
-    // switch the keys are no worse off than those of any other program.
+    // This process holds keys: it leaves no core dump, and other processes of the user cannot read
+    // its memory. Programs that it starts or becomes are not affected. If the kernel refuses, the
+    // keys are as safe as those of any other program.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     as_owner::invoker();
     exit::finish(cmd::dispatch())

@@ -1,11 +1,13 @@
-//! Standard output that survives a reader who goes away, and the one form of messages.
+//! Standard output that tolerates a closed pipe, messages on standard error, and numbers for
+//! people.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
+use pgseal_core::verify::BlockRange;
 use serde::Serialize;
 
-/// Buffered standard output. When the reader closes its end (`| head`) the rest is dropped without
-/// an error, so that the exit status still tells the result of the work.
+/// Buffered standard output. If the reader closes the pipe (`| head`), the rest is dropped without
+/// an error, so that the exit status is still that of the command.
 pub struct Out {
     inner: BufWriter<StdoutLock<'static>>,
     closed: bool,
@@ -17,7 +19,7 @@ impl Out {
         Out { inner: BufWriter::with_capacity(1 << 16, io::stdout().lock()), closed: false }
     }
 
-    /// Whether the reader is gone, so that nothing more need be produced.
+    /// Whether the reader has closed the pipe, so that no more output is needed.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
@@ -57,7 +59,7 @@ impl Write for Out {
     }
 }
 
-/// Writes a secret to standard output past all buffers: they would keep an unwiped copy.
+/// Writes a secret to standard output without a buffer, which would keep a copy that nobody wipes.
 pub fn secret(bytes: &[u8]) -> io::Result<()> {
     let mut off = 0;
     while let Some(rest) = bytes.get(off..).filter(|rest| !rest.is_empty()) {
@@ -78,7 +80,7 @@ pub fn is_terminal() -> bool {
 
 /// One message on standard error: `pgseal: what, which file; what to do next`.
 pub fn complain(message: &str) {
-    // If standard error is gone too there is nobody left to tell.
+    // If standard error is closed, too, the message is lost.
     let _ = writeln!(io::stderr(), "pgseal: {message}");
 }
 
@@ -101,6 +103,14 @@ pub fn human_bytes(bytes: u64) -> String {
 /// `1 file`, `2 files`.
 pub fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
+}
+
+/// A range of blocks: `7` or `7-9`.
+pub fn blocks(range: &BlockRange) -> String {
+    match range.count {
+        0 | 1 => range.first.to_string(),
+        count => format!("{}-{}", range.first, range.first.0.saturating_add(count - 1)),
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! New files that only their owner may read: keys, escrow copies.
+//! Makes files that only their owner may read: keys, escrow copies.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,15 +7,15 @@ use std::path::Path;
 
 use crate::error::CliError;
 
-/// Makes a file of mode 0600 with these parts as its content, synced. `kind` says in messages what
-/// it is.
+/// Makes a file of mode 0600 with these parts as its content, and syncs it. `kind` has the words
+/// for messages.
 ///
 /// # Errors
-/// [`CliError::Exists`]: a file is never overwritten. After any other error there is no file: a half
-/// of it would be taken for the whole.
+/// [`CliError::Exists`]: a file is never overwritten. After any other error the file is removed, so
+/// that nobody takes a part for the whole.
 pub fn write_new(path: &Path, kind: &Kind, parts: &[&[u8]]) -> Result<(), CliError> {
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let file = made.map_err(|error| match error.kind() {
+    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let file = opened.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => CliError::Exists {
             path: path.to_owned(),
             what: kind.exists,
@@ -25,7 +25,7 @@ pub fn write_new(path: &Path, kind: &Kind, parts: &[&[u8]]) -> Result<(), CliErr
     })?;
     let written = write(file, parts);
     if written.is_err() {
-        // If it cannot be removed either, the error below tells.
+        // The error below is reported whether the file can be removed or not.
         let _ = fs::remove_file(path);
     }
     written.map_err(CliError::io(path, kind.write))
@@ -36,9 +36,9 @@ fn write(mut file: File, parts: &[&[u8]]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// What is written, in the words of messages.
+/// What kind of file it is, in words for messages.
 pub struct Kind {
-    /// What is said of one that is there.
+    /// The message about an existing file.
     pub exists: &'static str,
     /// "make the ..."
     pub make: &'static str,

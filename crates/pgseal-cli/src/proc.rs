@@ -1,4 +1,4 @@
-//! What the kernel says in `/proc` and `/sys`, as text that is taken apart without looking further.
+//! Parses the texts of `/proc`: limits, maps, environment and options of a server's processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub fn mapped_library(text: &str) -> Option<(PathBuf, bool)> {
     }
 }
 
-/// How much memory of a process is for keys: written by it alone, and in no core dump.
+/// How much memory of a process holds keys: private, writable, and left out of core dumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyMemory {
     /// In use and locked, in kB.
@@ -43,7 +43,7 @@ pub struct KeyMemory {
     pub unlocked_kib: u64,
 }
 
-/// What `/proc/PID/smaps` says of it.
+/// Reads it from `/proc/PID/smaps`.
 pub fn key_memory(smaps: &str) -> KeyMemory {
     let (mut memory, mut is_own, mut in_use_kib) = (KeyMemory::default(), false, 0);
     for line in smaps.lines() {
@@ -51,7 +51,7 @@ pub fn key_memory(smaps: &str) -> KeyMemory {
         match words.next().unwrap_or_default() {
             "VmFlags:" => {
                 let has = |flag| line.split_whitespace().skip(1).any(|word| word == flag);
-                // What is emptied at a fork is no key: the state of a random generator.
+                // Memory that is wiped at a fork is the state of a random generator, not a key.
                 if is_own && has("dd") && !has("wf") {
                     let sum =
                         if has("lo") { &mut memory.locked_kib } else { &mut memory.unlocked_kib };
@@ -66,7 +66,7 @@ pub fn key_memory(smaps: &str) -> KeyMemory {
     memory
 }
 
-/// The parent in `/proc/PID/stat`; the name of the program may hold anything.
+/// The parent in `/proc/PID/stat`; the program's name, before it, may contain any characters.
 pub fn parent(text: &str) -> Option<u32> {
     text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
@@ -107,7 +107,7 @@ pub fn family(postmaster: u32) -> Vec<u32> {
     all
 }
 
-/// A text of a process.
+/// A file of a process in `/proc`.
 pub fn read(pid: u32, name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/{pid}/{name}")).ok()
 }

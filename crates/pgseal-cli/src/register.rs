@@ -1,4 +1,5 @@
-//! `--register`: the file of a cluster in `/etc/pgseal/clusters.d`, and what to write there by hand.
+//! `--register`: writes the file of a cluster in `/etc/pgseal/clusters.d`, or says what to write
+//! there.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,17 +13,17 @@ use pgseal_keys::{Clusters, Keyring, Provider};
 use crate::error::CliError;
 use crate::{as_owner, library};
 
-/// What is written once the identity of the keyring is known.
+/// A registration that is written when the identity of the keyring is known.
 pub struct Registration {
     provider: Provider,
     group: Option<u32>,
-    /// Root's hand, when root is about to step down.
+    /// A process that stays root and writes the file, if root is about to step down.
     child: Option<Child>,
 }
 
 impl Registration {
-    /// Before anything is done, and before root becomes the owner of `dir`: whether it can be written
-    /// is told now.
+    /// Prepares it, before the command changes anything and before root becomes the owner of `dir`.
+    /// If the file cannot be written, that is an error now.
     ///
     /// # Errors
     /// When the directory of the files cannot be written.
@@ -44,7 +45,7 @@ impl Registration {
         Ok(Registration { provider: provider.clone(), group, child })
     }
 
-    /// Writes the file of the cluster with this keyring, and says where.
+    /// Writes the file of the cluster with this keyring, and returns its path.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -74,8 +75,8 @@ impl Registration {
 /// down, and is nothing but 32 hexadecimal digits.
 ///
 /// # Errors
-/// When it is something else, or the file cannot be written. Nothing on standard input is no error:
-/// the other process has given up.
+/// When the input is something else, or the file cannot be written. Empty input is no error: the
+/// other process has given up.
 pub fn serve(provider: &str, group: Option<u32>) -> Result<(), CliError> {
     let provider = Provider::parse(provider)?;
     let mut line = String::new();
@@ -91,7 +92,8 @@ pub fn serve(provider: &str, group: Option<u32>) -> Result<(), CliError> {
     Ok(())
 }
 
-fn parse_id(text: &str) -> Option<KeyringId> {
+/// The identity of a keyring from its 32 hexadecimal digits.
+pub fn parse_id(text: &str) -> Option<KeyringId> {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() != 32 || !text.bytes().all(is_hex) {
         return None;
@@ -99,7 +101,7 @@ fn parse_id(text: &str) -> Option<KeyringId> {
     u128::from_str_radix(text, 16).ok().map(|number| KeyringId(number.to_be_bytes()))
 }
 
-/// What has to be done so that this cluster's key is found again, if anything: lines for people.
+/// What the user has to do so that this cluster's key is found again, if anything: lines to print.
 pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
     let clusters = Clusters::from_environment();
     let registered = clusters.provider_of(keyring.id(), keyring.datadir());
@@ -120,7 +122,7 @@ pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
     ]
 }
 
-/// As [`advice`], after `--register` was obeyed.
+/// The line to print instead of [`advice`], after the file was written.
 pub fn done(path: &Path) -> String {
     format!("The source of the key stands in {} now.", path.display())
 }

@@ -1,4 +1,4 @@
-//! A walk over a data directory that looks at every file's class and header. Needs no key.
+//! Walks a data directory and reads the class and the header of every file. Needs no key.
 
 use std::ffi::OsStr;
 use std::fs::{self, FileType};
@@ -10,34 +10,34 @@ use pgseal_convert::NEW_SUFFIX;
 use pgseal_core::Place;
 use pgseal_core::geometry::{HEAD_LEN, HEADER_LEN};
 use pgseal_core::header::{self, Header, Kind};
-use pgseal_keys::KEYRING_DIR;
+use pgseal_keys::{KEYRING_DIR, KeyError, Keyring};
 use pgseal_pgdata::{Class, Policy};
 
 use crate::storage::ReadOnly;
 
-/// What a look at a file showed.
+/// What the header of a file shows.
 #[derive(Debug)]
 pub enum Seen {
     /// A sealed file.
     Sealed(Header),
-    /// No bytes, or less than a header: an empty file.
+    /// An empty file: no bytes, or fewer than a header has.
     Empty,
-    /// Zeros in the place of the header, and bytes behind: the header was lost.
+    /// The header is zeros, and bytes follow it: the header was lost.
     HeaderLost {
-        /// Bytes behind the place of the header.
+        /// The number of bytes after the header.
         bytes_behind: u64,
     },
     /// A plain file.
     Plain,
-    /// It starts like a sealed file, and its header cannot be right.
+    /// The file starts like a sealed one, but its header is invalid.
     BadHeader(String),
-    /// No regular file: a socket, a pipe, a device.
+    /// Not a regular file: a socket, a pipe, a device.
     Special,
     /// A link that leads nowhere.
     Dangling(PathBuf),
     /// It could not be read.
     Unreadable(String),
-    /// It was there a moment ago.
+    /// The file was removed during the scan.
     Gone,
 }
 
@@ -48,11 +48,11 @@ pub struct Entry {
     pub path: PathBuf,
     /// Its path inside the data directory.
     pub rel: PathBuf,
-    /// What it is to PostgreSQL.
+    /// Its class: which kind of file of PostgreSQL it is.
     pub class: Class,
     /// Bytes on disk.
     pub len: u64,
-    /// What it is to pgseal.
+    /// What its header shows.
     pub seen: Seen,
 }
 
@@ -62,18 +62,18 @@ impl Entry {
         self.rel.display().to_string()
     }
 
-    /// Which file of the cluster it is; none in particular, if PostgreSQL does not know it.
+    /// Which file of the cluster it is; any place, for a file unknown to PostgreSQL.
     pub fn place(&self) -> Place {
         match self.class {
-            // Also in an archive.
+            // In an archive, too.
             Class::Wal => pgseal_pgdata::WAL,
             Class::Unknown => Place::ANY,
             _ => pgseal_pgdata::place(self.rel.as_os_str().as_bytes()),
         }
     }
 
-    /// What it is if a command of pgseal left it that was cut off, and it does no harm: it is no file
-    /// of PostgreSQL's, and shows nothing.
+    /// The description of a file that an interrupted command of pgseal left: a harmless file that
+    /// is not PostgreSQL's and shows no data. `None` for any other file.
     pub fn leftover(&self) -> Option<&'static str> {
         let name = self.rel.file_name()?;
         if self.rel.parent() == Some(Path::new(KEYRING_DIR)) {
@@ -103,7 +103,7 @@ impl Entry {
         matches!(self.class.policy(), Policy::Seal { .. })
     }
 
-    /// Whether a plain file is accepted where it is.
+    /// Whether a plain file is accepted in this place.
     pub fn may_be_plain(&self) -> bool {
         matches!(self.class.policy(), Policy::Plain(_) | Policy::Seal { reads_plain: true, .. })
     }
@@ -114,7 +114,8 @@ impl Entry {
 pub struct Scan {
     /// The files, by path.
     pub entries: Vec<Entry>,
-    /// Directories that links led to, outside of the data directory, by the link's name.
+    /// The links that lead to directories outside of the data directory: the link's name, its
+    /// target.
     pub outside: Vec<(PathBuf, PathBuf)>,
     /// Directories that could not be read, and why.
     pub closed: Vec<(PathBuf, String)>,
@@ -131,6 +132,22 @@ impl Scan {
         })
     }
 
+    /// Refuses a keyring that no file names: it is that of another cluster. If only some files do
+    /// not name it, those are foreign, and the check of each file finds them.
+    ///
+    /// # Errors
+    /// [`KeyError::KeyringOfAnotherCluster`].
+    pub fn expect_keyring(&self, keyring: &Keyring) -> Result<(), KeyError> {
+        let mut first = None;
+        for header in self.headers() {
+            if header.keyring_id == keyring.id() {
+                return Ok(());
+            }
+            first.get_or_insert(header.keyring_id);
+        }
+        first.map_or(Ok(()), |id| keyring.expect_id(id))
+    }
+
     /// Bytes of all sealed files.
     pub fn sealed_bytes(&self) -> u64 {
         let sealed = |entry: &&Entry| matches!(entry.seen, Seen::Sealed(_));
@@ -138,7 +155,7 @@ impl Scan {
     }
 }
 
-/// What the root of a walk is.
+/// What kind of directory is walked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     /// A data directory.
@@ -147,7 +164,7 @@ pub enum Root {
     Archive,
 }
 
-/// Looks at every file below `root`.
+/// Reads the header of every file below `root`.
 pub fn scan(root: &Path, kind: Root) -> Scan {
     let real = root.canonicalize().unwrap_or_else(|_| root.to_owned());
     let mut scan = Scan { root: real, ..Scan::default() };
@@ -156,7 +173,13 @@ pub fn scan(root: &Path, kind: Root) -> Scan {
     scan
 }
 
-/// Looks at one file, of whatever directory.
+/// Whether there is a sealed file in the directory: if the keyring is missing, the directory is
+/// then not plain.
+pub fn any_sealed(root: &Path) -> bool {
+    scan(root, Root::DataDir).headers().next().is_some()
+}
+
+/// Reads the header of one file, in any directory.
 pub fn one_file(path: &Path) -> Scan {
     let rel = PathBuf::from(path.file_name().unwrap_or(path.as_os_str()));
     let class = Class::Unknown;
@@ -165,12 +188,12 @@ pub fn one_file(path: &Path) -> Scan {
     Scan { entries: vec![entry], ..Scan::default() }
 }
 
-/// Looks at one file again.
+/// Reads the header of one file again.
 pub fn look_again(entry: &mut Entry) {
     (entry.len, entry.seen) = look(&entry.path, entry.class);
 }
 
-/// PostgreSQL nests no deeper than tablespaces' temporary file sets; this only ends loops.
+/// Deeper than any directory of PostgreSQL; the limit ends loops.
 const MAX_DEPTH: usize = 16;
 
 fn walk(dir: &Path, rel: &Path, kind: Root, depth: usize, scan: &mut Scan) {
@@ -211,7 +234,7 @@ fn link(path: PathBuf, rel: PathBuf, kind: Root, depth: usize, scan: &mut Scan) 
     match fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => {
             let target = path.canonicalize().unwrap_or_else(|_| path.clone());
-            // Not where the walk would meet itself, nor what is no disk.
+            // Not a directory above the root, which would be a loop, and not a virtual file system.
             let leads_back = scan.root.starts_with(&target);
             let is_no_disk = ["/proc", "/sys", "/dev"].iter().any(|dir| target.starts_with(dir));
             scan.outside.push((rel.clone(), target));
@@ -271,7 +294,7 @@ fn try_look(path: &Path, class: Class) -> io::Result<(u64, Seen)> {
     let seen = match header::classify(&start) {
         Ok(Kind::Sealed(header)) => Seen::Sealed(header),
         Ok(_) if len == 0 => Seen::Empty,
-        // Zeros mean nothing in a file that is never sealed.
+        // A file that is never sealed may start with zeros.
         Ok(_) if stays_plain => Seen::Plain,
         Ok(Kind::NoHeader) if bytes_behind > 0 => Seen::HeaderLost { bytes_behind },
         Ok(Kind::NoHeader) => Seen::Empty,

@@ -1,14 +1,15 @@
-//! What stands in the small files that a server keeps in its data directory. Whoever can write there
-//! has written them: a value is one that can do no harm, or there is none.
+//! Parses the small files that a server keeps in its data directory. An attacker who can write
+//! there may have written them: only harmless values are returned.
 
-/// The process in the text of `postmaster.pid`.
+/// The process id in the text of `postmaster.pid`.
 pub fn pid_of(lock_file: &str) -> Option<u32> {
-    // That of a server of one session (postgres --single) is negative.
+    // The number of a single-user server (postgres --single) is negative.
     let pid: i32 = lock_file.lines().next()?.trim().parse().ok()?;
     Some(pid.unsigned_abs())
 }
 
-/// Whether what `PG_VERSION` says can stand in a path: a number, or two (9.6).
+/// Whether the text of `PG_VERSION` is a version, which may be part of a path: a number, or two
+/// (9.6).
 pub fn is_major(text: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     text.len() <= 8 && text.split('.').all(is_number)

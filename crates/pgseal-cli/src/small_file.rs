@@ -1,14 +1,14 @@
-//! Small text files of a data directory, which somebody else may have written.
+//! Reads small text files of a data directory, which an attacker may have written.
 
 use std::io::{self, Read};
 use std::path::Path;
 
 use pgseal_keys::open_regular;
 
-/// The longest that is read.
+/// The longest file that is read, in bytes.
 pub const MAX_LEN: u64 = 1 << 20;
 
-/// The bytes of a regular file of at most [`MAX_LEN`]; nothing else is ever opened.
+/// The bytes of a regular file of at most [`MAX_LEN`]. No other kind of file is opened.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a FIFO, a device or a directory,
@@ -22,10 +22,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same as text.
+/// As [`read`], as text.
 ///
 /// # Errors
-/// Those of [`read`]; [`io::ErrorKind::InvalidData`] for what is not UTF-8.
+/// Those of [`read`]; [`io::ErrorKind::InvalidData`] if the text is not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read(path)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))

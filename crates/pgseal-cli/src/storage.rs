@@ -17,13 +17,13 @@ pub struct ReadOnly {
 }
 
 impl ReadOnly {
-    /// Opens a regular file; nothing else is ever opened.
-    /// `is_live`: a server may be writing it, so give it time before a second look.
+    /// Opens a regular file; no other kind of file is opened.
+    /// `is_live`: a server may be writing the file, so wait before a block is read again.
     pub fn open(path: &Path, is_live: bool) -> io::Result<ReadOnly> {
         Ok(ReadOnly { file: pgseal_keys::open_regular(path)?, is_live })
     }
 
-    /// The bytes at an offset, as they lie on disk: fewer only at the end of the file.
+    /// Reads the bytes on disk at an offset; fewer than `buf` holds only at the end of the file.
     pub fn raw(&self, buf: &mut [u8], off: u64) -> io::Result<usize> {
         let mut got = 0;
         while let Some(rest) = buf.get_mut(got..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,5 @@
-//! Zero blocks of a sealed file, found without a key: an empty tag or an empty block shows.
+//! Finds the zero blocks of a sealed file without a key: their tag, or the block itself, is all
+//! zeros.
 
 use std::io;
 

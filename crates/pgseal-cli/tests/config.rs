@@ -1,4 +1,4 @@
-//! `pgseal config` without a server: what is recorded, compared, shown and accepted.
+//! `pgseal config` without a server: recording, comparing, showing and accepting configuration.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
@@ -10,7 +10,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use common::Fixture;
 
-/// A sealed directory with configuration of all kinds.
+/// A sealed directory with configuration files of all kinds.
 fn configured() -> Fixture {
     let fixture = Fixture::sealed();
     for dir in ["conf.d", "more.d", "crl"] {
@@ -47,7 +47,7 @@ fn status(fixture: &Fixture) -> serde_json::Value {
     serde_json::from_str(&answer.out).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }
 
-/// Names of what differs, with a letter for how.
+/// The names of the files that differ, each with a letter for the kind of difference.
 fn differences(fixture: &Fixture) -> String {
     let status = status(fixture);
     let all = status["differences"].as_array().unwrap().iter();
@@ -179,13 +179,13 @@ fn a_record_that_cannot_be_believed_is_not() {
         let line = answer.out.lines().find(|line| line.starts_with("FAILED  pgseal/config: "));
         assert!(answer.code == 1 && line.is_some_and(|line| line.contains(words)), "{answer:?}");
     }
-    // The key of the directory makes a new one.
+    // With the key of the directory a new record can be made.
     let answer = fixture.on_data(&["config", "accept", "--yes"]);
     assert!(answer.code == 0 && answer.out.contains("+port = 5433"), "{answer:?}");
     assert_eq!(differences(&fixture), "");
     let answer = fixture.ok(&["verify", "data"]);
     assert!(answer.contains("the configuration is locked"), "{answer}");
-    // Half of an unlock: the record says so, and the keyring does not yet.
+    // An interrupted unlock: the record is unlocked, the keyring is not.
     let keyring = fs::read(fixture.file("pgseal/keyring")).unwrap();
     fixture.ok(&["config", "unlock", "data"]);
     fs::write(fixture.file("pgseal/keyring"), keyring).unwrap();
@@ -201,7 +201,7 @@ fn what_is_no_file_or_without_end_is_refused() {
     symlink("/dev/zero", fixture.file("sub.conf")).unwrap();
     fixture.on_data(&["config", "lock"]).fails_with(22, "not a regular file");
     fs::remove_file(fixture.file("sub.conf")).unwrap();
-    // A file that includes itself ends.
+    // A file that includes itself is no endless loop.
     fixture.write("sub.conf", b"include 'sub.conf'\ninclude_dir '.'\n");
     fixture.ok(&["config", "lock", "data"]);
     assert!(status(&fixture)["files"].to_string().contains("stray.conf"));

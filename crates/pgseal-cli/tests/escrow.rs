@@ -1,4 +1,4 @@
-//! Escrow copies on the command line: made, checked, restored, refused.
+//! Escrow copies on the command line: making, checking, restoring and refusing them.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, outside of #[test] functions")]
 
@@ -84,7 +84,7 @@ fn shares_are_files_of_their_own_and_enough_of_them_restore() {
     lose_key_and_keyring(&fixture);
     restore(&fixture, &["share-2", "-K", "file:next"]).fails_with(10, "1 of the 2 shares");
     restore(&fixture, &["share-2", "share-2", "-K", "file:next"]).fails_with(10, "1 of the 2");
-    // All in one stream, as they would come from a scanner.
+    // All shares in one stream, as from a scanner.
     let mut text = fs::read(fixture.path("share-3")).unwrap();
     text.extend(b"\n\x0c\xff\n");
     text.extend(fs::read(fixture.path("share-1")).unwrap());
@@ -138,7 +138,7 @@ fn a_mistyped_line_is_named() {
     let fixture = Fixture::sealed();
     let text = backup(&fixture, &["--lock", PASS]).out;
     let line = text.lines().find(|line| line.starts_with("  5.")).unwrap();
-    // One character less; another one would pass once in a million runs.
+    // One character removed: a changed character would pass the check once in a million runs.
     let mut wrong = line.to_owned();
     wrong.remove(7);
     fs::write(fixture.path("typed"), text.replace(line, &wrong)).unwrap();
@@ -148,7 +148,7 @@ fn a_mistyped_line_is_named() {
     check(&fixture, &["--escrow", "typed"]).fails_with(14, "line 5");
 }
 
-/// On a terminal: a mistyped line is asked for again, and the passphrase is not echoed.
+/// On a terminal, the program asks again for a mistyped line, and does not echo the passphrase.
 #[test]
 fn a_copy_is_typed_in() {
     let fixture = Fixture::sealed();
@@ -197,7 +197,7 @@ fn another_keyring_is_kept_and_replaced_only_by_force() {
     fs::remove_file(fixture.key_file()).unwrap();
     assert_eq!(fixture.on_data(&["verify"]).code, 0);
 
-    // The copy of another cluster opens nothing here.
+    // The copy of another cluster opens no file here.
     let other = Fixture::sealed();
     assert_eq!(backup(&other, &["--lock", PASS, "-o", "escrow"]).code, 0);
     fs::copy(other.path("escrow"), fixture.path("theirs")).unwrap();
@@ -207,8 +207,8 @@ fn another_keyring_is_kept_and_replaced_only_by_force() {
     assert!(!fixture.file("pgseal/keyring").exists());
 }
 
-/// A copy that was made before a generation was added: what it opens is opened, what it does not
-/// is named, and the number of the lost key is not given to another.
+/// A copy that is older than a generation: the files that it opens are opened, the others are
+/// named, and the number of the lost generation is not used again.
 #[test]
 fn an_old_copy_says_what_it_lacks() {
     let fixture = Fixture::sealed();
@@ -308,7 +308,7 @@ fn a_keyring_alone_is_backed_up_and_restored() {
     fixture.run(&restore).fails_with(5, "there is a keyring already");
 }
 
-/// The record in the data directory: no secret, and no plain text of any key.
+/// The record of the copy in the data directory contains no secret and no key.
 #[test]
 fn the_last_copy_is_remembered() {
     let fixture = Fixture::sealed();

@@ -1,5 +1,5 @@
-//! What `pgseal key forget` and `pgseal key restore --force` refuse: keys in use, a server or another pgseal at
-//! work, a conversion that was interrupted, and what cannot be seen. Nothing changes then.
+//! `pgseal key forget` and `pgseal key restore --force` refuse and change nothing: while keys are
+//! in use, a server or another pgseal runs, a conversion is interrupted, or files cannot be read.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, outside of #[test] functions")]
 
@@ -18,7 +18,7 @@ use pgseal_keys::{Keyring, Provider, keyring_path, update};
 const PASS: &str = "passphrase:command=echo correct horse";
 const FORGET: [&str; 3] = ["key", "forget", "--no-backup-has-them"];
 
-/// A data directory whose relation has generation 1, and everything else too, with generation 2 active.
+/// A data directory whose files all have generation 1, while generation 2 is active.
 fn with_two_generations() -> Fixture {
     let fixture = Fixture::sealed();
     add_generation(&fixture);
@@ -32,7 +32,7 @@ fn add_generation(fixture: &Fixture) {
     update(&path, |keyring| keyring.add_generation(&kek)).unwrap();
 }
 
-/// Seals every file anew with the active generation, as a rekey would.
+/// Seals every file again with the active generation, as a rekey does.
 fn rekeyed(fixture: &Fixture) {
     fixture.seal(RELATION, FileKind::Relation, &vec![0; 3 * 8192]);
     fixture.seal(common::WAL, FileKind::InPlace, &vec![0x42; 4 * 8192]);
@@ -52,7 +52,7 @@ fn refused(fixture: &Fixture, args: &[&str], code: i32, words: &str) {
     assert_eq!(snapshot(&fixture.data()), before, "{args:?} changed something");
 }
 
-/// A conversion that was interrupted, with the barrier up.
+/// An interrupted conversion, with the barrier raised.
 fn interrupt(fixture: &Fixture, operation: Operation, phase: Phase, generation_before: u32) {
     let root = fixture.data();
     let suite = (operation != Operation::Decrypt).then_some(Suite::Aes256Gcm);
@@ -69,7 +69,8 @@ fn interrupt(fixture: &Fixture, operation: Operation, phase: Phase, generation_b
     }
 }
 
-/// A process in a directory, as a server is in its data directory. Ended with the value.
+/// A process whose working directory is the data directory, as that of a server. It ends with the
+/// value.
 struct Process(Child);
 
 impl Process {
@@ -117,7 +118,7 @@ fn whatever_hides_a_data_key_is_refused() {
     symlink("/nowhere/at/all", &tablespace).unwrap();
     fixture.on_data(&FORGET).fails_with(22, "pg_tblspc/16400");
     fs::remove_file(&tablespace).unwrap();
-    // Where a file system is to be mounted.
+    // The mount point of a file system that is not mounted.
     fs::create_dir(fixture.path("space")).unwrap();
     symlink(fixture.path("space"), &tablespace).unwrap();
     refused(&fixture, &FORGET, 22, "is it mounted?");
@@ -161,18 +162,18 @@ fn a_server_or_another_pgseal_at_work_is_not_disturbed_and_a_stale_lock_file_is_
         let words = format!("a server runs on it as process {}", server.0.id());
         refused(&fixture, &FORGET, 22, &words);
         refused(&fixture, &["rekey"], 22, &words);
-        // It goes on with the keys that it has, and needs the same ones for its next start.
+        // The server uses the keys in its memory, and needs the same keys for its next start.
         let words = format!("a server runs (process {})", server.0.id());
         refuses_restore(&fixture, &old, 22, &words);
         assert_eq!(fixture.run(&new).code, 0);
         assert_eq!(generations(&fixture), [1, 2]);
         assert!(fixture.file("postmaster.pid").exists(), "the server's lock file is gone");
     }
-    // It came along in a copy: a process of that number is there, and works elsewhere.
+    // A copied lock file: there is a process with that number, but it works elsewhere.
     let elsewhere = Process::in_dir(&fixture.path(""));
     elsewhere.writes_lock_file(&fixture, "");
     assert_eq!(fixture.on_data(&["key", "forget"]).code, 2);
-    // Its server is gone.
+    // A lock file whose server has ended.
     server.writes_lock_file(&fixture, "");
     refused(&fixture, &FORGET, 22, "a server runs");
     drop(server);
@@ -183,7 +184,7 @@ fn a_server_or_another_pgseal_at_work_is_not_disturbed_and_a_stale_lock_file_is_
     drop(lock);
     let done = fixture.on_data(&FORGET);
     assert_eq!((done.code, generations(&fixture)), (0, vec![2]), "{done:?}");
-    // Nor is the one of a server that is gone in the way.
+    // The lock file of a server that has ended does not matter either.
     Process::in_dir(&fixture.data()).writes_lock_file(&fixture, "");
     let done = fixture.run(&new);
     assert_eq!((done.code, generations(&fixture)), (0, vec![1, 2]), "{done:?}");
@@ -197,7 +198,7 @@ fn escrow_copy(fixture: &Fixture, name: &str) -> String {
     copy
 }
 
-/// Over the keyring that is there, named by itself.
+/// Restores over the present keyring, which is named by its path.
 fn restore_args(copy: &str) -> Vec<&str> {
     let key = "file:key";
     vec!["key", "restore", "data/pgseal/keyring", copy, "--unlock", PASS, "-K", key, "--force"]
@@ -214,7 +215,7 @@ fn refuses_restore(fixture: &Fixture, args: &[&str], code: i32, words: &str) {
     assert_eq!(snapshot(&fixture.data()), before);
 }
 
-/// Before the first file and after the last one the command itself is what helps.
+/// A conversion that was interrupted before the first or after the last file can be finished.
 #[test]
 fn no_keyring_is_put_under_a_conversion_that_needs_none() {
     for phase in [Phase::Prepare, Phase::Finish] {
@@ -225,7 +226,8 @@ fn no_keyring_is_put_under_a_conversion_that_needs_none() {
     }
 }
 
-/// In between, its keyring may come from a copy that has what the files have, and from no other.
+/// One that was interrupted between files accepts a copy with all generations of the files, and no
+/// other.
 #[test]
 fn a_rekey_goes_on_with_an_escrow_copy_that_has_the_keys_of_its_files() {
     let fixture = Fixture::sealed();
@@ -241,7 +243,7 @@ fn a_rekey_goes_on_with_an_escrow_copy_that_has_the_keys_of_its_files() {
     let foreign = escrow_copy(&theirs, "escrow");
     refuses_restore(&fixture, &restore_args(&foreign), 15, "another cluster");
 
-    // No file has the new generation yet: the copy will do, and the rekey still is one.
+    // No file has the new generation yet: the copy is accepted, and the rekey can be resumed.
     fixture.write(RELATION, &old);
     assert_eq!(fixture.run(&restore).code, 0);
     assert_eq!(generations(&fixture), [1]);

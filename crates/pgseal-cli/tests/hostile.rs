@@ -1,6 +1,6 @@
-//! A data directory that somebody else writes: nothing that it names is run, trusted or taken on
-//! faith before a key from outside has authenticated it. Whole servers, every command and root are
-//! in `tests/pg/scenarios/hostile.rs`.
+//! A data directory that an attacker writes: pgseal runs and trusts nothing that it names before a
+//! key from outside has authenticated it. `tests/pgseal-scenarios/scenarios/hostile.rs` has whole
+//! servers, every command and root.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, outside of #[test] functions")]
 
@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use common::{Answer, Fixture};
 use pgseal_testkit::install;
 
-/// The keyring with another value of a field whose value is a string. Its MAC holds no more.
+/// Changes a field of the keyring whose value is a string, so that its MAC is wrong.
 fn set_field(fixture: &Fixture, field: &str, value: &str) {
     let path = fixture.file("pgseal/keyring");
     let text = fs::read_to_string(&path).unwrap();
@@ -23,7 +23,7 @@ fn set_field(fixture: &Fixture, field: &str, value: &str) {
     fs::write(&path, format!("{}{value}{}", &text[..start], &text[end..])).unwrap();
 }
 
-/// As the keyring of a passphrase has them.
+/// Adds the parameters of a passphrase to the keyring.
 fn with_passphrase(fixture: &Fixture, provider: &str, memory_kib: u32, passes: u32) {
     set_field(fixture, "provider", provider);
     let path = fixture.file("pgseal/keyring");
@@ -36,7 +36,7 @@ fn with_passphrase(fixture: &Fixture, provider: &str, memory_kib: u32, passes: u
     fs::write(&path, text.replacen("\"key_check\"", &params, 1)).unwrap();
 }
 
-/// Every command that asks for the key of the fixture, with nothing that says where it is.
+/// Every command that needs the key of the fixture, without an option for its provider.
 fn commands_with_a_key() -> Vec<Vec<&'static str>> {
     vec![
         vec!["verify", "data"],
@@ -58,7 +58,7 @@ fn commands_with_a_key() -> Vec<Vec<&'static str>> {
     ]
 }
 
-/// No terminal, and no command may hang.
+/// Runs without a terminal; no command may hang.
 fn quiet(fixture: &Fixture, args: &[&str]) -> Answer {
     let pgseal = fixture.pgseal();
     let mut command = Command::new("timeout");
@@ -96,7 +96,7 @@ fn what_a_keyring_names_is_never_run() {
             answer.fails_with(12, "write the line \"provider = ");
             assert!(answer.err.contains("clusters.d/"), "{answer:?}");
         }
-        // The directory's own key from outside is asked, and then it is the MAC that does not hold.
+        // With the right key from outside, the MAC of the keyring is wrong.
         quiet(&fixture, &["verify", "-K", "file:key", "data"]).fails_with(14, "MAC does not hold");
         assert!(!mark.exists());
     }
@@ -119,7 +119,7 @@ fn doctor_does_not_run_what_postmaster_opts_names() {
     fixture.write("postmaster.opts", format!("{} \"-D\" \"x\"\n", planted.display()).as_bytes());
     let answer = quiet(&fixture, &["doctor", "data"]);
     assert!(!mark.exists(), "{answer:?}");
-    // Nor because it lies in PATH.
+    // Nor if the program is in PATH.
     let path = format!("{}:{}", fixture.data().display(), std::env::var("PATH").unwrap());
     let mut command = fixture.pgseal();
     let answer = Answer::of(command.env("PATH", path).args(["doctor", "data"]).output().unwrap());
@@ -133,7 +133,7 @@ fn a_registered_source_is_asked() {
     fixture.ok(&["key", "rotate", "data", "-K", &command]);
     let id = keyring_id(&fixture);
     quiet(&fixture, &["verify", "data"]).fails_with(12, &format!("clusters.d/{id}.conf"));
-    // With another key it is not written.
+    // With another key the file is not written.
     fixture.ok(&["key", "new", "-o", "other"]);
     let library = fixture.path("libpgseal.so");
     fs::write(&library, "").unwrap();
@@ -157,9 +157,9 @@ fn a_registered_source_is_asked() {
         .args(["helper", "keys", "--keyring", "data/pgseal/keyring"])
         .output()
         .unwrap();
-    assert_eq!(frame.stdout.len(), 84, "{frame:?}");
+    assert_eq!(frame.stdout.len(), 88, "{frame:?}");
 
-    // Another key: the file has to follow, and either does so or it is said how.
+    // With another key the file must change: pgseal writes it, or says what to write.
     let answer = quiet(&fixture, &["key", "rotate", "data", "-K", "file:other"]);
     assert!(answer.code == 0 && answer.out.contains("    provider = file:"), "{answer:?}");
     let answer = quiet(
@@ -239,14 +239,14 @@ fn costs_of_a_strangers_choice_are_bounded() {
     let fixture = Fixture::sealed();
     with_passphrase(&fixture, "passphrase:", 4 << 20, 1);
     quiet(&fixture, &["verify", "data"]).fails_with(12, "--allow-cost");
-    // Asked for, it goes on to the passphrase, for which there is no terminal.
+    // With --allow-cost it asks for the passphrase, and fails because there is no terminal.
     quiet(&fixture, &["verify", "--allow-cost", "data"]).fails_with(13, "on the terminal");
     let keyring = fs::OpenOptions::new().write(true).open(fixture.file("pgseal/keyring")).unwrap();
     keyring.set_len(1 << 30).unwrap();
     quiet(&fixture, &["verify", "data"]).fails_with(14, "longer than 1 MiB");
 }
 
-/// Gives everything below to a user, as only root can.
+/// Changes the owner of everything below a directory; only root can.
 fn give(path: &Path, uid: u32) {
     chown(path, Some(uid), Some(uid)).unwrap();
     if path.is_dir() {
@@ -256,7 +256,7 @@ fn give(path: &Path, uid: u32) {
     }
 }
 
-/// The fixture with a directory of another user's, where that user and root can go.
+/// The fixture with a directory of another user, which that user and root can reach.
 fn of_another(uid: u32) -> Option<(Fixture, PathBuf)> {
     let fixture = Fixture::sealed();
     fs::set_permissions(fixture.path("."), fs::Permissions::from_mode(0o755)).unwrap();
@@ -273,14 +273,15 @@ const OTHER: u32 = 65533;
 #[test]
 fn root_works_as_the_owner_of_the_directory() {
     let Some((fixture, key)) = of_another(OTHER) else { return };
-    // The owner of the directory has the key, as the server does: nobody is told to take it away.
+    // The key file belongs to the owner of the directory, as it does for a server: root's verify
+    // reads it.
     chown(&key, Some(OTHER), None).unwrap();
     let answer = quiet(&fixture, &["verify", "data"]);
     assert_eq!(answer.code, 0, "{answer:?}");
     let given = format!("file:{}", key.display());
     assert_eq!(quiet(&fixture, &["verify", "-K", &given, "data"]).code, 0);
 
-    // What only root can read is not read through a link in the directory.
+    // A link in the directory does not lead root to a file that only root can read.
     let secret = fixture.path("secret");
     fs::copy(fixture.file("base/5/16384"), &secret).unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
@@ -292,13 +293,13 @@ fn root_works_as_the_owner_of_the_directory() {
     }
     fs::remove_file(fixture.file("base/5/16384")).unwrap();
 
-    // A key that only root has opens the directory if root says so.
+    // A key file of root opens the directory if root names it.
     chown(&key, Some(0), None).unwrap();
     let answer = quiet(&fixture, &["verify", "data"]);
     assert_eq!(answer.code, 13, "{answer:?}");
     assert!(answer.err.contains(&format!("chown {OTHER}")), "{answer:?}");
     assert_eq!(quiet(&fixture, &["verify", "-K", &given, "data"]).code, 0);
-    // An escrow copy goes where only root can write.
+    // An escrow copy can be written to where only root may write.
     let private = fixture.path("private");
     fs::create_dir(&private).unwrap();
     fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
@@ -312,7 +313,7 @@ fn root_works_as_the_owner_of_the_directory() {
     assert_eq!(fs::metadata(fixture.file("pgseal/escrow.json")).unwrap().uid(), OTHER);
     let check = ["key", "check", "data", "-K", &given, "--escrow", "private/copy"];
     assert_eq!(quiet(&fixture, &check).code, 0);
-    // What is written is the owner's, and /etc/pgseal/clusters.d is root's.
+    // New files in the directory belong to its owner, those in /etc/pgseal/clusters.d to root.
     let next = fixture.path("next");
     fixture.ok(&["key", "new", "-o", next.to_str().unwrap()]);
     let uri = format!("file:{}", next.display());
@@ -335,7 +336,7 @@ fn a_keyring_of_a_third_users_is_refused() {
     chown(fixture.file("pgseal/keyring"), Some(OTHER - 1), None).unwrap();
     for command in [&["verify", "data"][..], &["status", "data"], &["env", "-D", "data"]] {
         let answer = quiet(&fixture, command);
-        // It cannot even read it, with the mode that pgseal gives it.
+        // The owner cannot even read the file, with the mode that pgseal gives it.
         assert!(answer.code == 40 || answer.code == 20, "{command:?}: {answer:?}");
     }
     fs::set_permissions(fixture.file("pgseal/keyring"), fs::Permissions::from_mode(0o644)).unwrap();

@@ -1,13 +1,14 @@
-//! Errors about keys and directories: each its own exit code, a message that helps, and nothing
-//! touched.
+//! Errors about keys and directories: each has an exit code of its own and a helpful message, and
+//! changes nothing.
 
 mod common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use common::{Answer, Fixture, snapshot};
-use pgseal_keys::handover;
+use pgseal_keys::handover::{self, Conversion};
 
 #[test]
 fn wrong_key() {
@@ -114,7 +115,7 @@ fn a_new_key_is_private_and_never_overwritten() {
     assert_ne!(printed.as_bytes(), first);
 }
 
-/// A limit on file sizes stands for a full disk.
+/// A limit on file sizes simulates a full disk.
 #[test]
 fn half_a_key_is_removed_and_so_is_half_an_escrow_copy() {
     let fixture = Fixture::sealed();
@@ -176,9 +177,9 @@ fn the_helper_hands_over_one_frame_and_never_preloads() {
         .output()
         .unwrap();
     assert!(output.status.success());
-    let keys = handover::decode(&output.stdout).unwrap();
-    assert_eq!(keys.keyring_id, fixture.keys().keyring_id);
-    // Its own environment is what a provider's command gets.
+    let unlocked = handover::decode(&output.stdout).unwrap().unlocked().unwrap();
+    assert_eq!(unlocked.keys.keyring_id, fixture.keys().keyring_id);
+    // A provider's command does not inherit LD_PRELOAD.
     let key = fs::read_to_string(fixture.key_file()).unwrap();
     let command = format!("command:test -z \"${{LD_PRELOAD+x}}\" && echo {}", key.trim());
     let output = fixture
@@ -190,6 +191,44 @@ fn the_helper_hands_over_one_frame_and_never_preloads() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// What the helper says without a key: that it is another keyring, or that a conversion was interrupted.
+#[test]
+fn the_helper_asks_for_no_key_that_is_not_needed() {
+    let fixture = Fixture::sealed();
+    let own = fixture.keys().keyring_id;
+    let keyring = fixture.file("pgseal/keyring");
+    let ask = |id: Option<&str>| {
+        let mut command = fixture.pgseal();
+        command.env("PGSEAL_PROVIDER", "env:PGSEAL_TEST_UNSET").args(["helper", "keys"]);
+        command.arg("--keyring").arg(&keyring);
+        if let Some(id) = id {
+            command.args(["--id", id]);
+        }
+        command.output().unwrap()
+    };
+    let own_id = own.to_string();
+    let other_id = "0123456789abcdef0123456789abcdef";
+    for id in [None, Some(&own_id[..])] {
+        Answer::of(ask(id)).fails_with(10, "not set");
+    }
+    let usage = Answer::of(ask(Some("x")));
+    assert!(usage.code == 2 && usage.err.contains("not the identity of a keyring"), "{usage:?}");
+    let answer = |id| handover::decode(&ask(id).stdout).unwrap();
+    let is_other = |answer| matches!(answer, handover::Answer::OtherKeyring(id) if id == own);
+    assert!(is_other(answer(Some(other_id))));
+
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/seeds/journal");
+    for conversion in [Conversion::Encrypt, Conversion::Decrypt, Conversion::Rekey] {
+        let journal = fixture.file("pgseal/conversion");
+        fs::copy(seeds.join(conversion.name()), &journal).unwrap();
+        for id in [None, Some(&own_id[..])] {
+            let found = answer(id);
+            assert!(matches!(found, handover::Answer::Interrupted(name) if name == conversion));
+        }
+        assert!(is_other(answer(Some(other_id))));
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 use common::{Answer, Fixture};
 use pgseal_testkit::install;
 
-/// A library that does nothing: the dynamic linker must be able to load it.
+/// A library without functions, which the dynamic linker can load.
 fn stand_in_library(fixture: &Fixture) -> std::path::PathBuf {
     let path = fixture.path("libpgseal.so");
     let status = std::process::Command::new("cc")
@@ -67,7 +67,8 @@ fn a_library_that_was_preloaded_stays_behind_ours() {
     assert_eq!(answer.out.trim(), format!("{}:{}", library.display(), other.display()));
 }
 
-/// The passphrase is asked for once; what the command inherits opens the keyring without it.
+/// The passphrase is asked for once; with the inherited descriptor the command opens the keyring
+/// without it.
 #[test]
 fn a_passphrase_is_handed_on_in_memory() {
     let fixture = Fixture::plain();
@@ -79,15 +80,15 @@ fn a_passphrase_is_handed_on_in_memory() {
     fs::remove_file(&count).unwrap();
     let helper = "\"$PGSEAL_HELPER\" helper keys --keyring data/pgseal/keyring | wc -c";
     let script = format!("{helper}; {helper}");
-    // The keyring names it, and is not asked: it has to be named from outside.
+    // The keyring alone may not name a command: the environment names it, too.
     let mut command = fixture.pgseal();
     command.env("PGSEAL_LIBRARY", fixture.path("libpgseal.so")).env("PGSEAL_PROVIDER", &ask);
     command.args(["run", "-D", "data", "--", "sh", "-c", &script]);
     let answer = Answer::of(command.output().unwrap());
-    assert_eq!((answer.code, answer.out.as_str()), (0, "84\n84\n"), "{answer:?}");
+    assert_eq!((answer.code, answer.out.as_str()), (0, "88\n88\n"), "{answer:?}");
     assert_eq!(fs::read_to_string(&count).unwrap(), "x\n");
 
-    // and a wrong one is told before the command runs
+    // A wrong passphrase is an error before the command runs.
     let wrong = fixture
         .pgseal()
         .env("PGSEAL_LIBRARY", fixture.path("libpgseal.so"))
@@ -111,7 +112,7 @@ fn no_library_and_no_command() {
     Answer::of(missing).fails_with(20, "PGSEAL_LIBRARY");
     stand_in_library(&fixture);
     run(&fixture, &["--", "no_such_program"]).fails_with(20, "no such program");
-    // alone in a directory, without a library beside it
+    // The program alone in a directory, without a library beside it.
     let alone = fixture.path("alone");
     fs::create_dir(&alone).unwrap();
     install(env!("CARGO_BIN_EXE_pgseal").as_ref(), &alone.join("pgseal")).unwrap();
@@ -177,7 +178,7 @@ fn initdb_refuses_before_it_makes_anything() {
     assert!(!fixture.path("new").exists());
 }
 
-/// With a stand-in for PostgreSQL of another version, which must not even be run.
+/// A substitute for PostgreSQL of another version, which must not be run.
 #[test]
 fn initdb_wants_checksums_for_the_suites_that_need_them() {
     let fixture = Fixture::sealed();
@@ -196,7 +197,7 @@ fn initdb_wants_checksums_for_the_suites_that_need_them() {
         );
         script_file(&bin.join("initdb"), &script);
         let mut command = fixture.pgseal();
-        // No library: what is not refused for its settings stops there.
+        // There is no library: if the settings are accepted, that is the error.
         command
             .env("PGSEAL_LIBRARY", "/nowhere")
             .args(["initdb", "-K", "file:key", "--suite", suite]);
@@ -210,8 +211,8 @@ fn initdb_wants_checksums_for_the_suites_that_need_them() {
     }
 }
 
-/// An initdb that runs, but without the library sealing anything, must not leave a plain cluster
-/// that looks like a sealed one.
+/// If initdb runs without the library, it must not leave a plain cluster that looks like a sealed
+/// one.
 #[test]
 fn initdb_that_was_not_sealed_leaves_nothing() {
     let fixture = Fixture::sealed();
@@ -234,7 +235,7 @@ fn initdb_that_was_not_sealed_leaves_nothing() {
     guardless.fails_with(20, "PGSEAL_GUARD_MODULE");
 }
 
-/// Ctrl-C reaches initdb, which cleans up, and this program, which must live on to do the same.
+/// Ctrl-C reaches initdb, which cleans up, and pgseal, which must go on to clean up, too.
 #[test]
 fn an_interrupted_initdb_leaves_nothing() {
     let fixture = Fixture::sealed();

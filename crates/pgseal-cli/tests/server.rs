@@ -1,5 +1,5 @@
 //! The program with the machine's PostgreSQL, the library and the guard module. Needs all three
-//! built: `cargo build -p pgseal-cli -p pgseal-preload` and `make -C guard`.
+//! built: `cargo build -p pgseal-cli -p pgseal-preload` and `make -C server/guard`.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Output;
 use std::thread;
 
-use pgseal_testkit::{Cluster, Sealing, canary};
+use pgseal_testkit::{Cluster, Sealing, Stop, canary};
 
 fn sealed() -> Cluster {
     Cluster::builder()
@@ -33,6 +33,18 @@ fn verify(cluster: &Cluster) -> Output {
     pgseal(cluster, &["verify", cluster.data().to_str().unwrap()])
 }
 
+/// `pgseal run -- pg_ctl`, as a newcomer starts and stops a server.
+#[track_caller]
+fn pg_ctl(cluster: &Cluster, args: &[&str]) {
+    let mut command = cluster.command("pg_ctl");
+    command.args(["-w", "-t", "120"]).args(args).arg("-D").arg(cluster.data());
+    // Not through pipes: the server would inherit them and hold them open.
+    let path = cluster.root().join("pg_ctl.out");
+    let out = fs::File::create(&path).unwrap();
+    let status = command.stdout(out.try_clone().unwrap()).stderr(out).status().unwrap();
+    assert!(status.success(), "{}{}", fs::read_to_string(&path).unwrap(), cluster.log());
+}
+
 #[test]
 fn a_sealed_cluster_from_initdb_to_recovery() {
     let marker = "canary-sealed-0815-abc";
@@ -46,7 +58,7 @@ fn a_sealed_cluster_from_initdb_to_recovery() {
     cluster.psql("checkpoint").unwrap();
     cluster.pgbench(&["-i", "-q", "-s", "1"]).unwrap();
 
-    // A verify beside a server that writes finds nothing wrong.
+    // verify finds no damage while a server writes.
     thread::scope(|scope| {
         let load = scope.spawn(|| cluster.pgbench(&["-n", "-c", "2", "-t", "400"]));
         for _ in 0..3 {
@@ -58,14 +70,14 @@ fn a_sealed_cluster_from_initdb_to_recovery() {
     assert_eq!(canary::scan(&[cluster.data()], &[marker]).unwrap(), []);
 
     cluster.kill9().unwrap();
-    cluster.start().unwrap();
+    pg_ctl(&cluster, &["-l", cluster.home().join("log").to_str().unwrap(), "start"]);
     assert_eq!(cluster.psql("select count(*) from t").unwrap(), "500");
     assert_eq!(cluster.psql("select count(*) from pgbench_history").unwrap(), "800");
-    cluster.stop("fast").unwrap();
+    pg_ctl(&cluster, &["-m", "fast", "stop"]);
     assert!(succeeds(&verify(&cluster)).contains("Sound."));
     assert_eq!(canary::scan(&[cluster.data()], &[marker]).unwrap(), []);
 
-    // The tools see through it under `pgseal run`.
+    // Under `pgseal run` the tools read plain content.
     for (tool, args) in [("pg_checksums", &["--check"][..]), ("pg_controldata", &[])] {
         let mut command = cluster.command(tool);
         command.args(args).arg("-D").arg(cluster.data());
@@ -79,7 +91,7 @@ fn damage_is_found_in_the_right_file() {
     cluster.start().unwrap();
     cluster.psql("create table t as select i from generate_series(1, 5000) i").unwrap();
     let rel = cluster.psql("select pg_relation_filepath('t')").unwrap();
-    cluster.stop("fast").unwrap();
+    cluster.stop(Stop::Fast).unwrap();
     let path = cluster.data().join(&rel);
     let mut bytes = fs::read(&path).unwrap();
     bytes[8192 + 8192 + 2 * 8192 + 77] ^= 0x10;
@@ -125,7 +137,7 @@ fn initdb_that_fails_leaves_nothing_behind() {
     }
 }
 
-/// The passphrase is asked for once by initdb and once by run, however many processes they start.
+/// initdb and run each ask for the passphrase once, however many processes they start.
 #[test]
 fn a_passphrase_is_asked_for_once() {
     let cluster = sealed();

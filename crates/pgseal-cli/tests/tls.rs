@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use pgseal_testkit::{Cluster, Sealing};
+use pgseal_testkit::{Cluster, Sealing, Stop};
 use pgseal_tls::authority::{KeyKind, self_signed};
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn cluster(settings: &[(&str, &str)]) -> (Cluster, u16) {
     (cluster, port)
 }
 
-/// The program, as the user who runs the tests: root sets up clusters of others.
+/// The program, as the user who runs the tests: root can set up clusters of other users.
 fn pgseal() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pgseal"));
     for name in ["PGHOST", "PGHOSTADDR", "PGPORT", "PGUSER", "PGDATABASE", "PGSSLROOTCERT"] {
@@ -90,7 +90,7 @@ fn a_set_up_server_lets_nobody_in_without_tls_and_is_verified_by_libpq() {
     let said = succeeds(init(&cluster, &["--host", "localhost", "--client", "alice"]));
     let ca = data.with_file_name("data-tls");
 
-    // What was there is kept; keys are their owner's alone, and that is the data directory's.
+    // Replaced files are kept; keys have mode 0600 and belong to the owner of the data directory.
     assert_eq!(fs::read(data.join("pg_hba.conf.before-pgseal-tls")).unwrap(), old_rules);
     assert_eq!(fs::read(data.join("postgresql.conf.before-pgseal-tls")).unwrap(), old_settings);
     let owner = fs::metadata(&data).unwrap().uid();
@@ -100,7 +100,7 @@ fn a_set_up_server_lets_nobody_in_without_tls_and_is_verified_by_libpq() {
     assert_eq!(mode(&ca), 0o700);
 
     cluster.start().unwrap();
-    // The connection strings that were printed work as they are.
+    // The printed connection strings work unchanged.
     let conninfo = |marker: &str| {
         let line = said.lines().find(|line| line.contains("verify-full") && line.contains(marker));
         line.unwrap().trim().to_owned()
@@ -120,7 +120,7 @@ fn a_set_up_server_lets_nobody_in_without_tls_and_is_verified_by_libpq() {
 
     let root = format!("sslrootcert={}", ca.join("ca.crt").display());
     let (status, json) = check(port, &format!("localhost {root}"), &[]);
-    // PostgreSQL before 18 cannot have it; 18 has it with OpenSSL 3.5.
+    // PostgreSQL has it from 18 on, with OpenSSL 3.5.
     let rest: Vec<&str> = codes(&json).into_iter().filter(|c| *c != "no-post-quantum").collect();
     assert_eq!(rest, [""; 0], "{json:#}");
     assert_eq!(status, i32::from(!codes(&json).is_empty()));
@@ -130,7 +130,8 @@ fn a_set_up_server_lets_nobody_in_without_tls_and_is_verified_by_libpq() {
     assert_eq!(json["trust"]["trust"], "trusted");
     assert_eq!(json["negotiated"]["version"], "TLSv1.3");
 
-    // Again: a new certificate from the same CA, the old one kept, the rules as they are.
+    // A second time: a new certificate from the same CA, the old one is kept, the rules do not
+    // change.
     let old_key = fs::read(data.join("server.key")).unwrap();
     let (rules, authority) =
         (fs::read(data.join("pg_hba.conf")).unwrap(), fs::read(ca.join("ca.crt")).unwrap());
@@ -165,7 +166,7 @@ fn everything_weak_is_found() {
         ("ssl_ciphers", "ALL:@SECLEVEL=0"),
     ]);
     let pair = self_signed(&["elsewhere".to_owned()], KeyKind::Rsa2048, 3).unwrap();
-    // Through the server's user, so that the files are his.
+    // As the server's user, so that the files belong to that user.
     let write = |name: &str, text: &str| {
         let path = cluster.home().join("data").join(name);
         let script = format!("umask 077; cat > {} <<'X'\n{text}X", path.display());
@@ -200,7 +201,7 @@ fn everything_weak_is_found() {
     assert_eq!(json["plain"]["method"], "trust");
     assert_eq!(json["certificate"]["self_signed"], true);
 
-    // Monitoring that knows all of it stays quiet.
+    // Without the critical findings, the warnings that remain count or not, as --fail-on says.
     let critical = "anonymous-suite,host-mismatch,old-version,plain-accepted";
     assert_eq!(check(port, "127.0.0.1", &["--ignore", critical]).0, 1);
     assert_eq!(check(port, "127.0.0.1", &["--ignore", critical, "--fail-on", "critical"]).0, 0);
@@ -214,7 +215,7 @@ fn a_server_without_tls_an_absent_one_and_a_socket() {
     let (status, json) = check(port, "127.0.0.1", &[]);
     assert_eq!((status, codes(&json)), (1, vec!["no-tls", "plain-accepted"]));
     assert_eq!(json["tls"], false);
-    cluster.stop("fast").unwrap();
+    cluster.stop(Stop::Fast).unwrap();
 
     let run = |conninfo: &str| {
         let output = pgseal().args(["tls", "check", conninfo]).output().unwrap();
@@ -234,14 +235,14 @@ fn a_server_without_tls_an_absent_one_and_a_socket() {
 fn a_sealed_cluster_stays_sound_and_its_server_starts_with_tls() {
     let cluster = Cluster::builder().sealed(Sealing::default()).tcp().create().unwrap();
     succeeds(init(&cluster, &["--host", "localhost"]));
-    // Once more, so that there is a backup of everything.
+    // A second time, so that there is a backup of every file.
     succeeds(init(&cluster, &["--host", "localhost", "--client", "bob"]));
     cluster.start().unwrap();
     let ca = cluster.data().with_file_name("data-tls/ca.crt");
     let host = format!("localhost sslrootcert={}", ca.display());
     let (status, json) = check(cluster.port(), &host, &["--ignore", "no-post-quantum"]);
     assert_eq!((status, codes(&json)), (0, vec![]), "{json:#}");
-    cluster.stop("fast").unwrap();
+    cluster.stop(Stop::Fast).unwrap();
     for args in [&["verify"][..], &["status", "--json"]] {
         let mut command = cluster.pgseal().unwrap();
         let said = succeeds(command.args(args).arg(cluster.data()).output().unwrap());

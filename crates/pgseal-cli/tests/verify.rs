@@ -1,4 +1,4 @@
-//! `pgseal verify`: what is sound, what is not, and that each is told.
+//! `pgseal verify`: what is sound, what is not, and that each finding is reported.
 
 mod common;
 
@@ -127,7 +127,7 @@ fn a_lost_header() {
     assert_eq!(kinds(&fixture), [], "a header that never reached the disk is an empty file");
 }
 
-/// Maps that are hints, and files in the making: named, and no failure.
+/// Damage in maps that PostgreSQL rebuilds, and in unfinished files, is named and is no failure.
 #[test]
 fn what_postgresql_rebuilds_does_not_matter() {
     let (vm, temporary) = ("base/5/16384_vm", "base/5/pg_internal.init.4711");
@@ -151,7 +151,7 @@ fn what_postgresql_rebuilds_does_not_matter() {
         assert!(answer.out.contains(&format!("note    {vm}: ")), "{answer:?}");
         assert!(answer.out.contains("somebody changed them\nSound.\n"), "{answer:?}");
 
-        // Beside damage that matters it is not counted.
+        // It does not count beside damage that matters.
         fixture.damage(RELATION, |bytes| bytes[100] ^= 1);
         let answer = fixture.on_data(&["verify"]);
         assert_eq!(answer.code, 1, "{answer:?}");
@@ -242,7 +242,7 @@ fn a_file_at_the_place_of_another_is_named() {
         let text = fixture.on_data(&["verify"]).out;
         assert!(text.contains(&format!("the file of \"{whose}\": somebody put it here")), "{text}");
     }
-    // Of the right place, in another suite or with holes where there are none.
+    // The place is right, but the suite is another one, or holes are allowed where there are none.
     let fixture = Fixture::sealed();
     fs::create_dir(fixture.file("pg_xact")).unwrap();
     fixture.seal("pg_xact/0000", FileKind::Stream, &[1; 8192]);
@@ -282,7 +282,7 @@ fn the_result_is_the_same_with_any_number_of_threads() {
     assert_eq!((one.code, &one.out), (1, &many.out));
 }
 
-/// What a power cut leaves of commands of pgseal is named, and is no damage.
+/// Files that a power cut leaves of commands of pgseal are named, and are no damage.
 #[test]
 fn leftovers_of_commands_are_harmless() {
     let fixture = Fixture::sealed();
@@ -292,7 +292,7 @@ fn leftovers_of_commands_are_harmless() {
     for (rel, bytes) in [
         ("pgseal/keyring.new.fedcba9876543210", &b""[..]),
         ("pgseal/escrow.json.new.4711", &[0; 100]),
-        // Not a byte of it was synced, header and blocks.
+        // No byte of the file was synced, neither header nor blocks.
         ("base/5/16385.pgseal-new", &[0; 5 * 8192]),
         ("postgresql.conf.pgseal-new", b"port = "),
         ("PG_VERSION.pgseal-new", b""),
@@ -312,12 +312,12 @@ fn leftovers_of_commands_are_harmless() {
     let status = fixture.on_data(&["status"]);
     assert!(status.out.contains("Left over:\n  PG_VERSION.pgseal-new: "), "{status:?}");
 
-    // A part of a table that shows rows is not harmless.
+    // A plain part of a table shows rows: it is not harmless.
     fixture.write("base/5/16386.pgseal-new", b"rows");
     assert!(kinds(&fixture).iter().any(|(_, what, _)| what == "plain-accepted"));
     fs::remove_file(fixture.file("base/5/16386.pgseal-new")).unwrap();
 
-    // The next command that writes the keyring removes its like.
+    // The next command that writes the keyring removes such files.
     let data = fixture.data();
     fixture.ok(&["key", "new", "-o", "next"]);
     let next = format!("file:{}", fixture.path("next").display());

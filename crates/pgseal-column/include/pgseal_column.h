@@ -1,18 +1,18 @@
 /*
  * pgseal_column.h: the column ciphers of pgseal, as a static library.
  *
- * What each mode writes, byte by byte, and what it gives away: spec/column-cipher.md.
+ * spec/column-cipher.md says which bytes each mode writes and what the bytes reveal.
  *
- * Rules that hold for every function:
- *  - It returns PGSEAL_COLUMN_OK (0) or another PGSEAL_COLUMN_* code; pgseal_column_error_text() has a
- *    sentence for each. Results behind pointers are set only with PGSEAL_COLUMN_OK.
- *  - Nothing is kept of a pointer argument but what a handle copies. Buffers carry their lengths; a pointer
- *    to an empty buffer may be NULL. Input and output must not overlap.
- *  - No value makes it allocate, and none makes it longjmp, exit or abort. Only the functions that make
- *    a handle allocate (malloc); the caller frees each handle once.
- *  - A handle is never changed after it is made: any number of threads and forked children may use it.
- *    Freeing wipes it.
- *  - Secret bytes are never in a message.
+ * Rules for every function:
+ *  - It returns PGSEAL_COLUMN_OK (0) or another PGSEAL_COLUMN_* code; pgseal_column_error_text() has
+ *    a sentence for each code. Results are written through pointers only with PGSEAL_COLUMN_OK.
+ *  - The library keeps no pointer argument; a handle holds copies. Each buffer has a length; the
+ *    pointer to an empty buffer may be NULL. Input and output must not overlap.
+ *  - Sealing or opening a value does not allocate, longjmp, exit or abort. Only the functions that
+ *    make a handle allocate (malloc); the caller frees each handle once.
+ *  - A handle never changes after it is made, so any number of threads and forked children may use
+ *    it. Freeing a handle wipes it.
+ *  - Messages contain no secret bytes.
  */
 #ifndef PGSEAL_COLUMN_H
 #define PGSEAL_COLUMN_H
@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-/* Compare with pgseal_column_abi(): a number for this header, raised when a call changes. */
+/* The version of this header, raised when a function changes; compare with pgseal_column_abi(). */
 #define PGSEAL_COLUMN_ABI 1
 
 /* ---- results ---- */
@@ -64,10 +64,11 @@ extern uint32_t pgseal_column_abi(void);
 /* ---- types ---- */
 
 /*
- * What a value is: bound into every ciphertext, so that the same bytes of two types differ. The numbers are
- * stored nowhere but bound for ever. FF1 takes 1 to PGSEAL_COLUMN_TYPE_MAX; authenticated values take any number
- * but 0, above PGSEAL_COLUMN_TYPE_MAX some nanoseconds more slowly. Types whose bytes mean different things
- * must have different numbers.
+ * The type of a value. It is bound into every ciphertext, so that equal bytes of two types have
+ * different ciphertexts. A sealed value does not contain the number, but opens only with it. FF1
+ * accepts 1 to PGSEAL_COLUMN_TYPE_MAX. Authenticated values accept any number but 0; above
+ * PGSEAL_COLUMN_TYPE_MAX, they take some nanoseconds longer. Types whose bytes have different
+ * meanings must have different numbers.
  */
 enum
 {
@@ -104,13 +105,13 @@ enum
 
 typedef struct pgseal_column_kek pgseal_column_kek;
 
-/* From 32 bytes. */
+/* Makes a KEK from 32 bytes. */
 extern int	pgseal_column_kek_new(const uint8_t *kek, size_t kek_len, pgseal_column_kek **handle);
 
 /*
- * From a passphrase (1 to 4096 bytes) with Argon2id (RFC 9106): salt 8 to 64 bytes, memory in KiB (8 per lane to
- * 4 GiB), passes (1 to 1024), lanes (1 to 64). PGSEAL_COLUMN_ARGON2_* are the defaults of pgseal's keyrings;
- * this takes a tenth of a second and 64 MiB.
+ * Derives a KEK from a passphrase (1 to 4096 bytes) with Argon2id (RFC 9106): salt 8 to 64 bytes,
+ * memory in KiB (8 per lane to 4 GiB), passes (1 to 1024), lanes (1 to 64). PGSEAL_COLUMN_ARGON2_*
+ * are the defaults of pgseal's keyrings, which take a tenth of a second and 64 MiB.
  */
 #define PGSEAL_COLUMN_ARGON2_MEMORY_KIB 65536
 #define PGSEAL_COLUMN_ARGON2_PASSES 3
@@ -120,10 +121,13 @@ extern int	pgseal_column_kek_from_passphrase(const uint8_t *passphrase, size_t p
 											  uint32_t memory_kib, uint32_t passes, uint32_t lanes,
 											  pgseal_column_kek **handle);
 
-/* NULL is fine. */
+/* The handle may be NULL. */
 extern void pgseal_column_kek_free(pgseal_column_kek *handle);
 
-/* A new random column key, never seen outside, wrapped for its domain and key version (1 to 2^32 - 1). */
+/*
+ * Makes a new random column key and wraps it for its domain and key version (1 to 2^32 - 1). The
+ * caller never sees the bare key.
+ */
 extern int	pgseal_column_wrap_new(const pgseal_column_kek *kek, uint64_t domain_id, uint32_t key_version,
 								   uint8_t wrapped[PGSEAL_COLUMN_WRAPPED_BYTES]);
 
@@ -132,13 +136,13 @@ extern int	pgseal_column_wrap(const pgseal_column_kek *kek, uint64_t domain_id, 
 							   const uint8_t *column_key, size_t column_key_len,
 							   uint8_t wrapped[PGSEAL_COLUMN_WRAPPED_BYTES]);
 
-/* Wraps under `to` what was wrapped under `from`: a new KEK, no value changes. */
+/* Unwraps a column key with `from` and wraps it under `to`. Sealed values do not change. */
 extern int	pgseal_column_rewrap(const pgseal_column_kek *from, const pgseal_column_kek *to,
 								 uint64_t domain_id, uint32_t key_version,
 								 const uint8_t *wrapped, size_t wrapped_len,
 								 uint8_t rewrapped[PGSEAL_COLUMN_WRAPPED_BYTES]);
 
-/* The bare column key, to be kept or handed on by the caller, who wipes it (pgseal_column_wipe). */
+/* Returns the bare column key. The caller must wipe it (pgseal_column_wipe). */
 extern int	pgseal_column_unwrap(const pgseal_column_kek *kek, uint64_t domain_id, uint32_t key_version,
 								 const uint8_t *wrapped, size_t wrapped_len,
 								 uint8_t column_key[PGSEAL_COLUMN_KEY_BYTES]);
@@ -148,25 +152,26 @@ extern int	pgseal_column_unwrap(const pgseal_column_kek *kek, uint64_t domain_id
 typedef struct pgseal_column_key pgseal_column_key;
 
 /*
- * A column key, ready for use: every sub-key derived, every key schedule made (about 10 microseconds, about
- * 3 KB). `domain_id`: columns that share keys and join (any number; for ever that of the domain).
- * `key_version`: 1 to 2^32 - 1; versions below 31 make authenticated values 4 bytes shorter.
+ * A column key, with all sub-keys derived and all key schedules made (about 10 microseconds, about
+ * 3 KB). `domain_id` is any number, the same for all columns that share keys and can be joined; it
+ * must never change. `key_version`: 1 to 2^32 - 1; versions below 31 make authenticated values 4
+ * bytes shorter.
  */
 
-/* From a wrapped column key; the usual way. */
+/* Makes a handle from a wrapped column key; the usual way. */
 extern int	pgseal_column_key_unwrap(const pgseal_column_kek *kek, uint64_t domain_id, uint32_t key_version,
 									 const uint8_t *wrapped, size_t wrapped_len,
 									 pgseal_column_key **handle);
 
 /*
- * From 32 to 64 bytes of key material. With the 32 bytes of pgseal_column_unwrap() and the same domain and version
- * the result is the same as that of pgseal_column_key_unwrap().
+ * Makes a handle from 32 to 64 bytes of key material. With the 32 bytes of pgseal_column_unwrap(),
+ * and the same domain and version, the result equals that of pgseal_column_key_unwrap().
  */
 extern int	pgseal_column_key_new(const uint8_t *material, size_t material_len,
 								  uint64_t domain_id, uint32_t key_version,
 								  pgseal_column_key **handle);
 
-/* NULL is fine. */
+/* The handle may be NULL. */
 extern void pgseal_column_key_free(pgseal_column_key *handle);
 
 extern uint64_t pgseal_column_key_domain(const pgseal_column_key *handle);	/* 0 for NULL */
@@ -175,8 +180,8 @@ extern uint32_t pgseal_column_key_version(const pgseal_column_key *handle); /* 0
 /* ---- deterministic, format-preserving: FF1 (SP 800-38G), no integrity ---- */
 
 /*
- * Every number of 32 (64) bits goes to another one, and back. A wrong key, domain or type cannot be detected:
- * it yields another number. Signed values: cast to unsigned and back.
+ * Maps every number of 32 (64) bits to another number, and back. A wrong key, domain or type is not
+ * detected: it gives another number. Signed values: cast to unsigned and back.
  */
 extern int	pgseal_column_ff1_encrypt32(const pgseal_column_key *key, uint32_t type, uint32_t plain,
 										uint32_t *sealed);
@@ -187,7 +192,7 @@ extern int	pgseal_column_ff1_encrypt64(const pgseal_column_key *key, uint32_t ty
 extern int	pgseal_column_ff1_decrypt64(const pgseal_column_key *key, uint32_t type, uint64_t sealed,
 										uint64_t *plain);
 
-/* The same over numbers below 2^60; PGSEAL_COLUMN_DOMAIN for any other. */
+/* The same for numbers below 2^60; PGSEAL_COLUMN_DOMAIN for any other number. */
 extern int	pgseal_column_ff1_encrypt60(const pgseal_column_key *key, uint32_t type, uint64_t plain,
 										uint64_t *sealed);
 extern int	pgseal_column_ff1_decrypt60(const pgseal_column_key *key, uint32_t type, uint64_t sealed,
@@ -195,7 +200,7 @@ extern int	pgseal_column_ff1_decrypt60(const pgseal_column_key *key, uint32_t ty
 
 /* ---- authenticated values ---- */
 
-/* A sealed value is longer than its plain one by at most this; exactly: the *_sealed_len functions. */
+/* The most bytes that sealing adds. The *_sealed_len functions give the exact length. */
 #define PGSEAL_COLUMN_DET_OVERHEAD_MAX 21	/* 17 while the key version is below 31 */
 #define PGSEAL_COLUMN_RND_OVERHEAD_MAX 33	/* 29 while the key version is below 31 */
 #define PGSEAL_COLUMN_MAX_PLAIN 1073741823	/* 2^30 - 1 bytes, as PostgreSQL's varlena */
@@ -207,18 +212,19 @@ enum
 };
 
 /*
- * What a sealed value says about itself, without a key and without any proof: mode, key version, length of the
- * plain value. Each result pointer may be NULL. PGSEAL_COLUMN_NOT_SEALED if it cannot be one.
+ * Reads mode, key version and length of the plain value from a sealed value. This needs no key and
+ * authenticates nothing. Each result pointer may be NULL. PGSEAL_COLUMN_NOT_SEALED if the bytes
+ * cannot be a sealed value.
  */
 extern int	pgseal_column_inspect(const uint8_t *sealed, size_t sealed_len,
 								  int *mode, uint32_t *key_version, size_t *plain_len);
 
 /*
- * Deterministic: AES-SIV (RFC 5297). Equal values of a type, domain and key version give equal bytes. Any
- * length, also empty.
+ * Deterministic: AES-SIV (RFC 5297). Equal values of a type, domain and key version give equal
+ * bytes. Any length, also empty.
  *
- * The output buffer has `*_cap` bytes; `*_len` gets the bytes written. When a value is not authentic, nothing of
- * it is left in the output buffer.
+ * The output buffer has `*_cap` bytes; `*_len` gets the number of bytes written. If a value is not
+ * authentic, nothing of it is left in the output buffer.
  */
 extern size_t pgseal_column_det_sealed_len(const pgseal_column_key *key, size_t plain_len);
 extern int	pgseal_column_det_seal(const pgseal_column_key *key, uint32_t type,
@@ -249,19 +255,19 @@ enum
 	PGSEAL_COLUMN_RAW_ECB_NOPAD = 3		/* 'aes-ecb/pad:none' */
 };
 
-/* The mode that pgcrypto means by a cipher name; PGSEAL_COLUMN_BAD_ARGUMENT for any other cipher. */
+/* The mode for a cipher name of pgcrypto; PGSEAL_COLUMN_BAD_ARGUMENT for any other name. */
 extern int	pgseal_column_raw_mode(const char *name, size_t name_len, int *mode);
 
 /*
- * A key as pgcrypto takes it: filled up with zeros to 16, 24 or 32 bytes, cut after 32. Make it once and keep it:
- * that is where the time goes.
+ * Makes a key as pgcrypto does: zeros are appended up to 16, 24 or 32 bytes, and bytes after the
+ * first 32 are ignored. Make a handle once and keep it, because making one takes most of the time.
  */
 extern int	pgseal_column_raw_new(const uint8_t *key, size_t key_len, int mode, pgseal_column_raw **handle);
 extern void pgseal_column_raw_free(pgseal_column_raw *handle);
 
 /*
- * `iv`: as pgcrypto's encrypt_iv: filled up with zeros or cut to 16 bytes; length 0 gives encrypt(). Encrypting
- * needs a buffer of plain_len + 16 bytes, decrypting one of cipher_len.
+ * `iv`: as for pgcrypto's encrypt_iv: extended with zeros or truncated to 16 bytes; length 0 gives
+ * encrypt(). Encrypting needs a buffer of plain_len + 16 bytes, decrypting one of cipher_len.
  */
 extern int	pgseal_column_raw_encrypt(const pgseal_column_raw *raw, const uint8_t *iv, size_t iv_len,
 									  const uint8_t *plain, size_t plain_len,
@@ -270,12 +276,12 @@ extern int	pgseal_column_raw_decrypt(const pgseal_column_raw *raw, const uint8_t
 									  const uint8_t *cipher, size_t cipher_len,
 									  uint8_t *out, size_t out_cap, size_t *out_len);
 
-/* ---- besides ---- */
+/* ---- other functions ---- */
 
-/* Random bytes from a generator that no forked child repeats: salts, domain ids. */
+/* Random bytes for salts and domain ids. A forked child does not repeat them. */
 extern int	pgseal_column_random(uint8_t *bytes, size_t len);
 
-/* Zeros that no compiler leaves out, for secrets that passed through the caller's memory. */
+/* Zeroes memory that held secrets. No compiler optimises this away. */
 extern void pgseal_column_wipe(void *bytes, size_t len);
 
 #ifdef __cplusplus

@@ -1,7 +1,9 @@
-//! The AES block of AWS-LC with a kept key schedule, and the modes over it that have one.
+//! AES on single blocks, CBC, CTR and the rounds of FF1, each with a key schedule that is made
+//! once.
 //!
-//! AWS-LC uses the processor's AES instructions, or else code whose timing does not depend on data. On x86-64
-//! what goes block by block uses the instructions inline instead.
+//! AWS-LC uses the processor's AES instructions or, where there are none, code whose timing does
+//! not depend on data. On x86-64, operations that go block by block use the instructions inline
+//! instead of calling AWS-LC for each block.
 
 #![allow(unsafe_code)]
 
@@ -23,7 +25,7 @@ pub const BLOCK_BYTES: usize = 16;
 /// One AES block.
 pub(crate) type Block = [u8; BLOCK_BYTES];
 
-/// A key schedule, on the heap so that it is never moved; wiped when dropped.
+/// A key schedule. It lies on the heap, so that it is never moved, and is wiped when dropped.
 struct Schedule(Box<MaybeUninit<sys::AES_KEY>>);
 
 type SetKey = unsafe extern "C" fn(*const u8, core::ffi::c_uint, *mut sys::AES_KEY) -> i32;
@@ -38,7 +40,7 @@ impl Schedule {
             _ => return Err(ColumnError::KeyLength),
         };
         let mut schedule = Schedule(Box::new(MaybeUninit::zeroed()));
-        // SAFETY: `key` has `bits / 8` bytes; the schedule is ours, for writing.
+        // SAFETY: `key` has `bits / 8` bytes, and nobody else uses the new schedule.
         let failed = unsafe { set_key(key.as_ptr(), bits, schedule.0.as_mut_ptr()) };
         if failed == 0 { Ok(schedule) } else { Err(ColumnError::Internal) }
     }
@@ -62,14 +64,14 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// Feistel rounds of FF1: those of a number of 2 * `half_bits` bits.
+/// The parameters of FF1's Feistel rounds over a number of 2 * `half_bits` bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Feistel {
-    /// The cipher block of P, xored with the tweak.
+    /// CIPH(P), xored with the tweak.
     pub(crate) chain: u128,
     /// Bits of a half, at most 32.
     pub(crate) half_bits: u32,
-    /// How many rounds.
+    /// Number of rounds.
     pub(crate) rounds: u64,
 }
 
@@ -80,7 +82,7 @@ pub(crate) struct Aes {
     instructions: Option<Box<instructions::RoundKeys>>,
 }
 
-/// Uses the instructions where there are some, else AWS-LC.
+/// Uses the inline instructions if the processor has them, or else AWS-LC.
 macro_rules! inline_or {
     ($aes:expr, $keys:ident => $inline:expr, $library:expr) => {{
         #[cfg(target_arch = "x86_64")]
@@ -101,7 +103,7 @@ impl Aes {
         })
     }
 
-    /// As [`Aes::new`], by AWS-LC alone.
+    /// As [`Aes::new`], but always with AWS-LC.
     #[cfg(test)]
     pub(crate) fn by_library(key: &[u8]) -> Result<Aes, ColumnError> {
         Ok(Aes {
@@ -145,7 +147,8 @@ impl Aes {
         }
         inline_or!(self, keys => { keys.ctr(counter, input, output); Ok(()) }, {
             let (mut counter, mut stream, mut used) = (*counter, [0; BLOCK_BYTES], 0);
-            // SAFETY: both buffers have `input.len()` bytes, the blocks 16; the schedule is initialised.
+            // SAFETY: both buffers have `input.len()` bytes, the blocks 16; the schedule is
+            // initialised.
             unsafe {
                 sys::AES_ctr128_encrypt(
                     input.as_ptr(),

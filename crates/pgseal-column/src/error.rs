@@ -1,4 +1,4 @@
-//! What can go wrong, by whose fault it is.
+//! Errors of the column ciphers, with the codes and texts of the C interface.
 
 use core::ffi::CStr;
 use core::fmt;
@@ -7,7 +7,7 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ColumnError {
-    /// C only: a null pointer where one is needed.
+    /// C interface only: a null pointer where a valid one is required.
     NullPointer,
     /// The output does not fit into the buffer.
     BufferTooSmall,
@@ -17,23 +17,24 @@ pub enum ColumnError {
     BadArgument,
     /// A value longer than [`crate::header::MAX_PLAIN_BYTES`].
     TooLong,
-    /// FF1: a radix or length for which the domain is too small or too large, or a numeral of another radix.
+    /// FF1: the domain of this radix and length is too small or too large, or a numeral is not
+    /// below the radix.
     Domain,
     /// The bytes cannot be a sealed value.
     NotSealed,
-    /// A sealed value, but of another mode.
+    /// The value is sealed in another mode.
     OtherMode,
-    /// A value sealed under another version of the column key.
+    /// The value is sealed under another version of the column key.
     OtherVersion,
-    /// The value was tampered with, or is of another key, domain or type.
+    /// The value was tampered with, or was sealed under another key, domain or type.
     NotAuthentic,
     /// Raw AES: length or padding is wrong.
     BadRaw,
-    /// A column key that was wrapped under another KEK.
+    /// The column key is wrapped under another KEK.
     WrongKek,
-    /// A wrapped column key that is damaged, or of another domain or key version.
+    /// The wrapped column key is damaged, or belongs to another domain or key version.
     WrapDamaged,
-    /// Not a wrapped column key, or one of a newer pgseal.
+    /// The bytes are not a wrapped column key, or a newer pgseal wrapped it.
     WrapFormat,
     /// The random generator failed; nothing was sealed.
     NoRandom,
@@ -89,7 +90,7 @@ impl ColumnError {
         }
     }
 
-    /// What happened and, where there is one, the next step; no full stop.
+    /// What happened and, if something can be done, what to do. The text has no full stop.
     #[must_use]
     pub const fn text(self) -> &'static CStr {
         match self {

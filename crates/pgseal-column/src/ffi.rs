@@ -1,7 +1,8 @@
 //! The C interface: `include/pgseal_column.h` says what each function does.
 //!
-//! Every pointer is checked for null, every length against what a slice may have. A panic would be a bug;
-//! it is caught where the crate is built to unwind, and ends the process where it is built to abort.
+//! Every pointer is checked for null, and every length against the maximum length of a slice. A
+//! panic would be a bug. If the crate is built to unwind, the panic is caught here; if it is built
+//! to abort, the panic ends the process.
 
 #![allow(unsafe_code)]
 #![allow(clippy::missing_safety_doc, clippy::not_unsafe_ptr_arg_deref)]
@@ -21,7 +22,7 @@ pub use values::*;
 
 type Done = Result<(), ColumnError>;
 
-/// Runs the body of a function; its result as a code.
+/// Runs the body of a C function and returns its result as a code.
 fn call(body: impl FnOnce() -> Done) -> c_int {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => 0,
@@ -30,7 +31,7 @@ fn call(body: impl FnOnce() -> Done) -> c_int {
     }
 }
 
-/// A slice from C; a null pointer is fine for an empty one.
+/// A slice from C. An empty slice may have a null pointer.
 unsafe fn bytes<'a>(pointer: *const u8, len: usize) -> Result<&'a [u8], ColumnError> {
     if len == 0 {
         return Ok(&[]);
@@ -45,7 +46,7 @@ unsafe fn bytes<'a>(pointer: *const u8, len: usize) -> Result<&'a [u8], ColumnEr
     Ok(unsafe { core::slice::from_raw_parts(pointer, len) })
 }
 
-/// An output buffer from C; a null pointer is fine for an empty one.
+/// An output buffer from C. An empty buffer may have a null pointer.
 unsafe fn bytes_mut<'a>(pointer: *mut u8, len: usize) -> Result<&'a mut [u8], ColumnError> {
     if len == 0 {
         return Ok(&mut []);
@@ -56,12 +57,12 @@ unsafe fn bytes_mut<'a>(pointer: *mut u8, len: usize) -> Result<&'a mut [u8], Co
     if len > isize::MAX as usize {
         return Err(ColumnError::TooLong);
     }
-    // SAFETY: not null, and the caller says that `len` bytes may be written there, by nobody else, until
-    // the call ends.
+    // SAFETY: not null, and the caller says that `len` bytes may be written there, by nobody else,
+    // until the call ends.
     Ok(unsafe { core::slice::from_raw_parts_mut(pointer, len) })
 }
 
-/// Writes a result.
+/// Writes a result to a pointer from C.
 unsafe fn put<T>(pointer: *mut T, value: T) -> Done {
     if pointer.is_null() {
         return Err(ColumnError::NullPointer);
@@ -71,7 +72,7 @@ unsafe fn put<T>(pointer: *mut T, value: T) -> Done {
     Ok(())
 }
 
-/// Refuses a null result pointer before any work is done.
+/// Fails for a null result pointer, before any work is done.
 fn need<T>(pointer: *const T) -> Done {
     if pointer.is_null() { Err(ColumnError::NullPointer) } else { Ok(()) }
 }

@@ -12,13 +12,13 @@ use crate::header::{NONCE_BYTES, TAG_BYTES};
 pub(crate) struct Gcm(LessSafeKey);
 
 impl Gcm {
-    /// From 32 bytes.
+    /// Makes the key schedule for a key of 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Result<Gcm, ColumnError> {
         let key = UnboundKey::new(&AES_256_GCM, key).map_err(|_| ColumnError::KeyLength)?;
         Ok(Gcm(LessSafeKey::new(key)))
     }
 
-    /// Seals `plain` into `sealed`, which has its length; returns the tag.
+    /// Seals `plain` into `sealed`, which has the same length. Returns the tag.
     pub(crate) fn seal(
         &self,
         nonce: [u8; NONCE_BYTES],
@@ -34,7 +34,8 @@ impl Gcm {
         Ok(tag)
     }
 
-    /// Opens `sealed` into `plain`, which has its length. When it is not authentic, `plain` is zeroed.
+    /// Opens `sealed` into `plain`, which has the same length. If the value is not authentic,
+    /// `plain` is zeroed.
     pub(crate) fn open(
         &self,
         nonce: [u8; NONCE_BYTES],

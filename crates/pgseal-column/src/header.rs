@@ -1,4 +1,5 @@
-//! The first bytes of an authenticated value: mode and key version (`spec/column-cipher.md`, section 3).
+//! The first bytes of an authenticated value: mode and key version (`spec/column-cipher.md`,
+//! section 3).
 
 use crate::error::ColumnError;
 
@@ -13,7 +14,7 @@ pub const NONCE_BYTES: usize = 12;
 
 const MODE_SHIFT: u32 = 5;
 const VERSION_MASK: u8 = 0x1F;
-/// In the place of the version: it follows as a u32.
+/// In place of the key version: the version follows as a u32.
 const VERSION_FOLLOWS: u8 = 0x1F;
 
 /// The mode of an authenticated value.
@@ -26,7 +27,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Bytes of a value of this mode besides its header and its plain bytes.
+    /// How many bytes a sealed value of this mode has in addition to its header and plain bytes.
     #[must_use]
     pub const fn overhead_bytes(self) -> usize {
         match self {
@@ -36,7 +37,7 @@ impl Mode {
     }
 }
 
-/// A header: which mode, which version of the column key.
+/// The header of an authenticated value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The mode.
@@ -61,7 +62,7 @@ impl HeaderBytes {
 }
 
 impl Header {
-    /// The header in bytes: 1 for versions below 31, else 5.
+    /// The header in bytes: 1 byte for key versions below 31, or else 5.
     #[must_use]
     pub fn to_bytes(self) -> HeaderBytes {
         let mode = (self.mode as u8) << MODE_SHIFT;
@@ -77,11 +78,12 @@ impl Header {
         }
     }
 
-    /// Reads the header of a sealed value: itself, and what follows it.
+    /// Parses the header of a sealed value. Returns the header and the bytes that follow it.
     ///
     /// # Errors
-    /// [`ColumnError::NotSealed`] when the bytes cannot be a sealed value: an unknown mode, version 0, a
-    /// version in the long form that has a short one, too short or too long.
+    /// [`ColumnError::NotSealed`] if the bytes cannot be a sealed value: the mode is unknown, the
+    /// key version is 0 or has the long form though the short form exists, or the value is too
+    /// short or too long.
     pub fn parse(sealed: &[u8]) -> Result<(Header, &[u8]), ColumnError> {
         let (first, rest) = sealed.split_first().ok_or(ColumnError::NotSealed)?;
         let mode = match first >> MODE_SHIFT {

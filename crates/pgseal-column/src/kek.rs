@@ -1,4 +1,4 @@
-//! Column keys under a key-encryption key (KEK).
+//! Wrapping column keys under a key-encryption key (KEK).
 
 use core::fmt;
 
@@ -43,7 +43,7 @@ pub struct Argon2idCost {
 }
 
 impl Kek {
-    /// From 32 bytes.
+    /// Makes a KEK from 32 bytes.
     ///
     /// # Errors
     /// [`ColumnError::KeyLength`].
@@ -65,11 +65,11 @@ impl Kek {
         Ok(Kek { wrap: Gcm::new(&*derive(labels::KDF_WRAP)?)?, check: *check })
     }
 
-    /// From a passphrase of 1 to 4096 bytes and a salt of 8 to 64.
+    /// Derives a KEK from a passphrase of 1 to 4096 bytes and a salt of 8 to 64 bytes.
     ///
     /// # Errors
-    /// [`ColumnError::KeyLength`] for passphrase or salt, [`ColumnError::BadArgument`] for the cost,
-    /// [`ColumnError::NoMemory`].
+    /// [`ColumnError::KeyLength`] if the passphrase or the salt is too short or too long,
+    /// [`ColumnError::BadArgument`] if the cost is out of range, [`ColumnError::NoMemory`].
     pub fn from_passphrase(
         passphrase: &[u8],
         salt: &[u8],
@@ -138,7 +138,7 @@ impl Kek {
         Ok(wrapped)
     }
 
-    /// A new random column key, wrapped.
+    /// Makes a new random column key and wraps it.
     ///
     /// # Errors
     /// As [`Kek::wrap`].
@@ -155,8 +155,9 @@ impl Kek {
     /// Unwraps a column key.
     ///
     /// # Errors
-    /// [`ColumnError::WrongKek`] when another KEK wrapped it, [`ColumnError::WrapDamaged`] when this one
-    /// did but the rest, the domain or the key version does not fit, [`ColumnError::WrapFormat`].
+    /// [`ColumnError::WrongKek`] if the key is wrapped under another KEK;
+    /// [`ColumnError::WrapDamaged`] if it is wrapped under this KEK but is damaged, or belongs to
+    /// another domain or key version; [`ColumnError::WrapFormat`].
     pub fn unwrap(
         &self,
         domain: Domain,
@@ -183,7 +184,7 @@ impl Kek {
         }
     }
 
-    /// Wraps under `self` what was wrapped under `from`.
+    /// Unwraps a column key with the KEK `from` and wraps it under this KEK.
     ///
     /// # Errors
     /// As [`Kek::unwrap`] and [`Kek::wrap`].
@@ -197,8 +198,7 @@ impl Kek {
         self.wrap(domain, key_version, &*from.unwrap(domain, key_version, wrapped)?)
     }
 
-    /// Unwraps a column key and makes it ready: the same as [`ColumnKey::new`] with what
-    /// [`Kek::unwrap`] gives.
+    /// Unwraps a column key and makes its key schedules: [`Kek::unwrap`], then [`ColumnKey::new`].
     ///
     /// # Errors
     /// As [`Kek::unwrap`] and [`ColumnKey::new`].

@@ -1,4 +1,4 @@
-//! A column key with everything that its values need, made once.
+//! A column key, with the derived keys and key schedules that sealing and opening values needs.
 
 use core::fmt;
 
@@ -17,16 +17,16 @@ use pgseal_random::fill as fill_random;
 
 /// Bytes of a column key and of a KEK.
 pub const KEY_BYTES: usize = 32;
-/// The most key material that is taken, in bytes.
+/// The most key material that is accepted, in bytes.
 pub const MAX_MATERIAL_BYTES: usize = 64;
-/// The highest type code of FF1, and of those that cost nothing.
+/// The highest type code of FF1. For authenticated values, S2V is precomputed up to this code.
 pub const MAX_SHORT_TYPE_CODE: u32 = 63;
 
-/// The number of a domain: of the columns that share keys and join.
+/// The number of a domain, a set of columns that share keys and can be joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Domain(pub u64);
 
-/// What an authenticated value is, bound into its ciphertext: any number but 0.
+/// The type of an authenticated value, which is bound into its ciphertext: any number but 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TypeCode(u32);
 
@@ -46,7 +46,7 @@ impl TypeCode {
     }
 }
 
-/// What a format-preserving value is: 1 to [`MAX_SHORT_TYPE_CODE`].
+/// The type of a format-preserving value: 1 to [`MAX_SHORT_TYPE_CODE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NumberCode(u8);
 
@@ -178,12 +178,12 @@ impl ColumnKey {
     /// The inverse of [`ColumnKey::encrypt60`].
     ///
     /// # Errors
-    /// [`ColumnError::Domain`] for a number that it never gives.
+    /// [`ColumnError::Domain`] for a number of 2^60 or more.
     pub fn decrypt60(&self, type_code: NumberCode, sealed: u64) -> Result<u64, ColumnError> {
         self.ff1.decrypt60(&self.tweak(type_code), sealed)
     }
 
-    /// Bytes of a sealed value of `plain_len` bytes.
+    /// The length of a sealed value whose plain value has `plain_len` bytes.
     #[must_use]
     pub fn sealed_len(&self, mode: Mode, plain_len: usize) -> usize {
         plain_len.saturating_add(self.header(mode).get().len() + mode.overhead_bytes())
@@ -196,7 +196,7 @@ impl ColumnKey {
         }
     }
 
-    /// Seals `plain` into the beginning of `sealed`; returns how many bytes.
+    /// Seals `plain` into the beginning of `sealed`. Returns the number of bytes written.
     ///
     /// # Errors
     /// [`ColumnError::TooLong`], [`ColumnError::BufferTooSmall`], [`ColumnError::NoRandom`].
@@ -232,8 +232,8 @@ impl ColumnKey {
         Ok(len)
     }
 
-    /// Opens `sealed` into the beginning of `plain`; returns how many bytes. When the value is not
-    /// authentic, what was written to `plain` is zeroed.
+    /// Opens `sealed` into the beginning of `plain`. Returns the number of bytes written. If the
+    /// value is not authentic, the bytes written to `plain` are zeroed.
     ///
     /// # Errors
     /// [`ColumnError::NotSealed`], [`ColumnError::OtherMode`], [`ColumnError::OtherVersion`],
@@ -270,7 +270,8 @@ impl ColumnKey {
         Ok(len)
     }
 
-    /// S2V over the associated data: kept for short codes, made for the others.
+    /// S2V over the associated data: precomputed for short type codes, computed here for the
+    /// others.
     fn associated_of(&self, type_code: TypeCode) -> Associated {
         let kept = usize::try_from(type_code.0).ok().and_then(|code| self.associated.get(code));
         kept.copied().unwrap_or_else(|| {
@@ -292,7 +293,8 @@ impl fmt::Debug for ColumnKey {
     }
 }
 
-/// header || domain (u64) || type code (u8); above 63: header || domain (u64) || 0 || type code (u32).
+/// header || domain (u64) || type code (u8); above 63: header || domain (u64) || 0 || type code
+/// (u32).
 struct AssociatedData {
     bytes: [u8; MAX_HEADER_BYTES + 8 + 5],
     len: usize,
@@ -317,7 +319,7 @@ impl AssociatedData {
     }
 }
 
-/// A length of output of HKDF, in bytes.
+/// The length of an output of HKDF, in bytes.
 pub(crate) struct Length(pub(crate) usize);
 
 impl hkdf::KeyType for Length {

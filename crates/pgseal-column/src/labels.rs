@@ -1,7 +1,7 @@
-//! The registry of labels of column keys: every string that separates one use of a key from another.
+//! All labels of column keys, the strings that separate one use of a key from another.
 //!
-//! This table and that of `spec/column-cipher.md` are the same; a test compares them. A label is never
-//! changed and never used again for something else.
+//! A test compares this table with that of `spec/column-cipher.md`. A label is never changed, and
+//! never used for a second purpose.
 
 /// HKDF info: column key to the AES key of FF1.
 pub const KDF_FF1: &str = "pgseal/v1/kdf/column-ff1";

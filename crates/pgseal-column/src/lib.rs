@@ -1,7 +1,8 @@
 //! The column ciphers of pgseal: values of sealed columns, their keys, and a C interface.
 //!
-//! The formats are those of `spec/column-cipher.md`; the C header is `include/pgseal_column.h`. Nothing
-//! here knows PostgreSQL. No value allocates; unsafe code is only in `aes` and `ffi`.
+//! The formats are those of `spec/column-cipher.md`; the C header is `include/pgseal_column.h`.
+//! Nothing here depends on PostgreSQL. Sealing and opening a value does not allocate memory. Only
+//! `aes` and `ffi` contain unsafe code.
 
 #![deny(unsafe_code)]
 
@@ -24,5 +25,5 @@ pub use key::{ColumnKey, Domain, KEY_BYTES, MAX_SHORT_TYPE_CODE, NumberCode, Typ
 pub use pgseal_random::{RandomFailed, fill as fill_random};
 pub use raw::{RawKey, RawMode};
 
-/// The number of the C interface; raised when a call changes.
+/// The version of the C interface, which is raised when a function changes.
 pub const ABI: u32 = 1;

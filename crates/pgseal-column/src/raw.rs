@@ -1,11 +1,12 @@
-//! Raw AES as pgcrypto's `encrypt` and `decrypt` do it. No integrity; to read what is there.
+//! Raw AES, compatible with pgcrypto's `encrypt` and `decrypt`, for reading existing data. It has
+//! no integrity protection.
 
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::aes::{Aes, AesInverse, BLOCK_BYTES, Block};
 use crate::error::ColumnError;
 
-/// How pgcrypto chains and pads.
+/// The modes and paddings of pgcrypto.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawMode {
     /// `aes`, `aes-cbc`: CBC, padding of PKCS #7 (RFC 5652, section 6.3).
@@ -19,7 +20,7 @@ pub enum RawMode {
 }
 
 impl RawMode {
-    /// From the number of the C interface.
+    /// The mode with this number in the C interface.
     #[must_use]
     pub fn from_number(number: i32) -> Option<RawMode> {
         match number {
@@ -37,7 +38,7 @@ impl RawMode {
         self as i32
     }
 
-    /// From a cipher name of pgcrypto: `algorithm[-mode][/pad:padding]...`, in any case.
+    /// Parses a cipher name of pgcrypto, `algorithm[-mode][/pad:padding]...`, ignoring case.
     #[must_use]
     pub fn from_name(name: &str) -> Option<RawMode> {
         let is = |text: &str, known: &[&str]| known.iter().any(|k| text.eq_ignore_ascii_case(k));
@@ -78,7 +79,8 @@ pub struct RawKey {
 }
 
 impl RawKey {
-    /// A key of any length: filled up with zeros to 16, 24 or 32 bytes, cut after 32.
+    /// Makes a key from bytes of any length: zeros are appended up to 16, 24 or 32 bytes, and bytes
+    /// after the first 32 are ignored.
     ///
     /// # Errors
     /// [`ColumnError::Internal`].
@@ -92,10 +94,12 @@ impl RawKey {
         Ok(RawKey { mode, encrypt: Aes::new(key)?, decrypt: AesInverse::new(key)? })
     }
 
-    /// Enciphers into the beginning of `out`; returns how many bytes. `iv` is filled up with zeros or cut.
+    /// Enciphers into the beginning of `out`. Returns the number of bytes written. Zeros are
+    /// appended to a short `iv`, and a long one is truncated.
     ///
     /// # Errors
-    /// [`ColumnError::BufferTooSmall`]; [`ColumnError::BadRaw`] for no whole blocks without padding.
+    /// [`ColumnError::BufferTooSmall`]; [`ColumnError::BadRaw`] if the mode has no padding and
+    /// `plain` does not consist of whole blocks.
     pub fn encrypt(&self, iv: &[u8], plain: &[u8], out: &mut [u8]) -> Result<usize, ColumnError> {
         let (blocks, rest) = plain.as_chunks::<BLOCK_BYTES>();
         let whole = blocks.as_flattened();
@@ -122,8 +126,8 @@ impl RawKey {
         Ok(len)
     }
 
-    /// Deciphers into the beginning of `out`, which has at least the length of `cipher`; returns how many
-    /// bytes are plain. When the padding is wrong, what was written is zeroed.
+    /// Deciphers into the beginning of `out`, which is at least as long as `cipher`. Returns the
+    /// length of the plain value. If the padding is wrong, the bytes written are zeroed.
     ///
     /// # Errors
     /// [`ColumnError::BufferTooSmall`], [`ColumnError::BadRaw`].
@@ -154,7 +158,7 @@ impl RawKey {
     }
 }
 
-/// The length of the padding; no branch on any byte but the verdict.
+/// The length of the padding; `None` if it is wrong. Only the final result decides a branch.
 fn padding(last: &Block) -> Option<usize> {
     let count = last[BLOCK_BYTES - 1];
     let mut wrong = u8::from(count == 0) | u8::from(usize::from(count) > BLOCK_BYTES);

@@ -18,7 +18,7 @@ pub struct Siv {
     start: Block,
 }
 
-/// S2V over the associated data, kept to be used for many values.
+/// The result of S2V over the associated data, which is computed once for many values.
 #[derive(Clone, Copy, Debug)]
 pub struct Associated(Block);
 
@@ -29,7 +29,8 @@ impl Zeroize for Associated {
 }
 
 impl Siv {
-    /// From 32, 48 or 64 bytes: the key of S2V, then that of CTR.
+    /// Makes the key schedules for a key of 32, 48 or 64 bytes: the key of S2V, then the key of
+    /// CTR.
     ///
     /// # Errors
     /// [`ColumnError::KeyLength`].
@@ -49,10 +50,10 @@ impl Siv {
         Associated(d)
     }
 
-    /// Seals `plain` into `sealed`, which has its length; returns the synthetic IV.
+    /// Seals `plain` into `sealed`, which has the same length. Returns the synthetic IV.
     ///
     /// # Errors
-    /// [`ColumnError::Internal`] when the lengths differ.
+    /// [`ColumnError::Internal`] if the lengths differ.
     pub fn seal(
         &self,
         associated: &Associated,
@@ -64,7 +65,8 @@ impl Siv {
         Ok(iv)
     }
 
-    /// Opens `sealed` into `plain`, which has its length. When it is not authentic, `plain` is zeroed.
+    /// Opens `sealed` into `plain`, which has the same length. If the value is not authentic,
+    /// `plain` is zeroed.
     ///
     /// # Errors
     /// [`ColumnError::NotAuthentic`]; [`ColumnError::Internal`] when the lengths differ.
@@ -107,7 +109,7 @@ impl Siv {
     /// CMAC of a message of more than 16 bytes whose last 16 bytes are xored with `d`.
     fn cmac_xorend(&self, message: &[u8], d: &Block) -> Block {
         let (blocks, rest) = last_block(message);
-        // `d` covers the end of the last whole block and the rest behind it.
+        // `d` covers the end of the last whole block and the incomplete block after it.
         let split = BLOCK_BYTES - rest.len();
         let mut tail = [0; 2 * BLOCK_BYTES];
         let (front, last_whole) =
@@ -165,7 +167,7 @@ impl fmt::Debug for Siv {
     }
 }
 
-/// Splits off the last block, whole or not; only an empty message has an empty one.
+/// Splits off the last block, which may be incomplete. It is empty only if the message is empty.
 fn last_block(message: &[u8]) -> (&[u8], &[u8]) {
     let blocks = message.len().saturating_sub(1) / BLOCK_BYTES * BLOCK_BYTES;
     message.split_at(blocks)
@@ -178,13 +180,13 @@ fn split_last(blocks: &[u8]) -> (&[u8], Option<&Block>) {
     }
 }
 
-/// RFC 5297, section 2.3: multiplication by x; no branch on the bits.
+/// Multiplication by x (RFC 5297, section 2.3), without a branch on the bits.
 fn double(block: &Block) -> Block {
     let x = u128::from_be_bytes(*block);
     ((x << 1) ^ ((x >> 127) * 0x87)).to_be_bytes()
 }
 
-/// A 1 bit and zeros behind fewer than 16 bytes.
+/// Pads fewer than 16 bytes with a 1 bit and zeros.
 fn pad(bytes: &[u8]) -> Block {
     let mut block = [0; BLOCK_BYTES];
     for (to, from) in block.iter_mut().zip(bytes.iter().chain(core::iter::once(&0x80))) {
@@ -193,7 +195,7 @@ fn pad(bytes: &[u8]) -> Block {
     block
 }
 
-/// Comparison whose time does not depend on where blocks differ.
+/// Compares two blocks in constant time.
 fn equal(a: &Block, b: &Block) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(a, b).is_ok()
 }

@@ -1,4 +1,5 @@
-//! The C interface from C, the header against the library, and what a shared object shows of it.
+//! Tests the C interface from C, compares the header with the library, and checks which symbols a
+//! shared object that contains the library exports.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,8 +13,8 @@ use pgseal_column::{ABI, ColumnError, KEY_BYTES, MAX_SHORT_TYPE_CODE, RawMode, W
 const DIR: &str = env!("CARGO_MANIFEST_DIR");
 const HEADER: &str = include_str!("../include/pgseal_column.h");
 
-/// The static library that cargo built beside this test: the newest, as a build with other features of the
-/// dependencies has another name.
+/// The newest static library that cargo built beside this test. There may be several, because a
+/// build with other features of the dependencies has another name.
 fn library() -> PathBuf {
     let exe = std::env::current_exe().unwrap();
     let entries = std::fs::read_dir(exe.parent().unwrap()).unwrap().map(|entry| entry.unwrap());
@@ -46,7 +47,7 @@ fn every_function_from_c() {
     let program = tmp.path().join("api");
     compile("api.c", &program, &[]);
     run(&program);
-    // Every function of the header is in that program.
+    // The program calls every function of the header.
     let api = std::fs::read_to_string(Path::new(DIR).join("tests/c/api.c")).unwrap();
     let functions = functions();
     assert!(functions.len() > 30, "{functions:?}");
@@ -132,7 +133,8 @@ fn the_header_has_the_numbers_of_the_library() {
     assert_eq!(number("MAX_PLAIN"), MAX_PLAIN_BYTES as i64);
 }
 
-/// Beside the server's libcrypto: nothing of this library, of AWS-LC or of Rust can be seen from outside.
+/// A server process also loads libcrypto, so the shared object must export nothing of this library,
+/// of AWS-LC or of Rust.
 #[test]
 fn a_shared_object_exports_its_own_names_only() {
     let tmp = tempfile::tempdir().unwrap();
@@ -143,7 +145,7 @@ fn a_shared_object_exports_its_own_names_only() {
     let names = String::from_utf8(nm.stdout).unwrap();
     let names: Vec<&str> = names.lines().filter_map(|line| line.split(' ').next_back()).collect();
     assert_eq!(names, ["module_entry"]);
-    // Nor does it take any cipher from outside; weak names (w) are hooks that may be missing.
+    // It does not import any cipher either. Weak symbols (w) are hooks that may be missing.
     let nm = Command::new("nm").args(["-D", "--undefined-only"]).arg(&object).output().unwrap();
     let names = String::from_utf8(nm.stdout).unwrap();
     let foreign: Vec<&str> = names

@@ -1,4 +1,4 @@
-//! The native FF1 is the general one, over bit strings.
+//! The native FF1 gives the same results as the general one over bit strings.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,7 +22,7 @@ fn check(general: &Ff1, tweak: &[u8], count: u32, plain: u64, encrypt: Call, dec
     let sealed = encrypt(plain);
     assert_eq!(sealed, number(&string), "{count} bits");
     assert_eq!(decrypt(sealed), plain, "{count} bits");
-    // The other direction first: every number is a ciphertext too.
+    // Every number is also a ciphertext, so decryption comes first here.
     general.decrypt(tweak, &mut string).unwrap();
     assert_eq!(number(&string), plain);
 }
@@ -49,7 +49,7 @@ fn check_all(key: &[u8], tweak: &[u8; TWEAK_BYTES], plain: u64) {
 
 proptest! {
     #[test]
-    fn native_is_general(
+    fn native_equals_general(
         key in any::<[u8; 32]>(),
         key_len in prop_oneof![Just(16_usize), Just(24), Just(32)],
         tweak in any::<[u8; TWEAK_BYTES]>(),
@@ -59,7 +59,7 @@ proptest! {
     }
 
     #[test]
-    fn general_comes_back(
+    fn general_round_trips(
         key in any::<[u8; 16]>(),
         tweak in proptest::collection::vec(any::<u8>(), 0..40),
         radix in prop_oneof![Just(2_u32), Just(3), Just(10), Just(26), Just(36), Just(256), Just(65536), 2..=65536_u32],
@@ -84,7 +84,7 @@ proptest! {
 }
 
 #[test]
-fn native_is_general_at_the_edges() {
+fn native_equals_general_at_the_edges() {
     for plain in [0, 1, 0xFFFF, 0x1_0000, 0xFFFF_FFFF, 1 << 32, 1 << 63, u64::MAX - 1, u64::MAX] {
         for tweak in [[0; TWEAK_BYTES], [0xFF; TWEAK_BYTES]] {
             check_all(&[0; 32], &tweak, plain);
@@ -97,7 +97,7 @@ fn native_is_general_at_the_edges() {
     }
 }
 
-/// Neighbours, other tweaks and other keys have nothing in common.
+/// The ciphertexts of consecutive numbers have no order, and differ in half of their bits.
 #[test]
 fn no_order_and_no_pattern() {
     let native = Ff1Native::new(&[9; 32]).unwrap();

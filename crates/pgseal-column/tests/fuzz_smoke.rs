@@ -1,9 +1,10 @@
-//! The fuzz target over some thousand pseudo-random and mutated inputs, for toolchains without libFuzzer.
+//! Runs the fuzz target of column values over some thousand pseudo-random and mutated inputs, on
+//! toolchains without libFuzzer.
 
-#[path = "../../../fuzz/column.rs"]
+#[path = "../../../tests/fuzz/column.rs"]
 mod bodies;
 #[allow(dead_code)]
-#[path = "../../../fuzz/smoke.rs"]
+#[path = "../../../tests/fuzz/smoke.rs"]
 mod smoke;
 
 use pgseal_column::header::Mode;

@@ -1,4 +1,4 @@
-//! Column keys under a KEK.
+//! Wrapping and unwrapping column keys.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ const DOMAIN: Domain = Domain(0x0102_0304_0506_0708);
 const SMALL: Argon2idCost = Argon2idCost { memory_kib: 64, passes: 2, lanes: 2 };
 
 #[test]
-fn a_key_comes_back_for_its_domain_and_version_only() {
+fn a_key_unwraps_only_for_its_domain_and_version() {
     let kek = Kek::new(&[1; 32]).unwrap();
     let wrapped = kek.wrap(DOMAIN, 3, &[9; 32]).unwrap();
     assert_eq!(*kek.unwrap(DOMAIN, 3, &wrapped).unwrap(), [9; 32]);
@@ -27,7 +27,7 @@ fn a_key_comes_back_for_its_domain_and_version_only() {
 }
 
 #[test]
-fn damage_is_damage_wherever_it_is() {
+fn damage_in_any_byte_is_reported() {
     let kek = Kek::new(&[1; 32]).unwrap();
     let wrapped = kek.wrap_new(DOMAIN, 1).unwrap();
     for at in 0..WRAPPED_BYTES {
@@ -75,8 +75,8 @@ fn new_keys_are_random() {
     assert!(*one != *two && *one != [0; 32]);
 }
 
-/// The KEK of a passphrase is Argon2id's output: compared through a key that it wrapped. The hash was made with
-/// pyca/cryptography over OpenSSL.
+/// The KEK of a passphrase is Argon2id's output: compared through a key that it wrapped. The hash
+/// was made with pyca/cryptography over OpenSSL.
 #[test]
 fn passphrases() {
     let kek = Kek::from_passphrase(b"correct horse", b"saltsaltsaltsalt", SMALL).unwrap();

@@ -1,4 +1,5 @@
-//! No value takes anything from Rust's heap; making a key does, and freeing it gives all back.
+//! Sealing and opening a value does not allocate on Rust's heap. Making a key does, and freeing the
+//! key frees everything.
 
 #![allow(unsafe_code, clippy::unwrap_used)]
 
@@ -15,7 +16,7 @@ thread_local! {
 
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator as it came; counting touches no heap.
+// SAFETY: every call is passed on to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TAKEN.with(|taken| taken.set(taken.get() + 1));
@@ -35,7 +36,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 #[test]
-fn values_take_nothing_from_the_heap() {
+fn values_do_not_allocate() {
     let before = TAKEN.get();
     drop(Vec::<u8>::with_capacity(1));
     assert_eq!(TAKEN.get() - before, 1, "the counter counts");

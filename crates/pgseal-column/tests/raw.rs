@@ -1,4 +1,4 @@
-//! Raw AES against what pgcrypto 1.3 (PostgreSQL 15, OpenSSL 3.0) gave.
+//! Compares raw AES with results of pgcrypto 1.3 (PostgreSQL 15, OpenSSL 3.0).
 
 #![allow(clippy::unwrap_used)]
 
@@ -104,12 +104,12 @@ fn what_pgcrypto_refuses() {
     assert_eq!(cbc.decrypt(b"", b"12345", &mut out), Err(ColumnError::BadRaw));
     assert_eq!(out, [0xAA; 64]);
     assert_eq!(cbc.decrypt(b"", b"0123456789abcdef", &mut out), Err(ColumnError::BadRaw));
-    assert_eq!(out[..16], [0; 16], "nothing is left of it");
+    assert_eq!(out[..16], [0; 16], "the output is zeroed");
     assert_eq!(cbc.encrypt(b"", b"hello", &mut out[..15]), Err(ColumnError::BufferTooSmall));
     assert_eq!(cbc.decrypt(b"", &[0; 32], &mut out[..31]), Err(ColumnError::BufferTooSmall));
 }
 
-/// Every last block: the padding is right or it is not.
+/// Blocks with valid and invalid padding: all bytes of the padding are checked.
 #[test]
 fn padding_is_checked_whole() {
     let whole = RawKey::new(b"k", RawMode::EcbNoPad).unwrap();

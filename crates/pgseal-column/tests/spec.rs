@@ -1,4 +1,4 @@
-//! `spec/column-cipher.md` against the code.
+//! Compares `spec/column-cipher.md` with the code.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,9 +23,9 @@ fn the_labels_are_those_of_the_specification() {
     assert_eq!(listed, known);
 }
 
-/// Also none of the keyring's: one KEK may serve both.
+/// The labels of the keyring are included, because one KEK may be used for both.
 #[test]
-fn no_label_starts_another() {
+fn no_label_is_a_prefix_of_another() {
     let hierarchy = include_str!("../../../spec/key-hierarchy.md");
     let others = hierarchy.split('`').filter(|text| text.starts_with("pgseal/v1/"));
     let others: std::collections::BTreeSet<&str> = others.collect();

@@ -1,4 +1,4 @@
-//! The ciphers against the vectors of their standards.
+//! Checks the ciphers with the vectors of their standards.
 
 #![allow(clippy::unwrap_used)]
 

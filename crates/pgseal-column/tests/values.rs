@@ -1,4 +1,4 @@
-//! Authenticated values: they come back whole, or not at all.
+//! Authenticated values: opening gives the whole plain value, or an error and nothing of the value.
 
 #![allow(clippy::unwrap_used)]
 
@@ -36,7 +36,7 @@ fn open(
             Ok(plain)
         }
         Err(error) => {
-            // Untouched or wiped: nothing of the value.
+            // The buffer contains nothing of the value: it is untouched or zeroed.
             assert!(plain.iter().all(|byte| matches!(byte, 0 | 0xAA)), "{plain:?}");
             Err(error)
         }
@@ -70,7 +70,7 @@ proptest! {
             let longer = [&sealed[..], &[0]].concat();
             prop_assert!(open(&key, mode, text(), &longer).is_err());
 
-            // Equal bytes for equal values in the one mode, never in the other.
+            // Only the deterministic mode gives equal bytes for equal values.
             let again = seal(&key, mode, &plain);
             prop_assert_eq!(again == sealed, mode == Mode::Deterministic);
             if plain != other {
@@ -100,7 +100,7 @@ fn a_value_belongs_to_key_domain_version_and_type() {
             assert_eq!(open(&key(1, 5, 2), mode, text(), &sealed), other);
             let bytea = TypeCode::new(8).unwrap();
             assert_eq!(open(&key(1, 5, 1), mode, bytea, &sealed), not, "type");
-            // Codes in the long form, among them those that end like the short one.
+            // Long type codes, some of which contain the byte of the short code.
             for code in [64, 7 << 8, 7 << 24, 65_536 + 7, u32::MAX] {
                 let code = TypeCode::new(code).unwrap();
                 assert_eq!(open(&key(1, 5, 1), mode, code, &sealed), not, "{code:?}");
@@ -114,7 +114,7 @@ fn a_value_belongs_to_key_domain_version_and_type() {
                 // A value may be too short for the other mode.
                 ColumnError::OtherMode
             });
-            // The header rewritten to say what the reader expects.
+            // Replace the header by the one that the reader expects.
             let mut moved = sealed.clone();
             moved[0] = (moved[0] & 0xE0) | 2;
             let refused = open(&key(1, 5, 2), sealed_mode(&sealed), text(), &moved);
@@ -127,7 +127,7 @@ fn sealed_mode(sealed: &[u8]) -> Mode {
     Header::parse(sealed).unwrap().0.mode
 }
 
-/// FF1's numbers change with key, domain, type and version too.
+/// The results of FF1 also depend on key, domain, type and version.
 #[test]
 fn numbers_belong_to_key_domain_version_and_type() {
     let (int4, int8) = (NumberCode::new(1).unwrap(), NumberCode::new(2).unwrap());
@@ -198,7 +198,7 @@ fn arguments_are_checked() {
 }
 
 #[test]
-fn nothing_secret_is_shown() {
+fn debug_output_contains_no_key() {
     let key = key(0x37, 5, 1);
     assert_eq!(format!("{key:?}"), "ColumnKey of domain 5 version 1");
     let raw = pgseal_column::RawKey::new(&[0x37; 32], pgseal_column::RawMode::Cbc).unwrap();

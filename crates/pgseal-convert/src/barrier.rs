@@ -1,28 +1,30 @@
-//! What keeps every server, and every program of PostgreSQL that writes, off a data directory in
-//! which some files are plain and some sealed.
+//! The barrier keeps every server, and every program of PostgreSQL that writes, away from a data
+//! directory in which some files are plain and some are sealed.
 //!
-//! `PG_VERSION` names a version that no program is: each prints that version in its refusal, so it
-//! says what to do. `global/pg_control`, without which nothing can be started or changed, lies in
-//! `pgseal/` meanwhile: `pg_checksums` does not look at `PG_VERSION`. The preloaded library
-//! refuses by the journal (`pgseal/conversion`).
+//! `PG_VERSION` then names a version that does not exist. Each program prints this version when it
+//! refuses to work, so the text says what to do. `global/pg_control` lies in `pgseal/` meanwhile,
+//! because `pg_checksums` does not look at `PG_VERSION`; without the control file, no program can
+//! start or change anything. The preloaded library refuses when it sees the journal
+//! (`pgseal/conversion`).
 
 use std::path::{Path, PathBuf};
 
 use crate::control::Control;
 use crate::error::ConvertError;
-use crate::journal::{Journal, OWN_DIR, Phase, read_whole, sync_dir, write_whole};
+use crate::files::{read_whole, sync_dir, write_whole};
+use crate::journal::{Journal, OWN_DIR, Phase};
 use crate::media::Media;
 
-/// The first characters of a `PG_VERSION` that stands for an unfinished conversion.
+/// How `PG_VERSION` begins while a conversion is unfinished.
 const MARK: &str = "0-half-converted";
 
-/// The control file in its place.
+/// The usual path of the control file.
 #[must_use]
 pub fn control_file(root: &Path) -> PathBuf {
     root.join("global").join("pg_control")
 }
 
-/// The control file while no server may start.
+/// The path of the control file while no server may start.
 #[must_use]
 pub fn held_control_file(root: &Path) -> PathBuf {
     root.join(OWN_DIR).join("pg_control")
@@ -32,8 +34,8 @@ fn version_file(root: &Path) -> PathBuf {
     root.join("PG_VERSION")
 }
 
-/// The text of `PG_VERSION` while a conversion is unfinished. PostgreSQL reads up to 63 characters
-/// without a space, and shows them.
+/// The text of `PG_VERSION` while a conversion is unfinished. PostgreSQL reads the first word, up
+/// to 63 characters, and shows it.
 #[must_use]
 pub fn mark(journal: &Journal) -> String {
     let command = journal.operation.name();
@@ -44,17 +46,17 @@ pub fn mark(journal: &Journal) -> String {
     )
 }
 
-/// Puts the barrier up. May be repeated.
+/// Raises the barrier. May be called again.
 ///
 /// # Errors
-/// Those of the file system; [`ConvertError::Stopped`].
+/// Errors of the file system; [`ConvertError::Stopped`].
 pub fn raise<M: Media>(
     media: &M,
     root: &Path,
     journal: &Journal,
     control: &Control,
 ) -> Result<(), ConvertError> {
-    hold(media, &control_file(root), &held_control_file(root), control)?;
+    move_control_file(media, &control_file(root), &held_control_file(root), control)?;
     let version = version_file(root);
     let text = mark(journal);
     if read_whole(media, &version)? != text.as_bytes() {
@@ -63,17 +65,17 @@ pub fn raise<M: Media>(
     Ok(())
 }
 
-/// Takes the barrier down. May be repeated.
+/// Lowers the barrier. May be called again.
 ///
 /// # Errors
-/// Those of the file system; [`ConvertError::Stopped`].
+/// Errors of the file system; [`ConvertError::Stopped`].
 pub fn lower<M: Media>(
     media: &M,
     root: &Path,
     journal: &Journal,
     control: &Control,
 ) -> Result<(), ConvertError> {
-    hold(media, &held_control_file(root), &control_file(root), control)?;
+    move_control_file(media, &held_control_file(root), &control_file(root), control)?;
     let version = version_file(root);
     if read_whole(media, &version)? != journal.pg_version.as_bytes() {
         write_whole(media, &version, journal.pg_version.as_bytes(), &version, control)?;
@@ -82,7 +84,7 @@ pub fn lower<M: Media>(
 }
 
 /// Moves the control file, unless it was moved already.
-fn hold<M: Media>(
+fn move_control_file<M: Media>(
     media: &M,
     from: &Path,
     to: &Path,
@@ -93,7 +95,7 @@ fn hold<M: Media>(
         media.rename(from, to).map_err(ConvertError::io(from, "put the control file away"))?;
     }
     control.step()?;
-    // The new name first: a power cut may leave two of them, never none.
+    // The new name is synced first: a power cut may leave both names, but never none.
     for path in [to, from] {
         if let Some(dir) = path.parent() {
             sync_dir(media, dir)?;
@@ -102,12 +104,12 @@ fn hold<M: Media>(
     Ok(())
 }
 
-/// From a whole data directory to one that no server starts on: the journal, then the keys, which
-/// `make_keys` makes, then the barrier.
+/// Begins a conversion: stores the journal, calls `make_keys`, raises the barrier, and enters
+/// [`Phase::Convert`].
 ///
 /// # Errors
-/// Those of `make_keys` and of the file system. The data directory is then as it was; the next run
-/// takes back what was begun ([`undo`]).
+/// Errors of `make_keys` and of the file system. No file has been converted then; the next run
+/// undoes what was begun ([`undo`]).
 pub fn begin<M: Media, K, E: From<ConvertError>>(
     media: &M,
     root: &Path,
@@ -122,10 +124,10 @@ pub fn begin<M: Media, K, E: From<ConvertError>>(
     Ok(keys)
 }
 
-/// Takes back what a run did that never came to [`Phase::Convert`].
+/// Undoes the changes of a run that never reached [`Phase::Convert`].
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn undo<M: Media>(
     media: &M,
     root: &Path,
@@ -136,10 +138,10 @@ pub fn undo<M: Media>(
     Journal::remove(media, root, control)
 }
 
-/// Lets servers in again, when all files are of the new form.
+/// Lets servers start again, after all files have been converted.
 ///
 /// # Errors
-/// Those of the file system; the journal then still says [`Phase::Finish`].
+/// Errors of the file system; the journal then still says [`Phase::Finish`].
 pub fn end<M: Media>(
     media: &M,
     root: &Path,
@@ -149,10 +151,10 @@ pub fn end<M: Media>(
     undo(media, root, journal, control)
 }
 
-/// Goes on to the next phase, durably.
+/// Stores in the journal that the next phase has begun.
 ///
 /// # Errors
-/// Those of writing.
+/// Errors of writing the journal.
 pub fn advance<M: Media>(
     media: &M,
     root: &Path,

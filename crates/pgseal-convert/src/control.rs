@@ -1,15 +1,15 @@
-//! Stopping in order: between two steps, never within one.
+//! Stops a conversion between two steps, never within one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::error::ConvertError;
 
-/// Whether to go on. Shared by all threads of a conversion, and by a signal handler.
+/// Whether a conversion goes on or stops. All its threads and a signal handler share this.
 #[derive(Debug)]
 pub struct Control {
     stop: Arc<AtomicBool>,
-    /// Steps that are left before the conversion stops by itself: tests stop it everywhere.
+    /// Number of steps until the conversion stops by itself, so that tests can stop it anywhere.
     steps_left: AtomicU64,
 }
 
@@ -20,24 +20,24 @@ impl Default for Control {
 }
 
 impl Control {
-    /// One that stops by itself before step number `steps`, counted from 0.
+    /// A control that stops the conversion before step number `steps`, counted from 0.
     #[must_use]
     pub fn with_steps(steps: u64) -> Control {
         Control { steps_left: AtomicU64::new(steps), ..Control::default() }
     }
 
-    /// The flag that asks for an end, for a signal handler.
+    /// The flag that a signal handler sets to stop the conversion.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// Asks for an end before the next step.
+    /// Stops the conversion before the next step.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Called before each step that changes something, and in long loops.
+    /// Must be called before each step that changes something, and in long loops.
     ///
     /// # Errors
     /// [`ConvertError::Stopped`].

@@ -1,4 +1,4 @@
-//! The content of one file, read whole and written in another form.
+//! Copies the content of one file into a file of another form.
 
 use pgseal_core::header::{self, Kind};
 use pgseal_core::random::{LibraryRandom, Random};
@@ -11,7 +11,7 @@ use pgseal_core::{
 
 use crate::page::{PAGE_LEN, PageRule};
 
-/// Plain bytes that are read and written at once: few enough to stay in a cache between the two.
+/// Plain bytes that are read and then written at once: few enough to stay in the CPU's cache.
 const CHUNK: usize = 256 << 10;
 
 /// How a file is sealed.
@@ -23,12 +23,12 @@ pub struct Seal {
     pub generation: Generation,
 }
 
-/// What a file shall be.
+/// The form of a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// The bytes of PostgreSQL.
+    /// Plain.
     Plain,
-    /// A sealed file.
+    /// Sealed.
     Sealed(Seal),
 }
 
@@ -45,20 +45,20 @@ impl Form {
     }
 }
 
-/// What a file is.
+/// The form of an existing file.
 #[derive(Debug)]
 pub enum Source {
-    /// The bytes of PostgreSQL.
+    /// Plain.
     Plain,
-    /// A sealed file, opened.
+    /// Sealed, and opened.
     Sealed(Box<SealedFile>),
 }
 
 impl Source {
-    /// Looks at a file. Everything that does not begin like a sealed file is plain.
+    /// Reads the head of a file. A file that does not begin like a sealed one is plain.
     ///
     /// # Errors
-    /// Those of the storage, and of a header that does not open under `keys`.
+    /// Errors of the storage; an error for a header that does not open under `keys`.
     pub fn look<S: Storage>(storage: &S, keys: &KeySet) -> Result<Source, SealError> {
         let mut start = [0; geometry::HEAD_LEN as usize];
         let got = storage.read_at(&mut start, SealedOff(0))?;
@@ -71,10 +71,10 @@ impl Source {
         }
     }
 
-    /// Its plain length.
+    /// The plain length of the file.
     ///
     /// # Errors
-    /// Those of the storage.
+    /// Errors of the storage.
     pub fn plain_len<S: Storage>(&self, storage: &S) -> Result<u64, SealError> {
         Ok(match self {
             Source::Plain => storage.len()?.0,
@@ -86,13 +86,13 @@ impl Source {
 /// Where the content goes.
 #[derive(Debug)]
 pub enum Sink<'a, S> {
-    /// It is only read and judged.
+    /// Nowhere: the content is only read and checked.
     Nowhere,
-    /// Into a new file.
+    /// Into a new file of this form.
     File(&'a S, Form),
 }
 
-/// What was found on the way.
+/// The result of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Plain bytes.
@@ -101,7 +101,7 @@ pub struct Copied {
     pub damaged: BlockList,
 }
 
-/// The memory of one thread.
+/// The buffers of one thread.
 #[derive(Debug)]
 pub struct Buffers {
     scratch: Scratch,
@@ -115,14 +115,14 @@ impl Default for Buffers {
     }
 }
 
-/// Reads a whole file and writes it in its new form. `progress` is told the plain bytes just
-/// passed, and may stop the copy with an error.
+/// Reads a whole file and writes it in its new form. `progress` is called with the number of plain
+/// bytes that were just copied, and may stop the copy with an error.
 ///
-/// A page of a relation that does not authenticate becomes one that PostgreSQL does not accept
-/// either, so that damage stays damage; in any other file it is an error.
+/// A page of a relation that does not authenticate is replaced by a page that PostgreSQL does not
+/// accept, so that the damage stays visible. In any other file, damage is an error.
 ///
 /// # Errors
-/// Those of both storages; [`SealError::BlockDamaged`]. The new file is then good for nothing.
+/// Errors of both storages; [`SealError::BlockDamaged`]. The new file is then incomplete.
 pub fn copy<S: Accelerator, E: From<SealError>>(
     source: &mut Source,
     from: &S,
@@ -168,8 +168,8 @@ pub fn copy<S: Accelerator, E: From<SealError>>(
     Ok(copied)
 }
 
-/// Reads a part of the content and adds what is wrong with it to `damaged`; if nobody judges,
-/// damage is an error.
+/// Reads a part of the content. With `judge`, adds the damaged blocks to `damaged`; without, damage
+/// is an error.
 #[allow(clippy::too_many_arguments)]
 fn read<S: Accelerator>(
     source: &mut Source,

@@ -1,4 +1,4 @@
-//! The work itself: heads are read, then files are checked or replaced, several at a time.
+//! Reads the heads of all files, then checks or replaces the files, several at the same time.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,43 +15,44 @@ use pgseal_pgdata::Misplaced;
 use crate::control::Control;
 use crate::copy::{Buffers, Copied, Form, Sink, Source, copy};
 use crate::error::ConvertError;
-use crate::journal::{parent, with_suffix};
+use crate::files::{parent, with_suffix};
 use crate::media::Media;
 use crate::plan::{Action, Plan};
 use crate::tree::Item;
 
-/// A file and what is to be done with it.
+/// A file and the action for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// The file.
     pub item: Item,
-    /// What is to be done.
+    /// The action.
     pub action: Action,
-    /// Its plain bytes.
+    /// The plain length of the file.
     pub plain_len: u64,
 }
 
-/// Something remarkable about a file.
+/// Damage in a file, or a reason why the file was not converted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The file, by its path inside the data directory.
     pub file: String,
     /// Blocks that do not authenticate or that PostgreSQL would not accept.
     pub blocks: Vec<BlockRange>,
-    /// What happened to the file as a whole, if that is what happened.
+    /// What is wrong with the file as a whole, if something is.
     pub text: Option<String>,
 }
 
-/// What came of it.
+/// The result of a conversion or a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Files replaced (or, by a check, read).
+    /// Number of files that were replaced or, in a check, read.
     pub files: u64,
-    /// Their plain bytes.
+    /// The plain bytes of these files.
     pub bytes: u64,
-    /// Files removed: temporary ones, and damaged ones that PostgreSQL makes anew.
+    /// Number of files that were removed: temporary files, and damaged ones that PostgreSQL
+    /// rebuilds.
     pub removed: u64,
-    /// What is damaged.
+    /// Damage.
     pub found: Vec<Found>,
 }
 
@@ -61,20 +62,20 @@ pub struct Job<'a, M> {
     pub media: &'a M,
     /// The data keys.
     pub keys: &'a KeySet,
-    /// What shall come of the data directory.
+    /// What the data directory is converted to.
     pub plan: Plan,
-    /// Whether to go on.
+    /// Whether to go on or to stop.
     pub control: &'a Control,
-    /// Threads.
+    /// Number of threads.
     pub jobs: usize,
-    /// Is told the plain bytes just passed.
+    /// Called with the number of plain bytes that were just processed.
     pub progress: &'a (dyn Fn(u64) + Sync),
 }
 
 /// Reads the heads of files and decides what is to be done with each.
 ///
 /// # Errors
-/// The first file that cannot be read, or whose header makes no sense.
+/// The error of the first file that cannot be read or whose header is not valid.
 pub fn plan<M: Media>(job: &Job<'_, M>, items: Vec<Item>) -> Result<Vec<Task>, ConvertError> {
     items.into_iter().map(|item| look(job, item)).collect()
 }
@@ -115,31 +116,32 @@ fn look<M: Media>(job: &Job<'_, M>, item: Item) -> Result<Task, ConvertError> {
     Ok(Task { item, action, plain_len })
 }
 
-/// Reads every file that is to be converted, to its end, and changes nothing.
+/// Reads every file that is to be converted to its end, and changes nothing.
 ///
 /// # Errors
-/// Those of reading; damage is none, it is in the outcome.
+/// Errors of reading the files. Damage is not an error: the outcome lists it.
 pub fn check<M: Media>(job: &Job<'_, M>, tasks: &[Task]) -> Result<Outcome, ConvertError> {
     on_threads(job, tasks, |task, buffers| {
         let Action::Convert(_) = task.action else { return Ok(Outcome::default()) };
         let path = &task.item.path;
         let from = job.media.open(path).map_err(ConvertError::io(path, "open the file"))?;
         let outcome = transfer(job, task, &from, &Sink::Nowhere, buffers)?;
-        // The conversion removes it.
+        // The conversion will remove the file, so its damage does not matter.
         let is_removed = !outcome.found.is_empty() && is_rebuilt(&task.item);
         Ok(if is_removed { Outcome::default() } else { outcome })
     })
 }
 
-/// Whether nobody misses a damaged file: PostgreSQL makes it anew.
+/// Whether damage in the file is harmless, because PostgreSQL rebuilds the file.
 fn is_rebuilt(item: &Item) -> bool {
     item.class.is_rebuilt(item.rel.as_os_str().as_bytes())
 }
 
-/// Converts every file. The names are durable when this returns.
+/// Converts every file. All renames are durable when this returns.
 ///
 /// # Errors
-/// The first failure; the other threads then end in order, and no file is half of one form.
+/// The first error. The other threads then stop between two steps, and each file has either the
+/// whole old form or the whole new form.
 pub fn run<M: Media>(
     job: &Job<'_, M>,
     tasks: &[Task],
@@ -164,7 +166,7 @@ pub fn run<M: Media>(
     Ok(outcome)
 }
 
-/// Writes the new file beside the old one and puts it in its place.
+/// Writes the new file beside the old one and renames it over the old one.
 fn replace<M: Media>(
     job: &Job<'_, M>,
     task: &Task,
@@ -195,7 +197,7 @@ fn replace<M: Media>(
         Ok(outcome)
     });
     if written.is_err() {
-        // Room on a full disk; a run that goes on removes it otherwise.
+        // Frees the space, in case the disk is full. If this fails, the next run removes the file.
         let _ = job.media.remove(&new);
     }
     written
@@ -214,7 +216,8 @@ fn transfer<M: Media>(
         job.control.step().map_err(|_| Failure::Stopped)
     };
     let copied = Source::look(from, job.keys).map_err(Failure::from).and_then(|mut source| {
-        // Written anew, a file at the place of another would be taken for it.
+        // A file found in the place of another file must not be converted: the new file would be
+        // bound to this place and would pass for the other one.
         if let Source::Sealed(file) = &source
             && let header = file.header()
             && let Some(why) = task.item.class.misplaced(task.item.place(), header.suite, header)
@@ -228,7 +231,7 @@ fn transfer<M: Media>(
             let mut outcome = Outcome { files: 1, bytes: plain_len, ..Outcome::default() };
             if !damaged.is_empty() {
                 let blocks = damaged.ranges().to_vec();
-                // Only a page can be written so that PostgreSQL sees the damage.
+                // Damage inside of pages stays visible to PostgreSQL. In other files it would not.
                 let text = rule.is_none().then(|| "does not authenticate".to_owned());
                 outcome.found.push(Found { file: task.item.name(), blocks, text });
             }
@@ -268,7 +271,7 @@ impl From<SealError> for Failure {
     }
 }
 
-/// Does the same with each task, on several threads, in the order of the tasks.
+/// Runs `work` for each task on several threads, which take the tasks in their order.
 fn on_threads<M: Media>(
     job: &Job<'_, M>,
     tasks: &[Task],
@@ -284,7 +287,7 @@ fn on_threads<M: Media>(
             match result {
                 Ok(outcome) => total.0.add(outcome),
                 Err(error) => {
-                    // The first one counts: the others only say that they were stopped.
+                    // Only the first error is kept: later ones only say that a thread was stopped.
                     total.1.get_or_insert(error);
                     next.store(tasks.len(), Ordering::Relaxed);
                     job.control.stop();
@@ -295,7 +298,7 @@ fn on_threads<M: Media>(
     };
     thread::scope(|scope| {
         for _ in 1..job.jobs.min(tasks.len()).max(1) {
-            // A thread less only makes it slower.
+            // If a thread cannot be started, the others do its work.
             let _ = thread::Builder::new().spawn_scoped(scope, worker);
         }
         worker();
@@ -314,10 +317,10 @@ impl Outcome {
     }
 }
 
-/// Removes the files in the making that a stopped run left.
+/// Removes the unfinished new files that a stopped run left.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn clean<M: Media>(media: &M, leftovers: &[std::path::PathBuf]) -> Result<(), ConvertError> {
     for path in leftovers {
         media.remove(path).map_err(ConvertError::io(path, "remove what a stopped run left"))?;
@@ -325,11 +328,11 @@ pub fn clean<M: Media>(media: &M, leftovers: &[std::path::PathBuf]) -> Result<()
     Ok(())
 }
 
-/// Empties the files of which only a part of a header reached the disk: to pgseal they are empty, to
-/// a plain server they would not be. Each is looked at once more before.
+/// Makes files empty whose header never reached the disk: pgseal reads such a file as empty, but a
+/// plain server would not. Reads each file once more before the change.
 ///
 /// # Errors
-/// Those of the file system; a file that has content after all.
+/// Errors of the file system; an error for a file that has content by now.
 pub fn empty_without_header<M: Media>(media: &M, tasks: &[Task]) -> Result<(), ConvertError> {
     let tasks = tasks.iter().filter(|task| task.action == Action::Empty);
     tasks.map(|task| &*task.item.path).try_for_each(|path| empty(media, path))
@@ -364,7 +367,7 @@ mod tests {
     use crate::Disk;
 
     #[test]
-    fn only_what_holds_nothing_is_emptied() {
+    fn only_files_of_zeros_no_longer_than_a_header_are_emptied() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("16384");
         let mut late = vec![0; 8192];

@@ -1,12 +1,12 @@
-//! What can go wrong in a conversion, by whose fault it is.
+//! Errors of a conversion, one variant for each cause.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use pgseal_core::SealError;
 
-/// A failure of a conversion. The files are then each of the old or of the new form, and the same
-/// command goes on where it stopped.
+/// An error of a conversion. Each file then has the whole old form or the whole new form, and the
+/// same command continues where it stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
     /// The operating system refused something.

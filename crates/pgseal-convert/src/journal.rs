@@ -1,27 +1,24 @@
-//! What is under way in a data directory: `pgseal/conversion`.
+//! The journal of an unfinished conversion, `pgseal/conversion`.
 //!
-//! The file is there from before the first change until after the last one. It says what shall come
-//! of the data directory, not which files are done: that is in the files themselves.
+//! The file exists from before the first change until after the last one. It says what the data
+//! directory is converted to. It does not say which files are done: the files themselves show that.
 
 use std::path::{Path, PathBuf};
 
-use pgseal_core::storage::Storage;
-use pgseal_core::{Generation, SealedOff, Suite};
+use pgseal_core::{Generation, Suite};
 use serde::{Deserialize, Serialize};
 
-use crate::NEW_SUFFIX;
 use crate::control::Control;
 use crate::error::ConvertError;
+use crate::files::{read_whole, sync_dir, write_whole};
 use crate::media::Media;
 
 /// The directory of pgseal in a data directory.
 pub const OWN_DIR: &str = "pgseal";
 const FORMAT: &str = "pgseal-conversion";
 const VERSION: u32 = 1;
-/// No journal is longer.
-const MAX_LEN: usize = 1 << 16;
 
-/// What shall come of a data directory.
+/// What a data directory is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
@@ -34,7 +31,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The name of the command.
+    /// The name of the command for this operation.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,15 +46,15 @@ impl Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// No file of PostgreSQL's has another content than before.
+    /// No file has been converted yet.
     Prepare,
-    /// Some files are of the old form and some of the new.
+    /// Some files have the old form and some the new form.
     Convert,
-    /// All files are of the new form.
+    /// All files have the new form.
     Finish,
 }
 
-/// What `pg_control` says of a cluster, and a conversion must know.
+/// What a conversion must know from `pg_control`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Facts {
@@ -69,32 +66,32 @@ pub struct Facts {
     pub segment_pages: u32,
 }
 
-/// A conversion under way.
+/// An unfinished conversion.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Journal {
     format: String,
     version: u32,
-    /// What shall come of it.
+    /// What the data directory is converted to.
     pub operation: Operation,
-    /// How far it has come.
+    /// How far the conversion has come.
     pub phase: Phase,
-    /// The whole text of `PG_VERSION`, which [`crate::barrier`] takes away.
+    /// The whole text of `PG_VERSION`, which [`crate::barrier`] replaces meanwhile.
     pub pg_version: String,
     /// The full name of the suite of relation files; empty for `decrypt`.
     pub suite: String,
-    /// The identity of the keyring: the one that `encrypt` makes, or the one that was there.
+    /// The identity of the keyring: `encrypt` makes a new keyring, the others use the existing one.
     pub keyring: String,
-    /// The active generation before: `rekey` adds one if it still is.
+    /// The generation that was active before. If it is still active, `rekey` adds a generation.
     pub generation_before: u32,
     /// What `pg_control` said.
     pub facts: Facts,
-    /// The configuration file that the guard module's line belongs into.
+    /// The configuration file that names the guard module, or will name it.
     pub config_file: PathBuf,
 }
 
 impl Journal {
-    /// A conversion that begins.
+    /// The journal of a conversion that begins.
     #[must_use]
     pub fn new(
         operation: Operation,
@@ -117,7 +114,7 @@ impl Journal {
         }
     }
 
-    /// Where it lies.
+    /// The path of the journal.
     #[must_use]
     pub fn path(root: &Path) -> PathBuf {
         root.join(OWN_DIR).join("conversion")
@@ -135,22 +132,22 @@ impl Journal {
         self.pg_version.trim()
     }
 
-    /// The name of the directory of this cluster in each tablespace.
+    /// The name of the cluster's version directory in each tablespace.
     #[must_use]
     pub fn version_dir(&self) -> String {
         format!("PG_{}_{}", self.major(), self.facts.catalog_version)
     }
 
-    /// The generation that was active before.
+    /// The generation that was active before the conversion.
     #[must_use]
     pub fn generation_before(&self) -> Generation {
         Generation(self.generation_before)
     }
 
-    /// The journal of a data directory, if a conversion is under way.
+    /// Loads the journal of a data directory; `None` if no conversion is unfinished.
     ///
     /// # Errors
-    /// [`ConvertError::Journal`], and those of reading.
+    /// [`ConvertError::Journal`], and errors of reading the file.
     pub fn load<M: Media>(media: &M, root: &Path) -> Result<Option<Journal>, ConvertError> {
         let path = Journal::path(root);
         if !media.exists(&path).map_err(ConvertError::io(&path, "look for the journal"))? {
@@ -160,8 +157,8 @@ impl Journal {
         Journal::parse(&text, &path).map(Some)
     }
 
-    /// Takes a journal apart. Whoever wrote it, what it names is only text: nothing is looked for here.
-    /// `path` is for messages.
+    /// Parses a journal. Nobody has authenticated it, so no path that it names is used here. `path`
+    /// is for messages.
     ///
     /// # Errors
     /// [`ConvertError::Journal`].
@@ -172,7 +169,7 @@ impl Journal {
         if journal.format != FORMAT || journal.version != VERSION {
             return Err(damaged("written by another release of pgseal; use that one".to_owned()));
         }
-        // It becomes a part of paths.
+        // The version becomes a component of paths.
         let version = journal.major();
         if version.is_empty() || !version.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(damaged("it names no version of PostgreSQL".to_owned()));
@@ -196,10 +193,10 @@ impl Journal {
         Ok(text)
     }
 
-    /// Writes it over the one that is there, so that a crash leaves one of them whole.
+    /// Stores the journal. After a crash, the whole old one or the whole new one is there.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing the journal.
     pub fn store<M: Media>(
         &self,
         media: &M,
@@ -210,59 +207,14 @@ impl Journal {
         write_whole(media, &path, &self.to_bytes(&path)?, &root.join(OWN_DIR), control)
     }
 
-    /// Removes it: the end of a conversion.
+    /// Removes the journal at the end of a conversion.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn remove<M: Media>(media: &M, root: &Path, control: &Control) -> Result<(), ConvertError> {
         let path = Journal::path(root);
         control.step()?;
         media.remove(&path).map_err(ConvertError::io(&path, "remove the journal"))?;
         sync_dir(media, &root.join(OWN_DIR))
     }
-}
-
-/// All bytes of a small file.
-pub(crate) fn read_whole<M: Media>(media: &M, path: &Path) -> Result<Vec<u8>, ConvertError> {
-    let failed = |error| ConvertError::io(path, "read the file")(error);
-    let file = media.open(path).map_err(failed)?;
-    let mut bytes = vec![0; MAX_LEN];
-    let got = file.read_at(&mut bytes, SealedOff(0)).map_err(failed)?;
-    bytes.truncate(got);
-    Ok(bytes)
-}
-
-/// Puts a small file in the place of another one, or where there is none.
-pub(crate) fn write_whole<M: Media>(
-    media: &M,
-    path: &Path,
-    bytes: &[u8],
-    like: &Path,
-    control: &Control,
-) -> Result<(), ConvertError> {
-    let new = with_suffix(path);
-    control.step()?;
-    media.remove(&new).map_err(ConvertError::io(&new, "remove what a stopped run left"))?;
-    let file = media.create(&new, like).map_err(ConvertError::io(&new, "make the file"))?;
-    control.step()?;
-    file.write_at(bytes, SealedOff(0)).map_err(ConvertError::io(&new, "write the file"))?;
-    file.sync().map_err(ConvertError::io(&new, "sync the file"))?;
-    control.step()?;
-    media.rename(&new, path).map_err(ConvertError::io(path, "put the new file in place"))?;
-    control.step()?;
-    sync_dir(media, parent(path))
-}
-
-pub(crate) fn with_suffix(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(NEW_SUFFIX);
-    PathBuf::from(name)
-}
-
-pub(crate) fn parent(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("/"))
-}
-
-pub(crate) fn sync_dir<M: Media>(media: &M, dir: &Path) -> Result<(), ConvertError> {
-    media.sync_dir(dir).map_err(ConvertError::io(dir, "sync the directory"))
 }

@@ -1,15 +1,15 @@
 //! Conversion of a stopped data directory in place: plain to sealed, sealed to plain, sealed under
 //! one data key and suite to sealed under another.
 //!
-//! Each file is replaced on its own: a new file is written beside it, synced and renamed over it.
-//! What is done shows in the files themselves, since a sealed file names its keyring, generation and
-//! suite; so a run that was cut off at any point is simply run again. As long as some files are
-//! of the old form and some of the new, no server may start: [`barrier`] puts `global/pg_control`
-//! away and a text that no server accepts into `PG_VERSION`, and [`journal`] remembers what is under
-//! way.
+//! Each file is replaced separately: a new file is written beside it, synced and renamed over it. A
+//! sealed file names its keyring, generation and suite, so the files themselves show which of them
+//! are done, and a conversion that was interrupted at any point can simply be run again. While some
+//! files have the old form and some the new form, no server may start: [`barrier`] moves
+//! `global/pg_control` away and writes a text that no server accepts into `PG_VERSION`, and
+//! [`journal`] records what is being done.
 //!
-//! The crate works on a [`media::Media`], so that tests can run it on a disk that forgets what was
-//! not synced. It asks for no keys and prints nothing: that is the program's part.
+//! The crate works on a [`media::Media`], so that tests can use a disk that loses what was not
+//! synced. The crate asks for no keys and prints nothing: the program does that.
 #![forbid(unsafe_code)]
 
 pub mod barrier;
@@ -17,6 +17,7 @@ pub mod control;
 pub mod copy;
 pub mod engine;
 pub mod error;
+mod files;
 pub mod journal;
 pub mod lock;
 pub mod media;
@@ -33,5 +34,5 @@ pub use media::{Disk, Media};
 pub use plan::{Action, Target};
 pub use tree::{Item, Tree};
 
-/// What the name of a file in the making ends in; it lies beside the file that it will replace.
+/// The suffix of an unfinished new file, which lies beside the file that it will replace.
 pub const NEW_SUFFIX: &str = ".pgseal-new";

@@ -1,4 +1,4 @@
-//! Where files lie: the few operations of a file system that a conversion needs.
+//! The operations of a file system that a conversion needs.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -9,60 +9,60 @@ use pgseal_core::storage::{Accelerator, Storage};
 use pgseal_core::{SealedLen, SealedOff};
 use rustix::fs::OFlags;
 
-/// A file system. What was not synced may be lost by a power cut: the bytes of a file until
-/// [`Storage::sync`], a name until [`Media::sync_dir`].
+/// A file system. A power cut may lose the bytes of a file until [`Storage::sync`], and a change of
+/// a name until [`Media::sync_dir`].
 pub trait Media: Sync {
-    /// An open file. Offsets and lengths are those of the file on disk, sealed or not.
+    /// An open file. Its offsets and lengths are positions in the file on disk, sealed or not.
     type File: Accelerator;
 
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     fn open(&self, path: &Path) -> io::Result<Self::File>;
 
     /// Makes a new file, never over another one, with the mode and owner of the file at `like`.
     ///
     /// # Errors
-    /// Those of the file system; [`io::ErrorKind::AlreadyExists`].
+    /// Errors of the file system; [`io::ErrorKind::AlreadyExists`].
     fn create(&self, path: &Path, like: &Path) -> io::Result<Self::File>;
 
-    /// Gives a file another name in the same file system, over whatever has it.
+    /// Renames a file within the same file system, replacing a file with that name.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives a file a second name in the same file system, never one that is taken.
+    /// Gives a file a second name in the same file system. Fails if the name is taken.
     ///
     /// # Errors
-    /// Those of the file system; [`io::ErrorKind::AlreadyExists`].
+    /// Errors of the file system; [`io::ErrorKind::AlreadyExists`].
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file; none there is fine.
+    /// Removes a file. If there is none, this succeeds.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes the names in a directory survive a power cut.
+    /// Makes new, changed and removed names in a directory survive a power cut.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Whether there is a file.
+    /// Whether a file exists at `path`.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 }
 
-/// The file system of the machine.
+/// The real file system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
-/// A file of the machine.
+/// A file of the real file system.
 #[derive(Debug)]
 pub struct DiskFile(File);
 
@@ -70,14 +70,14 @@ impl Media for Disk {
     type File = DiskFile;
 
     fn open(&self, path: &Path) -> io::Result<DiskFile> {
-        // Without ever waiting: a FIFO in the place of a file must not hang the program.
+        // Nonblocking, because a FIFO in the place of a file must not make the program wait.
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        // A hint that costs nothing where it is not understood.
+        // Only a hint: a failure does not matter.
         let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Sequential);
         Ok(DiskFile(file))
     }

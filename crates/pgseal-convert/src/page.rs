@@ -1,5 +1,5 @@
-//! Whether a page of a relation is one that PostgreSQL would accept
-//! (`PageIsVerifiedExtended`, `src/backend/storage/page/bufpage.c`; `src/include/storage/bufpage.h`).
+//! Whether PostgreSQL would accept a page of a relation (`PageIsVerifiedExtended`,
+//! `src/backend/storage/page/bufpage.c`; `src/include/storage/bufpage.h`).
 
 /// Bytes of a page.
 pub const PAGE_LEN: usize = 8192;
@@ -7,7 +7,7 @@ pub const PAGE_LEN: usize = 8192;
 const HEADER_LEN: usize = 24;
 /// The bits of `pd_flags` that mean something, up to PostgreSQL 19 (`PD_VALID_FLAG_BITS`).
 const VALID_FLAGS: u16 = 0x0007;
-/// Numbers that are summed side by side.
+/// Number of sums that are computed in parallel (`N_SUMS`).
 const LANES: usize = 32;
 const FNV_PRIME: u32 = 16_777_619;
 
@@ -47,13 +47,13 @@ const LANE_STARTS: [u32; LANES] = [
     0x959B_D756,
 ];
 
-/// How the pages of a file are judged.
+/// How the pages of a file are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRule {
     /// Whether the cluster has data checksums.
     pub checksums: bool,
-    /// The number of the file's first page in its relation fork: that of the segment times the
-    /// pages of a segment.
+    /// The block number of the file's first page in its relation fork: the number of the segment
+    /// times the pages of a segment.
     pub first_block: u32,
 }
 
@@ -61,10 +61,10 @@ impl PageRule {
     /// Whether PostgreSQL would accept these bytes as page `index` of the file.
     #[must_use]
     pub fn accepts(&self, index: u64, page: &[u8]) -> bool {
-        // The rest of a page at the end of a file: PostgreSQL never reads it.
+        // An incomplete page at the end of a file: PostgreSQL never reads it.
         let Ok(page) = <&[u8; PAGE_LEN]>::try_from(page) else { return false };
         if u16_at(page, 14) == 0 {
-            // pd_upper of a page that was never used.
+            // pd_upper is 0: a page that was never used, which must be all zeros.
             return page.iter().fold(0, |seen, byte| seen | byte) == 0;
         }
         let (lower, upper, special) = (
@@ -98,7 +98,7 @@ pub fn checksum(page: &[u8; PAGE_LEN], block: u32) -> u16 {
             *value = u32::from_le_bytes(*word);
         }
         if number == 0 {
-            // pd_checksum itself counts as 0.
+            // The field pd_checksum counts as 0.
             values[2] &= 0xFFFF_0000;
         }
         mix(&mut sums, &values);
@@ -106,7 +106,7 @@ pub fn checksum(page: &[u8; PAGE_LEN], block: u32) -> u16 {
     mix(&mut sums, &[0; LANES]);
     mix(&mut sums, &[0; LANES]);
     let folded = sums.iter().fold(0, |folded, sum| folded ^ sum) ^ block;
-    // Never 0, which stands for "no checksum"; the remainder fits.
+    // The result is never 0, which means "no checksum", and it fits into 16 bits.
     u16::try_from(folded % 65_535 + 1).unwrap_or(u16::MAX)
 }
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_accepted_at_its_place_only() {
+    fn a_page_is_accepted_only_at_its_own_block_number() {
         let rule = PageRule { checksums: true, first_block: 131_072 };
         assert!(rule.accepts(3, &page(131_075)));
         assert!(!rule.accepts(4, &page(131_075)));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn without_checksums_the_header_is_judged() {
+    fn without_checksums_the_header_is_checked() {
         let rule = PageRule { checksums: false, first_block: 0 };
         assert!(rule.accepts(0, &[0; PAGE_LEN]));
         assert!(!rule.accepts(0, &[0xFF; PAGE_LEN]));

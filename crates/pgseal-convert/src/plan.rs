@@ -1,4 +1,4 @@
-//! What is to be done with each file.
+//! Decides what a conversion does with each file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,7 +13,7 @@ use crate::copy::{Form, Seal};
 use crate::page::PageRule;
 use crate::tree::Item;
 
-/// What shall come of a data directory.
+/// What a data directory is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Sealed, with this suite of relation files and this data key.
@@ -22,38 +22,40 @@ pub enum Target {
         suite: Suite,
         /// The data key.
         generation: Generation,
-        /// Whether it was plain before: then plain files are sealed.
+        /// Whether the data directory was plain before, so that plain files are to be sealed.
         from_plain: bool,
     },
     /// Plain.
     Plain {
-        /// Whether it is sealed as a whole yet: a head of zeros is then that of a sealed file which
-        /// never reached the disk.
+        /// Whether no file has been converted yet. A head of zeros then belongs to a sealed file
+        /// whose header never reached the disk.
         from_sealed: bool,
     },
 }
 
-/// What is to be done with a file.
+/// What a conversion does with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Write it in this form.
+    /// Write the file in this form.
     Convert(Form),
-    /// Remove it: PostgreSQL would at its next start, or it makes anew what a power cut left damaged.
+    /// Remove the file: PostgreSQL would remove it at its next start, or rebuilds it because a
+    /// power cut damaged it.
     Remove,
-    /// Make it empty, before anything else: a part of a header, which means the same.
+    /// Make the file empty, before any other file is converted: its header never reached the disk,
+    /// which means an empty file.
     Empty,
-    /// It is as it shall be.
+    /// Nothing: the file has the new form already, or stays plain.
     Done,
-    /// Not PostgreSQL's, so far as is known: left as it is.
+    /// Nothing: the file is not known to be a file of PostgreSQL.
     Foreign,
-    /// It cannot be; the text says what to do.
+    /// The file cannot be converted. The text says why and what to do.
     Impossible(String),
 }
 
-/// What the conversion of one file needs to know.
+/// What decides about each file.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// What shall come of the data directory.
+    /// What the data directory is converted to.
     pub target: Target,
     /// The keyring of the cluster.
     pub keyring_id: KeyringId,
@@ -64,7 +66,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What to do with a file whose head is this.
+    /// What to do with a file that has this head.
     #[must_use]
     pub fn action(&self, item: &Item, head: &Kind) -> Action {
         let sealed = match head {
@@ -74,7 +76,7 @@ impl Plan {
         if let Some(header) = sealed
             && header.generation.is_ephemeral()
         {
-            // Nobody can open it any more.
+            // The key existed only in the memory of a server, so nobody can open the file any more.
             return match item.class.policy() {
                 Policy::Seal { scope: KeyScope::Ephemeral, .. } => Action::Remove,
                 _ => Action::Impossible(
@@ -132,7 +134,7 @@ impl Plan {
                 pgseal_core::Form { place: header.place, ..form }
             }
             (Some(form), _) => form,
-            // A sealed file where plain ones are: it keeps its layout.
+            // A sealed file of a class that stays plain: it keeps its layout.
             (None, Some(header)) => {
                 let kind = match header.layout {
                     Layout::Paged => FileKind::Relation,
@@ -163,7 +165,7 @@ impl Plan {
         }
     }
 
-    /// How the pages of a file are judged; `None` if it has none.
+    /// How the pages of a file are checked; `None` if the file does not consist of pages.
     #[must_use]
     pub fn page_rule(&self, item: &Item) -> Option<PageRule> {
         let Class::Relation { temporary: false, .. } = item.class else { return None };
@@ -179,7 +181,7 @@ impl Plan {
     }
 }
 
-/// A file of a sealed data directory whose head is zeros.
+/// What to do with a file of a sealed data directory whose head is zeros.
 fn without_header(item: &Item) -> Action {
     if item.len <= HEADER_LEN {
         return Action::Empty;
@@ -193,8 +195,8 @@ fn without_header(item: &Item) -> Action {
     ))
 }
 
-/// A file that PostgreSQL removes at its start (`RemovePgTempFiles`, `fd.c`): a temporary relation,
-/// or a spill by PostgreSQL's name for it.
+/// Whether PostgreSQL removes the file at its start (`RemovePgTempFiles`, `fd.c`): a temporary
+/// relation, or a file in `pgsql_tmp` whose name PostgreSQL gives to spills.
 fn is_temporary(item: &Item) -> bool {
     let ours = |part: &OsStr| part.as_bytes().starts_with(b"pgsql_tmp");
     match item.class {
@@ -205,8 +207,8 @@ fn is_temporary(item: &Item) -> bool {
     }
 }
 
-/// A file that PostgreSQL does not know, in the root or in a directory that is not PostgreSQL's: of
-/// an administrator or of a tool, which could not read it if it were sealed.
+/// Whether the file is unknown to PostgreSQL and lies in the root or in a directory that is not
+/// PostgreSQL's. It belongs to an administrator or a tool, who could not read it if it were sealed.
 fn is_foreign(item: &Item) -> bool {
     if item.class == Class::TempFile {
         return true;
@@ -217,7 +219,7 @@ fn is_foreign(item: &Item) -> bool {
     item.class == Class::Unknown && !in_postgres
 }
 
-/// Whether a path is one of those that PostgreSQL's archiver still has to archive.
+/// Whether the path is an archive status file of a segment that is not archived yet.
 #[must_use]
 pub fn awaits_archiving(rel: &Path) -> bool {
     rel.starts_with("pg_wal/archive_status") && rel.extension() == Some(OsStr::new("ready"))
@@ -230,7 +232,7 @@ mod tests {
     use pgseal_core::testing;
 
     #[test]
-    fn of_files_that_nobody_can_open_only_temporary_ones_are_removed() {
+    fn a_file_that_nobody_can_open_is_removed_only_if_it_is_temporary() {
         let keyring_id = testing::keys().keyring_id;
         let suite = Suite::Aes256Gcm;
         let header = Header {
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn of_files_without_their_header_those_are_removed_that_nobody_misses() {
+    fn a_file_without_a_header_is_removed_only_if_postgresql_rebuilds_it() {
         let keyring_id = testing::keys().keyring_id;
         let target = Target::Plain { from_sealed: true };
         let plan = Plan { target, keyring_id, checksums: false, segment_pages: 131_072 };

@@ -1,24 +1,25 @@
-//! Whether there is room: for what grows, and for the largest files, which are there twice.
+//! How much free space a conversion needs: for files that grow, and for the files being replaced,
+//! which exist twice for a while.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// The unit in which file systems give room, in bytes; what a file takes is rounded up to it.
+/// The unit in which file systems allocate space, in bytes. The size of a file is rounded up to it.
 const UNIT: u64 = 4096;
-/// For the journal, directories that grow, and what the file system itself needs.
+/// Extra bytes for the journal, for growing directories, and for the file system itself.
 const SPARE: u64 = 1 << 20;
 
 /// A file that will be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replacement {
-    /// The file system that it lies on.
+    /// The number of the file system that holds the file.
     pub dev: u64,
-    /// Bytes now.
+    /// Length of the old file in bytes.
     pub old_len: u64,
-    /// Bytes then.
+    /// Length of the new file in bytes.
     pub new_len: u64,
-    /// Whether the room of the old one is free afterwards: not if it has other names.
+    /// Whether replacing the old file frees its space. It does not if the file has other names.
     pub frees_old: bool,
 }
 
@@ -47,7 +48,7 @@ fn whole_units(len: u64) -> u64 {
 /// Bytes that an ordinary user may still write to the file system of a directory.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn free(dir: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(dir)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_file_is_there_twice_and_growth_stays() {
+    fn growth_and_a_second_copy_of_the_largest_file_are_counted() {
         let all = [replacement(1, 8192, 24_576), replacement(1, 1 << 20, (1 << 20) + 16_384)];
         let one = needed(&all, 1)[&1];
         assert_eq!(one, 16_384 + 16_384 + (1 << 20) + SPARE);
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_other_names_gives_nothing_back() {
+    fn replacing_a_file_with_other_names_frees_nothing() {
         let mut only = replacement(3, 1 << 20, 1 << 20);
         assert_eq!(needed(&[only], 1)[&3], (1 << 20) + SPARE);
         only.frees_old = false;
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_are_counted_apart() {
+    fn each_file_system_is_counted_separately() {
         let all = [replacement(1, 0, 4096), replacement(2, 0, 8192)];
         let needed = needed(&all, 1);
         assert_eq!((needed[&1], needed[&2]), (4096 + SPARE, 8192 + SPARE));

@@ -13,41 +13,41 @@ use pgseal_pgdata::{Class, Policy, classify};
 use crate::NEW_SUFFIX;
 use crate::journal::OWN_DIR;
 
-/// PostgreSQL nests no deeper than tablespaces' temporary file sets; this only ends loops.
+/// The deepest directory that is read. PostgreSQL's own files lie less deep; this only ends loops.
 const MAX_DEPTH: usize = 16;
 
 /// One file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Where it is.
+    /// The path by which the file is opened.
     pub path: PathBuf,
-    /// Its path inside the data directory.
+    /// The path of the file inside the data directory.
     pub rel: PathBuf,
-    /// What it is to PostgreSQL.
+    /// The class of the file.
     pub class: Class,
     /// Bytes on disk.
     pub len: u64,
-    /// The file system that it lies on.
+    /// The number of the file system that holds the file.
     pub dev: u64,
-    /// Names that it has.
+    /// Number of names (hard links) of the file.
     pub links: u64,
 }
 
 impl Item {
-    /// Its path inside the data directory, for messages.
+    /// The path of the file inside the data directory, for messages.
     #[must_use]
     pub fn name(&self) -> String {
         self.rel.display().to_string()
     }
 
-    /// Which file of the cluster it is; none in particular, if PostgreSQL does not know it.
+    /// The place of the file; [`Place::ANY`] if PostgreSQL does not know the file.
     #[must_use]
     pub fn place(&self) -> Place {
         pgseal_pgdata::place(self.rel.as_os_str().as_bytes())
     }
 }
 
-/// Something that stands in the way.
+/// Something that prevents a conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The path inside the data directory.
@@ -59,20 +59,20 @@ pub struct Problem {
 /// All files of a data directory.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// The files, by path.
+    /// The files, sorted by path.
     pub items: Vec<Item>,
-    /// Every directory that files lie in.
+    /// All directories.
     pub dirs: Vec<PathBuf>,
-    /// Links to directories elsewhere, by their path inside the data directory.
+    /// Links to directories: the path inside of the data directory, and the target.
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// Files in the making that a stopped run left.
+    /// Unfinished new files that a stopped run left.
     pub leftovers: Vec<PathBuf>,
-    /// What cannot be read or followed.
+    /// Files and directories that cannot be read or followed.
     pub problems: Vec<Problem>,
 }
 
-/// Looks at every file below `root`. Of a tablespace, only the directory of this cluster's version
-/// counts (`PG_15_202209061`): another cluster may have its own beside it.
+/// Lists every file below `root`. In a tablespace, only the version directory of this cluster
+/// (`PG_15_202209061`) is read: another cluster may have its own directory beside it.
 #[must_use]
 pub fn walk(root: &Path, version_dir: &str) -> Tree {
     let mut walker = Walker { tree: Tree::default(), version_dir: version_dir.as_ref() };
@@ -88,7 +88,8 @@ pub fn walk(root: &Path, version_dir: &str) -> Tree {
     walker.tree
 }
 
-/// Whether a directory is a WAL directory, and not the place where a file system is to be mounted.
+/// Whether a directory holds WAL. If it does not, it may be the mount point of a file system that
+/// is not mounted.
 #[must_use]
 pub fn holds_wal(dir: &Path) -> bool {
     let is_segment =
@@ -96,8 +97,8 @@ pub fn holds_wal(dir: &Path) -> bool {
     holds(dir, |name| name == "archive_status" || is_segment(name))
 }
 
-/// Whether a tablespace has a directory whose name begins so, and is not the place where a file
-/// system is to be mounted.
+/// Whether a tablespace has a directory whose name begins with `prefix`. If it has none, it may be
+/// the mount point of a file system that is not mounted.
 #[must_use]
 pub fn holds_version(dir: &Path, prefix: &str) -> bool {
     holds(dir, |name| name.as_bytes().starts_with(prefix.as_bytes()) && dir.join(name).is_dir())
@@ -120,7 +121,7 @@ impl Walker<'_> {
     fn directory(&mut self, dir: &Path, rel: &Path, depth: usize) {
         let listing = match fs::read_dir(dir) {
             Ok(listing) => listing,
-            // Of the file system itself, where a data directory is a mount point.
+            // The data directory is a mount point, and this directory belongs to the file system.
             Err(error)
                 if error.kind() == io::ErrorKind::PermissionDenied
                     && rel.file_name() == Some(OsStr::new("lost+found")) =>
@@ -155,14 +156,14 @@ impl Walker<'_> {
                 Ok(meta) if meta.is_dir() => self.problem(&rel, "nested too deep"),
                 Ok(meta) if meta.is_symlink() => self.link(&path, &rel, depth),
                 Ok(meta) if meta.is_file() => self.file(path, rel, &meta),
-                // Sockets and pipes hold nothing.
+                // Sockets and pipes have no content.
                 Ok(_) => {}
                 Err(error) => self.problem(&rel, format!("cannot be looked at: {error}")),
             }
         }
     }
 
-    /// `pg_tblspc/OID/X` where X is not this cluster's own version directory.
+    /// Whether the path is `pg_tblspc/OID/X` and X is not the version directory of this cluster.
     fn is_foreign_tablespace(&self, rel: &Path) -> bool {
         let mut parts = rel.iter();
         let in_tablespaces = parts.next() == Some(OsStr::new("pg_tblspc"));
@@ -170,8 +171,8 @@ impl Walker<'_> {
         in_tablespaces && version.is_some_and(|version| version != self.version_dir)
     }
 
-    /// Links to directories are followed where PostgreSQL makes them (`pg_wal`, tablespaces) or an
-    /// administrator may (directories of the root).
+    /// Follows links to directories where PostgreSQL makes such links (`pg_wal`, tablespaces) or an
+    /// administrator may make them (directories in the root).
     fn link(&mut self, path: &Path, rel: &Path, depth: usize) {
         let in_tablespaces = rel.parent() == Some(Path::new("pg_tblspc"));
         let stays_plain = matches!(class_of(rel).policy(), Policy::Plain(_));
@@ -219,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_mounted_is_no_empty_directory() {
+    fn a_missing_mount_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let (root, space) = (dir.path().join("data"), dir.path().join("space"));
         for made in [root.join("pg_wal"), root.join("pg_tblspc"), space.clone()] {

@@ -1,4 +1,4 @@
-//! One file: every form into every other one, damage on the way, disks that fail.
+//! Copies of one file: from every form to every other form, with damage, and on failing disks.
 
 use pgseal_convert::copy::{Buffers, Copied, Form, Seal, Sink, Source, copy};
 use pgseal_convert::page::{PAGE_LEN, PageRule, checksum};
@@ -54,12 +54,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn every_form_becomes_every_other_and_plain_again(
+    fn content_survives_two_conversions_and_decryption(
         content in content(),
         first in 0_usize..13,
         second in 0_usize..13,
     ) {
-        // What begins with the magic would be taken for a sealed file.
+        // Content that begins with the magic number would be taken for a sealed file.
         prop_assume!(!content.starts_with(b"\x89PGSEAL\n"));
         let forms = forms();
         let (first, second) = (forms[first % forms.len()], forms[second % forms.len()]);
@@ -122,7 +122,7 @@ fn a_damaged_page_is_named_and_stays_damaged() {
         assert_eq!(blocks, [2], "{form:?}");
         let copied = transfer(&sealed, &back, Form::Plain, Some(rule)).unwrap();
         assert_eq!(copied.damaged.count(), 1, "{form:?}");
-        assert!(*back.bytes() == content, "it is the same page");
+        assert!(*back.bytes() == content, "the damaged page has the same bytes");
     }
 }
 
@@ -145,12 +145,12 @@ fn a_page_that_does_not_authenticate_becomes_one_that_postgresql_refuses() {
     let copied = transfer(&sealed, &again, form, Some(rule)).unwrap();
     assert_eq!(copied.damaged.count(), 1);
     let copied = transfer(&again, &back, Form::Plain, Some(rule)).unwrap();
-    assert_eq!(copied.damaged.count(), 1, "it is sealed, and no page of PostgreSQL's");
+    assert_eq!(copied.damaged.count(), 1, "the replacement authenticates, but is not a valid page");
     let back = back.bytes();
     assert!(
         back[..PAGE_LEN] == content[..PAGE_LEN] && back[2 * PAGE_LEN..] == content[2 * PAGE_LEN..]
     );
-    // Of a file without pages nothing is made up.
+    // In a file that does not consist of pages, damage is an error: nothing replaces the block.
     assert!(matches!(
         transfer(&sealed, &MemStorage::default(), Form::Plain, None),
         Err(SealError::BlockDamaged(block)) if block.0 == 1

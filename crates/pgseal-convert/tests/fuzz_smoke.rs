@@ -1,14 +1,11 @@
-//! The fuzz target of the journal over its seeds and what small changes make of them, for toolchains
-//! without libFuzzer.
+//! Runs the fuzz target of the journal over its seeds and over mutated seeds, on toolchains without
+//! libFuzzer.
 
-#[path = "../../../fuzz/journal.rs"]
+#[path = "../../../tests/fuzz/journal.rs"]
 mod bodies;
 #[allow(dead_code)]
-#[path = "../../../fuzz/smoke.rs"]
+#[path = "../../../tests/fuzz/smoke.rs"]
 mod smoke;
-#[allow(dead_code)]
-#[path = "../../pgseal-preload/src/place/texts.rs"]
-mod texts;
 
 #[test]
 fn journals() {

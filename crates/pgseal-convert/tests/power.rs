@@ -1,6 +1,6 @@
-//! A whole conversion, cut off at every step by a power cut that forgets what was not synced, and
-//! gone on with: at any time exactly one kind of server can start, or none; in the end every
-//! file is what it was.
+//! Interrupts a whole conversion at every step by a power cut, which loses what was not synced, and
+//! continues it. At any time, either the plain server or the sealed server can start, or none; in
+//! the end, every file has its old content.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test ends where a step fails")]
 
@@ -86,7 +86,7 @@ fn target(operation: Operation) -> Target {
     }
 }
 
-/// What the program does, without its checks.
+/// Converts as the program does, but without the program's checks.
 fn convert(disk: &PowerDisk, operation: Operation, control: &Control) -> Result<(), ConvertError> {
     let root = Path::new(ROOT);
     let facts = Facts { catalog_version: 1, checksums: false, segment_pages: 131_072 };
@@ -120,7 +120,8 @@ fn convert(disk: &PowerDisk, operation: Operation, control: &Control) -> Result<
     barrier::end(disk, root, &journal, control)
 }
 
-/// As the program and servers do: a lock file must name a process, of which there is none any more.
+/// Removes a lock file of an ended process, as the program and servers do. The lock file must be
+/// whole: it must name the process and the directory.
 fn remove_stale_lock(disk: &PowerDisk) {
     let path = lock::path(Path::new(ROOT));
     if let Some(bytes) = disk.bytes(&path) {
@@ -132,7 +133,8 @@ fn remove_stale_lock(disk: &PowerDisk) {
     }
 }
 
-/// Converts all files; or says whether all are of the form that `operation` gives them.
+/// Converts all files; with `only_look`, returns whether all files have the form that `operation`
+/// gives them.
 fn work(
     disk: &PowerDisk,
     operation: Operation,
@@ -162,9 +164,9 @@ fn is_of_form(disk: &PowerDisk, operation: Operation) -> bool {
     work(disk, operation, &Control::default(), true).unwrap()
 }
 
-/// Which servers can start, and whether they find what they need.
+/// Checks which servers can start, and that those find all files in the form that they need.
 fn check_servers(disk: &PowerDisk, before: Operation, now: Operation) {
-    // Looked at on a copy: this is not a server's start.
+    // On a copy of the disk, because no server starts here.
     remove_stale_lock(&disk.cut(0));
     let journal = Journal::load(disk, Path::new(ROOT)).unwrap();
     let version = disk.bytes(Path::new("/d/PG_VERSION")).unwrap();
@@ -173,18 +175,21 @@ fn check_servers(disk: &PowerDisk, before: Operation, now: Operation) {
     assert!(control != held, "the control file is there once");
     let bars_all = version != VERSION.as_bytes() || held;
     match journal.map(|journal| journal.phase) {
-        // Any server that fits: all files are of one form.
+        // A server can start, so all files must have one form.
         None => {
-            assert!(!bars_all, "a data directory that nothing starts and nothing mends");
+            assert!(
+                !bars_all,
+                "there is a barrier, but no journal by which a command could continue"
+            );
             assert!(is_of_form(disk, before) || is_of_form(disk, now));
         }
         Some(Phase::Prepare) => assert!(is_of_form(disk, before)),
-        Some(Phase::Convert) => assert!(bars_all, "half-converted and not barred"),
+        Some(Phase::Convert) => assert!(bars_all, "half-converted without a barrier"),
         Some(Phase::Finish) => assert!(is_of_form(disk, now)),
     }
 }
 
-/// Runs a conversion to its end, with a power cut after ever more steps.
+/// Runs a conversion until it ends. Each run has a power cut after more steps than the run before.
 fn convert_with_cuts(
     mut disk: PowerDisk,
     before: Operation,
@@ -206,7 +211,7 @@ fn convert_with_cuts(
         steps += 3 + (seed + cuts) % 5;
         assert!(cuts < 1000, "it never ends");
     }
-    // What was said to be done survives.
+    // A conversion that has ended survives a power cut.
     let disk = disk.cut(seed + 77);
     assert_eq!(Journal::load(&disk, Path::new(ROOT)).unwrap(), None);
     check_servers(&disk, before, now);
@@ -223,7 +228,7 @@ fn assert_unchanged(disk: &PowerDisk) {
 }
 
 #[test]
-fn a_power_cut_anywhere_is_gone_on_from() {
+fn a_conversion_continues_after_several_power_cuts() {
     for seed in 0..120 {
         let disk = PowerDisk::with(&files());
         let disk = convert_with_cuts(disk, Operation::Decrypt, Operation::Encrypt, seed);
@@ -233,9 +238,9 @@ fn a_power_cut_anywhere_is_gone_on_from() {
     }
 }
 
-/// A single cut before each step there is, none left out.
+/// Exactly one power cut, before each step in turn.
 #[test]
-fn a_power_cut_before_each_step() {
+fn a_conversion_continues_after_a_power_cut_before_any_step() {
     for steps in 0.. {
         let disk = PowerDisk::with(&files());
         let done = convert(&disk, Operation::Encrypt, &Control::with_steps(steps)).is_ok();
@@ -254,9 +259,9 @@ fn a_power_cut_before_each_step() {
     }
 }
 
-/// An encryption that was cut off is taken back by a decryption.
+/// `decrypt` undoes an `encrypt` that was interrupted.
 #[test]
-fn half_way_and_back() {
+fn an_interrupted_encryption_can_be_decrypted() {
     for steps in (0..80).step_by(3) {
         let disk = PowerDisk::with(&files());
         if convert(&disk, Operation::Encrypt, &Control::with_steps(steps)).is_ok() {
@@ -272,7 +277,7 @@ fn half_way_and_back() {
     }
 }
 
-/// What the sealed files hold is what the plain ones held, not merely something of their form.
+/// The sealed files contain the content of the plain ones, and do not merely have the right form.
 #[test]
 fn sealed_files_read_back() {
     let disk = PowerDisk::with(&files());

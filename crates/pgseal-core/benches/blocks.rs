@@ -1,9 +1,9 @@
-//! What the sealed file costs above the bare primitive of AWS-LC: 8192-byte blocks, sealed and
+//! The cost of the sealed file above the bare primitive of AWS-LC: 8192-byte blocks, sealed and
 //! opened both ways in the same process, in turns. Prints medians and ratios; run with
 //! `cargo bench -p pgseal-core --bench blocks`.
 //!
-//! The storage does nothing but hand over sealed bytes, as the kernel's copy is not what is
-//! measured; the bare primitive gets its input by the same copy.
+//! The storage only copies sealed bytes in memory, because the kernel's copy is not what is
+//! measured. The bare primitive gets its input by the same copy.
 
 #![allow(unsafe_code, missing_docs, clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ const BLOCK: usize = 8192;
 const PAGES: usize = 64;
 const ROUNDS: usize = 400;
 
-/// Keeps what is written until it is told to keep no more.
+/// A storage in memory that keeps what is written while `keep` is true.
 struct Bytes {
     bytes: RefCell<Vec<u8>>,
     keep: Cell<bool>,
@@ -239,7 +239,7 @@ fn measure(suite: Suite, layout: Layout, bare: &mut dyn Bare) {
             },
         );
     }
-    // What the passes above sealed was thrown away: seal once more, to be read.
+    // The storage dropped what the passes above sealed: seal once more, to read it back.
     storage.keep.set(true);
     file.write_at(&storage, &mut scratch, &plain, PlainOff(0), &random).unwrap();
     for (block, (plain, sealed)) in plain.chunks(BLOCK).zip(sealed.chunks_mut(BLOCK)).enumerate() {
@@ -270,7 +270,7 @@ fn measure(suite: Suite, layout: Layout, bare: &mut dyn Bare) {
     }
 }
 
-/// What the nonces of one write cost, drawn one by one or all at once.
+/// Measures the cost of the nonces of one write, drawn one by one or all at once.
 fn measure_random(blocks: usize) {
     let random = LibraryRandom::new();
     let mut nonces = vec![0; 12 * blocks];

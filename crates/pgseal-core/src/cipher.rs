@@ -112,7 +112,7 @@ fn gcm(
     if key.len() != algorithm.key_len() {
         return Err(SealError::Cipher("key length"));
     }
-    // Of the right length, it needs nothing but memory.
+    // The length is right, so the only possible cause is a lack of memory.
     UnboundKey::new(algorithm, key).map(LessSafeKey::new).map_err(|_| SealError::OutOfMemory)
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a sealed file, by whose fault it is.
+//! Errors of sealed files, one variant for each cause.
 
 use core::fmt;
 use std::io;
@@ -13,13 +13,14 @@ use crate::units::BlockNo;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderFault {
-    /// The field of the place holds none.
+    /// The field of the place holds no valid place.
     BadPlace,
     /// The wrapped file key does not authenticate under the named data key.
     NotAuthentic,
-    /// Bytes that the format keeps zero are not.
+    /// Bytes that the format reserves are not zeros.
     ReservedNotZero,
-    /// The layout cannot carry the suite, or one of them has an unknown number.
+    /// The layout cannot carry the suite, or the header has an unknown suite number or layout
+    /// number.
     UnknownSuite {
         /// The number of the suite in the header.
         suite: u16,
@@ -34,22 +35,23 @@ pub enum HeaderFault {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SealError {
-    /// A block does not authenticate, or lies about being empty: the file is damaged.
+    /// A block does not authenticate, has data but no tag, or is zeros where the format does not
+    /// allow zeros: the file is damaged.
     BlockDamaged(BlockNo),
     /// The cryptographic library refused; a bug in pgseal.
     Cipher(&'static str),
-    /// The header is there but not acceptable: the file is damaged or from a newer version.
+    /// The header exists but is not acceptable: the file is damaged or from a newer version.
     Header(HeaderFault),
     /// The storage below failed.
     Io(io::Error),
-    /// No key of this keyring and generation is at hand.
+    /// The key set has no key of this keyring and generation.
     KeyUnknown {
         /// The keyring that the header names.
         keyring_id: KeyringId,
         /// The generation that the header names.
         generation: Generation,
     },
-    /// The machine has no memory for it: the file is as it was. It may work later.
+    /// There is no memory for the operation. The file is unchanged, and a retry may succeed.
     OutOfMemory,
     /// No random numbers; nothing was sealed.
     Random,

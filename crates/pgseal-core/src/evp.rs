@@ -1,9 +1,9 @@
 //! AES-XTS and AES-CTR through AWS-LC's EVP interface, which `aws-lc-rs` does not offer; and a hint
 //! to the processor.
 //!
-//! The only module of this crate with `unsafe` code. XTS-AES-256 is AWS-LC's own; XTS-AES-128,
-//! which AWS-LC does not have, is put together from its AES-128-ECB as IEEE 1619, section 5.3
-//! describes, for data of whole 16-byte blocks. Both are held to the standard's test vectors.
+//! XTS-AES-256 is AWS-LC's own; XTS-AES-128, which AWS-LC does not have, is put together from its
+//! AES-128-ECB as IEEE 1619, section 5.3 describes, for data of whole 16-byte blocks. Tests check
+//! both against the standard's vectors.
 
 #![allow(unsafe_code)]
 
@@ -17,7 +17,7 @@ use crate::error::SealError;
 const ENCRYPT: i32 = 1;
 const DECRYPT: i32 = 0;
 
-/// Asks the processor to have the start of this in its cache soon, without waiting for it.
+/// Asks the processor to load the start of `memory` into its cache, without waiting for it.
 #[inline]
 pub fn prefetch<T: ?Sized>(memory: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -65,8 +65,9 @@ impl Context {
             )
         };
         if ok != 1 {
-            // A key of the right length is accepted by all of our ciphers, but that XTS refuses equal
-            // halves, which `Xts::new` has looked at: what can be missing is memory for the schedule.
+            // All of our ciphers accept a key of the right length, except that XTS refuses equal
+            // halves, which `Xts::new` has already refused. So the only possible cause is a lack of
+            // memory for the key schedule.
             return Err(SealError::OutOfMemory);
         }
         // SAFETY: the context is initialised; padding off is valid for every cipher.
@@ -322,8 +323,7 @@ mod tests {
         assert_eq!(sealed, plain);
     }
 
-    /// The AES-128 path put together from ECB agrees with itself over a whole unit: the second
-    /// half of a unit sealed at once is the second half sealed after the first.
+    /// The sealed start of a unit is the same whether the whole unit or only its start is sealed.
     #[test]
     fn prefix_of_a_unit_does_not_depend_on_its_length() {
         for len in [32, 64] {
@@ -341,8 +341,8 @@ mod tests {
     /// SP 800-38A, F.5.1 style: with counter block nonce || 0, key stream = E_K(nonce || ctr).
     #[test]
     fn ctr_keystream_is_the_cipher_of_the_counter() {
-        // FIPS 197 appendix C: E_K(00112233445566778899aabbccddeeff); our counter must end in 0,
-        // so compare two lengths and a round trip, and the first block with ECB.
+        // The third block of the key stream must be the ECB encryption of the counter block with
+        // counter 2.
         for len in [16_u8, 24, 32] {
             let key: Vec<u8> = (0..len).collect();
             let mut ctr = Ctr::new(&key).unwrap();

@@ -1,10 +1,10 @@
 //! A sealed file that behaves like a plain one: reads, writes and truncation at any offset and
 //! length, whatever the layout.
 //!
-//! A [`SealedFile`] holds the key schedule and what it remembers of the file; the bytes are in a
+//! A [`SealedFile`] holds the key schedule and what it caches of the file; the bytes are in a
 //! [`Storage`] that the caller passes to each operation. Several processes may have the same file
-//! open, as PostgreSQL's do: what is remembered of it is only ever a hint that the next
-//! authentication confirms or refutes.
+//! open, as PostgreSQL's do. So cached tags are only hints: a page that does not authenticate under
+//! a cached tag is read again with its tag.
 
 use core::fmt;
 
@@ -44,7 +44,7 @@ const RETRIES: u32 = 6;
 /// Buffers for one operation, reused by all files of a process.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// What is written to the storage, sealed; a stream file reads into it as well.
+    /// Sealed bytes to write; a stream file also reads into this buffer.
     out: Buffer,
     /// A plain block of which a part is read or changed.
     page: Buffer,
@@ -58,10 +58,10 @@ pub struct Scratch {
 pub enum OnDamage {
     /// Fail the read with [`SealError::BlockDamaged`].
     Fail,
-    /// Give a page that fails PostgreSQL's own verification, with and without data checksums, so
-    /// that `zero_damaged_pages`, `pg_checksums` and the rest do what people know.
+    /// Return a page that fails PostgreSQL's own verification, with and without data checksums, so
+    /// that `zero_damaged_pages`, `pg_checksums` and the like work as they do for any damaged page.
     InvalidPage,
-    /// Give a page of zeros: for maps that are hints, and of which zeros are the safe answer.
+    /// Return a page of zeros: for maps that are only hints, where zeros are always a safe answer.
     ZeroPage,
 }
 
@@ -72,9 +72,9 @@ pub struct ReadOutcome {
     pub len: usize,
     /// Blocks that were never written and read as zeros.
     pub zero_blocks: u64,
-    /// Blocks that did not authenticate and were replaced by an invalid page, or one of zeros.
+    /// Blocks that did not authenticate and were replaced by an invalid page or a page of zeros.
     pub damaged_blocks: u64,
-    /// The first of them.
+    /// The first damaged block.
     pub first_damaged: Option<BlockNo>,
 }
 
@@ -83,8 +83,8 @@ pub struct ReadOutcome {
 pub enum Opened {
     /// A sealed file, ready.
     Sealed(Box<SealedFile>),
-    /// A file without a header. It is empty if nothing lies behind the place of the header; else the
-    /// header is lost.
+    /// A file without a header. If nothing lies behind the place of the header, the file is empty;
+    /// otherwise the header is lost.
     NoHeader {
         /// Bytes of the file beyond the place of the header.
         bytes_behind: u64,
@@ -149,7 +149,7 @@ impl SealedFile {
         random: &dyn Random,
     ) -> Result<SealedFile, SealError> {
         let (header, file_key, bytes) = header::create(form, keys, generation, random)?;
-        // What can fail for want of memory comes before the file is changed.
+        // Allocate first, so that a lack of memory leaves the file unchanged.
         let file = SealedFile::with_key(header, &file_key)?;
         storage.write_at(&bytes[..], SealedOff(0))?;
         Ok(file)
@@ -167,19 +167,18 @@ impl SealedFile {
         &self.header
     }
 
-    /// Pages of zeros that were appended as they are since the file was opened here, and so are not
-    /// sealed yet.
+    /// The number of pages of zeros that were appended unsealed since the file was opened here.
     #[must_use]
     pub fn zeros_appended(&self) -> u64 {
         self.zeros_appended
     }
 
-    /// The file is known to have this plain length at least.
+    /// Notes that the file has at least this plain length.
     fn has_reached(&mut self, plain_len: u64) {
         self.reached = self.reached.max(plain_len);
     }
 
-    /// Pages of zeros were appended from `first` on, with these blank tags.
+    /// Notes that pages of zeros were appended from `first` on; `blank` are their tag entries.
     fn note_zeros(&mut self, first: BlockNo, blank: &[u8]) {
         self.tags.store(first, blank);
         self.zeros_appended += blank.len() as u64 / geometry::TAG_ENTRY_LEN;
@@ -240,8 +239,9 @@ impl SealedFile {
         }
     }
 
-    /// Seals zeros where a file that has no holes ([`Header::solid`]) has some after a power cut.
-    /// Only while no other process writes to it. Returns how many sectors of 512 bytes were filled.
+    /// Seals zeros into the holes that a power cut left in a file that must have none
+    /// ([`Header::solid`]). No other process may write to the file meanwhile. Returns how many
+    /// sectors of 512 bytes were filled.
     pub fn fill_holes<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
@@ -254,8 +254,9 @@ impl SealedFile {
         Operation::<S, InPlace>::new(self, storage, scratch, &NoRandom).fill_holes()
     }
 
-    /// Whether a write that ends here may lengthen the file, and must be alone in that: in a file
-    /// that has no holes, where a gap is filled.
+    /// Whether a write that ends at `end` may lengthen a file that must have no holes. The caller
+    /// must then keep out other writers that lengthen the file, because the write may seal zeros
+    /// into a gap.
     #[must_use]
     pub fn must_be_alone(&self, end: PlainOff) -> bool {
         self.header.solid && end.0 > self.reached
@@ -288,30 +289,31 @@ impl SealedFile {
     }
 }
 
-/// Offsets and lengths that a signed 64-bit file offset can still express when sealed.
+/// Refuses a range whose sealed offsets might not fit in a signed 64-bit file offset.
 fn check_range(plain_off: PlainOff, len: usize) -> Result<(), SealError> {
     let end = plain_off.0.checked_add(len as u64).ok_or(SealError::TooLarge)?;
     if end > 1 << 61 { Err(SealError::TooLarge) } else { Ok(()) }
 }
 
 fn all_zero(bytes: &[u8]) -> bool {
-    // 128 bytes at a time, which compilers turn into vectors: this looks at whole pages.
+    // 128 bytes at a time, which compilers turn into vector instructions: callers pass whole pages.
     let (chunks, rest) = bytes.as_chunks::<128>();
     let is_zero = |bytes: &[u8]| bytes.iter().fold(0, |seen, byte| seen | byte) == 0;
     chunks.iter().all(|chunk| is_zero(chunk)) && is_zero(rest)
 }
 
 /// Fills `page` so that PostgreSQL never takes it for a page: header fields out of range, and a
-/// `pd_checksum` (bytes 8 and 9) of 0, which no computed checksum is. `pd_lsn` (bytes 0 to 7) is 0 as
-/// well: a base backup does not look at the checksum of a page that is newer than its start.
+/// `pd_checksum` (bytes 8 and 9) of 0, which no computed checksum is. `pd_lsn` (bytes 0 to 7) is 0
+/// as well, because a base backup does not check the checksum of a page that is newer than the
+/// backup's start.
 fn fill_invalid(page: &mut [u8]) {
     page.fill(0xFF);
     let head = page.len().min(10);
     page[..head].fill(0);
 }
 
-/// What a reader gets of a file of pages that cannot be opened at all: each page as one that does not
-/// authenticate ([`OnDamage::InvalidPage`]).
+/// Fills `buf` for a reader of a file of pages that cannot be opened: each page is invalid, as a
+/// damaged page would be ([`OnDamage::InvalidPage`]).
 pub fn fill_with_invalid_pages(buf: &mut [u8], plain_off: PlainOff) {
     let mut page = [0; BLOCK];
     fill_invalid(&mut page);
@@ -321,14 +323,15 @@ pub fn fill_with_invalid_pages(buf: &mut [u8], plain_off: PlainOff) {
 }
 
 impl Scratch {
-    /// A scratch buffer; it grows to what is needed and is kept.
+    /// An empty scratch buffer; it grows as needed and keeps its memory.
     #[must_use]
     pub fn new() -> Scratch {
         Scratch::default()
     }
 
-    /// Grows all buffers to what any operation can need, so that none can fail half-way for want of
-    /// memory. What is allocated afterwards is only remembered tags, and operations do without.
+    /// Grows all buffers to what any operation can need, so that no operation fails halfway for
+    /// lack of memory. Later allocations are only for cached tags, and operations work without
+    /// those.
     pub fn reserve(&mut self) -> Result<(), OutOfMemory> {
         let batch = BATCH * geometry::STREAM_STRIDE as usize + geometry::TAG_BLOCK_LEN as usize;
         self.out.room(batch)?;
@@ -369,7 +372,7 @@ mod tests {
             assert!(buf[..BLOCK] == pages[..BLOCK] && buf[2 * BLOCK..] == pages[..BLOCK]);
             assert!(buf[BLOCK..2 * BLOCK] == wanted);
         }
-        // Any part of it is the same as of the whole.
+        // A part of the range gets the same bytes as in the whole range.
         let mut part = vec![1; BLOCK + 100];
         fill_with_invalid_pages(&mut part, PlainOff(BLOCK_LEN + 8000));
         assert!(part == all_invalid[8000..8000 + BLOCK + 100]);

@@ -1,11 +1,12 @@
-//! Plain offset and length to sealed offset and length, and back (`spec/sealed-file.md`, section 4).
+//! Converts plain offsets and lengths to sealed ones, and back (`spec/sealed-file.md`, section 4).
 //!
-//! Pure and total: every sealed length has a plain length, also one that a crash left behind.
+//! Every sealed length has a plain length, also a length that a crash left behind.
 
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, PlainOff, SealedLen, SealedOff};
 
-/// Bytes of the header of every sealed file: a page, so that pages lie on disk as they lie in memory.
+/// Bytes of the header of every sealed file: one page, so that pages in the file stay aligned to
+/// 8192 bytes.
 pub const HEADER_LEN: u64 = 8192;
 /// Bytes of the head: the first sector of the header, which holds all its fields and is all that a
 /// reader looks at.
@@ -93,8 +94,8 @@ pub fn sealed_len(layout: Layout, plain_len: PlainLen) -> SealedLen {
 
 /// The plain length of a file with this sealed length.
 ///
-/// Bytes that belong to no whole structure (half a tag block, a stream block shorter than its
-/// nonce and tag) are what a crash left of a write that never finished; they count for nothing.
+/// Bytes that belong to no whole structure (half a tag block, a stream block shorter than its nonce
+/// and tag) come from a write that a crash interrupted. They are not counted.
 #[must_use]
 pub fn plain_len(layout: Layout, sealed_len: SealedLen) -> PlainLen {
     let Some(body) = sealed_len.0.checked_sub(HEADER_LEN) else { return PlainLen(0) };

@@ -1,7 +1,8 @@
 //! The header of a sealed file (`spec/sealed-file.md`, section 3).
 //!
-//! All fields lie in the first 512 bytes, the head, so that a sector-atomic disk holds either all of
-//! them or none. The rest of the header is padding: zeros that no reader looks at.
+//! All fields lie in the first 512 bytes, the head, so that a disk that writes sectors atomically
+//! holds either all fields or none. The rest of the header is padding: zeros that no reader looks
+//! at.
 
 use aws_lc_rs::aead::{Aad, Nonce};
 
@@ -17,7 +18,8 @@ use crate::suite::{Layout, Suite};
 pub const MAGIC: [u8; 8] = *b"\x89PGSEAL\n";
 /// The format version that this crate writes.
 pub const FORMAT_VERSION: u16 = 2;
-/// Bytes of file key material in every header; a suite uses as many of them as it needs.
+/// Bytes of file key material in every header; a suite uses the first [`Suite::key_len`] of these
+/// bytes.
 pub const FILE_KEY_LEN: usize = 64;
 
 const LEN: usize = HEAD_LEN as usize;
@@ -26,7 +28,7 @@ const FLAGS_AT: usize = 14;
 const FLAG_SOLID: u16 = 1;
 const PLACE_AT: usize = 64;
 const PLACE_END: usize = PLACE_AT + 2 + Place::MAX_LEN;
-/// Everything before the wrap nonce is authenticated with the file key.
+/// The bytes before the wrap nonce, which are authenticated with the file key.
 const AAD_LEN: usize = 420;
 const NONCE_AT: usize = AAD_LEN;
 const WRAPPED_AT: usize = 432;
@@ -38,15 +40,15 @@ pub type FileId = [u8; 16];
 /// The random key material of one file.
 pub type FileKey = KeyBytes<FILE_KEY_LEN>;
 
-/// What a new file is to be, beside its key.
+/// The properties of a new file, apart from its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// The cipher of the blocks.
     pub suite: Suite,
     /// How the blocks lie.
     pub layout: Layout,
-    /// Whether it has no holes: zeros on the disk are damage. In-place layout only; a paged file
-    /// may have holes, and a stream file has none.
+    /// Whether the file must have no holes: zeros on the disk are damage. In-place layout only; a
+    /// paged file may have holes, and a stream file has none.
     pub solid: bool,
     /// Which file of the cluster it is.
     pub place: Place,
@@ -60,14 +62,14 @@ impl Form {
     }
 }
 
-/// What a header says in the clear.
+/// The fields of a header that are not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The cipher of the blocks.
     pub suite: Suite,
     /// How the blocks lie.
     pub layout: Layout,
-    /// Whether it has no holes, [`Form::solid`].
+    /// Whether the file must have no holes ([`Form::solid`]).
     pub solid: bool,
     /// Which file of the cluster it is.
     pub place: Place,
@@ -80,7 +82,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// What a new file would be made with to be like this one.
+    /// The form with which a new file like this one is created.
     #[must_use]
     pub fn form(&self) -> Form {
         let Header { suite, layout, solid, place, .. } = *self;
@@ -93,15 +95,15 @@ impl Header {
 pub enum Kind {
     /// A sealed file.
     Sealed(Header),
-    /// A file without a header, which is an empty file: shorter than a head, or a head of zeros, because
-    /// the header never reached the disk.
+    /// A file without a header, usually because the header never reached the disk: a head of zeros,
+    /// or a file shorter than a head that is all zeros or begins with [`MAGIC`].
     NoHeader,
     /// Something else: a plain file.
     Plain,
 }
 
-/// Looks at the first bytes of a file without any key. `start` holds as many of the first
-/// [`HEAD_LEN`] bytes as the file has.
+/// Looks at the first bytes of a file without any key. `start` holds the first [`HEAD_LEN`] bytes,
+/// or the whole file if it is shorter.
 pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     if start.len() < LEN {
         let no_header = start.starts_with(&MAGIC) || start.iter().all(|byte| *byte == 0);
@@ -185,8 +187,8 @@ pub(crate) fn create(
     Ok((header, file_key, bytes))
 }
 
-/// Unwraps the file key of a header that [`classify`] called sealed. For the tests of those above this
-/// crate, too, which look for it in the memory of a server.
+/// Unwraps the file key of a header that [`classify`] called sealed. Public also for tests of other
+/// crates, which search the memory of a server for the key.
 pub fn unwrap_key(start: &[u8], header: &Header, keys: &KeySet) -> Result<FileKey, SealError> {
     let unknown =
         SealError::KeyUnknown { keyring_id: header.keyring_id, generation: header.generation };

@@ -1,8 +1,8 @@
-//! Memory that may be missing.
+//! Allocation that returns an error when there is no memory.
 //!
-//! What Rust's standard library allocates on its own ends the process when there is no memory. In a
-//! server that would end every session for the sake of one. So this crate takes memory in two ways:
-//! with the `try_reserve` of a vector, and with the functions here, which stable Rust does not have.
+//! Allocations of Rust's standard library end the process when there is no memory. In a server,
+//! that would end every session because of one. So this crate allocates in two ways: with the
+//! `try_reserve` of a vector, and with the functions here, for which stable Rust has no equivalent.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +13,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::sync::OnceLock;
 
-/// There is no memory. Nothing was done.
+/// There is no memory. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
 
@@ -27,7 +27,7 @@ impl From<std::collections::TryReserveError> for OutOfMemory {
 pub fn boxed<T>(value: T) -> Result<Box<T>, OutOfMemory> {
     let layout = Layout::new::<T>();
     if layout.size() == 0 {
-        // Takes no memory.
+        // A value without size needs no allocation.
         return Ok(Box::new(value));
     }
     // SAFETY: the layout has a size.
@@ -37,12 +37,13 @@ pub fn boxed<T>(value: T) -> Result<Box<T>, OutOfMemory> {
     }
     // SAFETY: fresh memory of the layout of `T`.
     unsafe { place.write(value) };
-    // SAFETY: it has a value, is nobody else's, and is from the allocator that a box frees it with.
+    // SAFETY: the memory holds a value, has no other owner, and is from the allocator with which a
+    // box frees its memory.
     Ok(unsafe { Box::from_raw(place) })
 }
 
-/// `vec![0; len]`, or an error. As there, the zeros are fresh from the allocator: large memory costs
-/// something as it is used, not at once.
+/// `vec![0; len]`, or an error. As with `vec!`, the allocator supplies the zeros, so large memory
+/// costs time only as it is used.
 pub fn zeros(len: usize) -> Result<Vec<u8>, OutOfMemory> {
     let layout = Layout::array::<u8>(len).map_err(|_| OutOfMemory)?;
     if len == 0 {
@@ -53,7 +54,7 @@ pub fn zeros(len: usize) -> Result<Vec<u8>, OutOfMemory> {
     if place.is_null() {
         return Err(OutOfMemory);
     }
-    // SAFETY: memory of the global allocator, `len` bytes that all have a value, aligned as bytes are.
+    // SAFETY: memory of the global allocator: `len` initialised bytes, with the alignment of bytes.
     Ok(unsafe { Vec::from_raw_parts(place, len, len) })
 }
 
@@ -61,17 +62,18 @@ pub fn zeros(len: usize) -> Result<Vec<u8>, OutOfMemory> {
 pub fn copied(bytes: &[u8]) -> Result<Box<[u8]>, OutOfMemory> {
     let mut copy = zeros(bytes.len())?;
     copy.copy_from_slice(bytes);
-    // Its capacity is its length: nothing is allocated here.
+    // The capacity equals the length, so this allocates nothing.
     Ok(copy.into_boxed_slice())
 }
 
-/// Where memory for keys comes from: [`KeyBytes`], and all that AWS-LC allocates, for most of it is key
-/// schedules.
+/// The allocator of memory for keys: for [`KeyBytes`] and for all allocations of AWS-LC, most of
+/// which are key schedules.
 #[derive(Clone, Copy)]
 pub struct KeyMemory {
-    /// As [`alloc`].
+    /// Allocates, as [`alloc`] does.
     pub take: unsafe fn(Layout) -> *mut u8,
-    /// As [`dealloc`], also of what the global allocator gave before. What it gets is wiped.
+    /// Frees, as [`dealloc`] does, also memory that came from the global allocator. The caller has
+    /// wiped the memory.
     pub give: unsafe fn(*mut u8, Layout),
 }
 
@@ -81,26 +83,27 @@ fn key_memory() -> KeyMemory {
     KEY_MEMORY.get().copied().unwrap_or(KeyMemory { take: alloc, give: dealloc })
 }
 
-/// From now on keys lie in this memory. Called once, before anything is sealed.
+/// Makes `memory` the allocator for keys from now on. Called once, before anything is sealed.
 pub fn use_for_keys(memory: KeyMemory) {
     if KEY_MEMORY.set(memory).is_ok() {
-        // SAFETY: three functions that keep what AWS-LC expects of its own.
+        // SAFETY: the three functions keep the contract of AWS-LC's own allocation functions.
         unsafe {
             aws_lc_sys::CRYPTO_set_mem_functions(Some(take), Some(take_again), Some(give_back));
         }
     }
 }
 
-/// A key, in memory for keys: it is never moved, and wiped when it is dropped.
+/// A key in memory for keys ([`KeyMemory`]). The key is never moved, and is wiped when it is
+/// dropped.
 pub struct KeyBytes<const N: usize>(NonNull<[u8; N]>);
 
-// SAFETY: it owns its memory, as a box does.
+// SAFETY: a key owns its memory, as a box does.
 unsafe impl<const N: usize> Send for KeyBytes<N> {}
 // SAFETY: as above.
 unsafe impl<const N: usize> Sync for KeyBytes<N> {}
 
 impl<const N: usize> KeyBytes<N> {
-    /// Zeros, or an error.
+    /// A key of zeros, or an error.
     pub fn zeros() -> Result<KeyBytes<N>, OutOfMemory> {
         const { assert!(N > 0) };
         // SAFETY: the layout has a size.
@@ -138,8 +141,8 @@ impl<const N: usize> Drop for KeyBytes<N> {
     }
 }
 
-/// Writes zeros that no optimisation leaves out, eight at a time where it can: files are opened and
-/// closed all the time.
+/// Writes zeros that no optimisation removes, eight bytes at a time where possible: this runs each
+/// time a file is closed.
 ///
 /// # Safety
 /// `place` is valid for writes of `len` bytes.
@@ -161,8 +164,8 @@ unsafe fn wipe(place: *mut u8, len: usize) {
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Bytes before a piece of AWS-LC's memory, for its length. As AWS-LC has them, so that it may give
-/// back here what it took before.
+/// Bytes before each piece of memory of AWS-LC, which hold its length. AWS-LC uses the same prefix,
+/// so that pieces that it allocated before [`use_for_keys`] can be freed here.
 const PREFIX: usize = 16;
 
 fn with_prefix(len: usize) -> Option<Layout> {
@@ -182,7 +185,7 @@ unsafe extern "C" fn take(len: usize, _file: *const c_char, _line: c_int) -> *mu
     unsafe { start.add(PREFIX) }.cast()
 }
 
-/// The length of a piece, and where it starts.
+/// The start of the allocation of a piece, and the length of the piece.
 ///
 /// # Safety
 /// `piece` is from [`take`], and not given back.
@@ -212,7 +215,7 @@ unsafe extern "C" fn take_again(
     file: *const c_char,
     line: c_int,
 ) -> *mut c_void {
-    // SAFETY: as in C.
+    // SAFETY: `take` accepts every length.
     let longer = unsafe { take(len, file, line) };
     if !longer.is_null() && !piece.is_null() {
         // SAFETY: AWS-LC passes a piece that it took.

@@ -6,7 +6,8 @@
 
 use core::fmt;
 
-/// Which file of a cluster a sealed file is, as bytes: at most [`Place::MAX_LEN`] of them.
+/// The place of a sealed file: a text of at most [`Place::MAX_LEN`] bytes that says which file of
+/// the cluster the file is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     len: u8,
@@ -19,7 +20,7 @@ impl Place {
     /// No particular place: a file that may have any name.
     pub const ANY: Place = Place { len: 0, bytes: [0; Place::MAX_LEN] };
 
-    /// A place with this text, which is known to fit.
+    /// A place with this text, which must fit in [`Place::MAX_LEN`] bytes.
     #[must_use]
     pub const fn literal(text: &[u8]) -> Place {
         assert!(text.len() <= Place::MAX_LEN);
@@ -64,7 +65,7 @@ impl Place {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// Whether it is no particular place.
+    /// Whether this is [`Place::ANY`].
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.len == 0
@@ -77,7 +78,7 @@ impl Place {
         text.copy_from_slice(&self.bytes);
     }
 
-    /// The place in a field of the header; `None` if there is none that [`Place::encode`] writes.
+    /// The place in a field of the header; `None` if [`Place::encode`] never writes such a field.
     pub(crate) fn decode(field: &[u8]) -> Option<Place> {
         let (len, text) = field.split_first_chunk::<2>()?;
         let len = usize::from(u16::from_le_bytes(*len));
@@ -90,7 +91,7 @@ impl Place {
 }
 
 impl fmt::Display for Place {
-    /// The text, with anything that is no printable ASCII character escaped.
+    /// The text, with every byte escaped that is not a printable ASCII character.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_bytes().escape_ascii().fmt(f)
     }

@@ -1,12 +1,12 @@
-//! Where nonces, file ids and file keys come from.
+//! The random source of nonces, file ids and file keys.
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 
-/// The generator failed; nothing may be sealed.
+/// The random generator failed; nothing may be sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomFailed;
 
-/// A source of random bytes that never repeats itself, also not after `fork()`.
+/// A source of random bytes that never repeats its output, not even after `fork()`.
 pub trait Random {
     /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]) -> Result<(), RandomFailed>;

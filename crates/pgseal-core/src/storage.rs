@@ -1,6 +1,6 @@
-//! Where sealed bytes lie: a [`Storage`] of five methods, so that everything above can run on a file
-//! descriptor as well as on memory that forgets, tears and fails; and beside it an [`Accelerator`],
-//! without which everything works, and reads and writes more often.
+//! Where sealed bytes lie: [`Storage`], a trait of five methods, so that this crate works on a file
+//! descriptor as well as on memory that simulates power cuts and failing disks; and
+//! [`Accelerator`], methods that save reads and writes but are not required.
 
 use std::io;
 

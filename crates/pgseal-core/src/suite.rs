@@ -1,6 +1,6 @@
 //! Suites and layouts: which cipher seals a file, and how its blocks lie in it.
 //!
-//! The numbers are those of `spec/sealed-file.md`, section 3.
+//! The numbers come from `spec/sealed-file.md`, section 3.
 
 use core::fmt;
 use core::str::FromStr;
@@ -29,7 +29,7 @@ pub enum Suite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Layout {
-    /// 8192-byte pages in groups of 256 behind a tag block of 8192 bytes each.
+    /// 8192-byte pages in groups of 256, each group behind a tag block of 8192 bytes.
     Paged = 1,
     /// Blocks of up to 8192 bytes, each with its nonce before and its tag behind.
     Stream = 2,
@@ -120,7 +120,7 @@ impl Suite {
     }
 }
 
-/// What a file is to PostgreSQL, as far as the choice of suite and layout depends on it.
+/// How PostgreSQL uses a file, as far as the choice of suite and layout depends on that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// Pages of a relation: protected by full-page images.

@@ -1,4 +1,4 @@
-//! What the tests of this crate and of those above it share.
+//! Helpers for the tests of this crate and of the crates that use this one.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,8 +25,8 @@ pub fn keys() -> KeySet {
     keys
 }
 
-/// Random bytes that are always the same: two files that get the same operations have the same sealed
-/// bytes.
+/// Random bytes that are the same in each run: two files that get the same operations have the same
+/// sealed bytes.
 #[derive(Debug, Default)]
 pub struct FixedRandom(AtomicU64);
 

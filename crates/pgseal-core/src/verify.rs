@@ -1,6 +1,7 @@
 //! The walk that authenticates one sealed file, block by block.
 //!
-//! The walk goes on behind a damaged block: the report says how much of the file is left.
+//! The walk continues after a damaged block, so that the report shows how much of the file is
+//! intact.
 
 use crate::error::SealError;
 use crate::file::{OnDamage, Scratch, SealedFile};
@@ -14,9 +15,9 @@ const BATCH: u64 = 16;
 /// Neighbouring blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRange {
-    /// The first of them.
+    /// The first block.
     pub first: BlockNo,
-    /// How many.
+    /// The number of blocks.
     pub count: u64,
 }
 
@@ -25,7 +26,7 @@ pub struct BlockRange {
 pub struct BlockList(Vec<BlockRange>);
 
 impl BlockList {
-    /// Adds a block behind all that are in the list.
+    /// Adds a block with a number higher than all in the list.
     pub fn push(&mut self, block: BlockNo) {
         match self.0.last_mut() {
             Some(last) if last.first.0 + last.count == block.0 => last.count += 1,
@@ -64,26 +65,28 @@ impl BlockList {
 pub struct FileReport {
     /// Bytes of the file.
     pub sealed_len: SealedLen,
-    /// Bytes of its plain content.
+    /// Bytes of the plain content.
     pub plain_len: PlainLen,
     /// Bytes at the end that belong to no whole structure of the layout.
     pub stray_bytes: u64,
     /// Whether the suite notices changed blocks. If not, data blocks were read but not checked.
     pub authenticated: bool,
-    /// Blocks that hold data and opened.
+    /// Blocks that hold data and were opened.
     pub data_blocks: u64,
     /// Blocks that were never written and read as zeros; a stream file has none.
     pub zero: BlockList,
-    /// Blocks that do not authenticate, or lie about being empty.
+    /// Blocks that do not authenticate, that hold data but have no tag, or that are zeros where the
+    /// format does not allow zeros.
     pub damaged: BlockList,
 }
 
-/// Reads every block of the file. `progress` is told the number of sealed bytes just passed.
+/// Reads every block of the file. Calls `progress` with the number of sealed bytes passed since its
+/// last call.
 ///
 /// A file that another process shortens meanwhile is read up to its new end.
 ///
 /// # Errors
-/// Those of the storage. Damage is no error; it is in the report.
+/// Errors of the storage. Damage is not an error: the report lists it.
 pub fn verify_file<S: Accelerator + ?Sized>(
     file: &mut SealedFile,
     storage: &S,
@@ -134,20 +137,20 @@ pub fn verify_file<S: Accelerator + ?Sized>(
 /// What one block turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
-    /// It opened.
+    /// The block holds data and was opened.
     Data,
     /// Never written.
     Zero,
-    /// It does not authenticate, or lies about being empty.
+    /// The block is damaged, as [`FileReport::damaged`] says.
     Damaged,
     /// The file ends before it.
     Gone,
 }
 
-/// Reads one block, for a second look at one that was damaged while a server was writing.
+/// Checks one block, for example one that looked damaged while a server was writing.
 ///
 /// # Errors
-/// Those of the storage.
+/// Errors of the storage.
 pub fn verify_block<S: Accelerator + ?Sized>(
     file: &mut SealedFile,
     storage: &S,

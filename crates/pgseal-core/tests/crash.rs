@@ -1,8 +1,9 @@
-//! What a sealed file is after a power cut, for every suite in every layout (`spec/media.md`).
+//! The content of a sealed file after a power cut, for every suite in every layout
+//! (`spec/media.md`).
 //!
-//! CTR promises nothing for a page that was being written when the power went: neither tag nor
-//! data unit would show the tear, which is why it asks for full-page images. Only its untouched
-//! blocks are looked at.
+//! CTR promises nothing for a page that was being written when the power went off: it has no tag
+//! that would show the tear, which is why it needs full-page images. So for CTR only untouched
+//! blocks are checked.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 
 use common::{Handle, combinations, pattern};
 use pgseal_core::geometry::{BLOCK_LEN, CELL_LEN, SECTOR_LEN};
-use pgseal_core::storage::accelerated::Accelerated;
+use pgseal_core::storage::accelerated::{Accelerated, Unaccelerated};
 use pgseal_core::storage::crash::CrashStorage;
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::storage::{Accelerator, Storage as _};
@@ -46,7 +47,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The plain file, and for each block touched since the last sync all contents that it has had.
+/// The plain file, and for each block touched since the last sync every content that the block has
+/// had since then.
 #[derive(Default)]
 struct Model {
     bytes: Vec<u8>,
@@ -97,8 +99,8 @@ impl Model {
     }
 }
 
-/// Whether each sector of what was read is the start of the same sector of some version, up to a
-/// cell, and zeros behind it.
+/// Whether each sector of `read` begins with whole cells of the same sector of some version and
+/// holds zeros behind them.
 fn sectors_fit(read: &[u8], versions: &[Vec<u8>]) -> bool {
     let sector = SECTOR_LEN as usize;
     read.chunks(sector).enumerate().all(|(index, got)| {
@@ -141,7 +143,7 @@ fn check_block(
             }
         }
         Ok(bytes) => {
-            // A hole is a page's alone; a file that ends before the block is short, not wrong.
+            // Only a page can be a hole. A file that ends before the block is shorter, not wrong.
             let hole = layout == Layout::Paged && bytes.iter().all(|byte| *byte == 0);
             if bytes.is_empty() || hole || versions.contains(bytes) {
                 Ok(())
@@ -152,7 +154,7 @@ fn check_block(
     }
 }
 
-/// Does the operations; returns what the plain file is, and whether it was ever synced.
+/// Runs the operations. Returns the plain file as it must be, and whether it was ever synced.
 fn run<S: Accelerator>(storage: &S, suite: Suite, layout: Layout, ops: &[Op]) -> (Model, bool) {
     let (form, random) = (Form::anywhere(suite, layout), FixedRandom::default());
     let mut file = SealedFile::create(storage, &form, &keys(), Generation(1), &random).unwrap();
@@ -183,12 +185,18 @@ fn check(suite: Suite, layout: Layout, ops: &[Op], seeds: core::ops::Range<u64>)
     let (model, ever_synced) = run(&storage, suite, layout, ops);
     let accelerated = Accelerated::new(CrashStorage::default());
     run(&accelerated, suite, layout, ops);
+    let unaccelerated = Unaccelerated(CrashStorage::default());
+    run(&unaccelerated, suite, layout, ops);
     for seed in seeds {
         let context = format!("{suite} {layout} seed {seed} {ops:?}");
         let disk = storage.crash_by_seed(seed);
         assert!(
             *disk.bytes() == *accelerated.crash_by_seed(seed).bytes(),
             "{context}: accelerated"
+        );
+        assert!(
+            *disk.bytes() == *unaccelerated.crash_by_seed(seed).bytes(),
+            "{context}: unaccelerated"
         );
         let opened = SealedFile::open(&disk, &keys).unwrap_or_else(|e| panic!("{context}: {e}"));
         let mut after = match opened {
@@ -205,7 +213,8 @@ fn check(suite: Suite, layout: Layout, ops: &[Op], seeds: core::ops::Range<u64>)
                 panic!("{context}: block {block}: {what}");
             }
         }
-        // Life goes on: cut to whole blocks and grown again, the new part reads as zeros.
+        // The file stays usable: cut to whole blocks and lengthened again, the new part reads as
+        // zeros.
         let kept = (len / BLOCK * BLOCK) as u64;
         after.set_len(&disk, kept).unwrap_or_else(|e| panic!("{context}: cut: {e}"));
         after.set_len(&disk, kept + 3 * BLOCK_LEN).unwrap();
@@ -227,7 +236,8 @@ proptest! {
     }
 }
 
-/// Lengthening without a cut first: what truncation cut off never comes back to life as damage.
+/// Lengthening without a truncation first: tags that an earlier truncation left behind the end must
+/// not show up as damage.
 #[test]
 fn stale_tags_behind_the_end_do_not_spoil_growth() {
     let keys = keys();
@@ -237,11 +247,11 @@ fn stale_tags_behind_the_end_do_not_spoil_growth() {
         handle.write(&storage, &pattern(5 * BLOCK, 1), 0).unwrap();
         storage.sync().unwrap();
         handle.set_len(&storage, 2 * BLOCK_LEN).unwrap();
-        // The cut reached the disk, what cleared the tags did not.
+        // The truncation reached the disk, but the clearing of the tags did not.
         let disk =
             storage.crash(|part| matches!(part, pgseal_core::storage::crash::Part::SetLen { .. }));
         assert_eq!(Handle::open(&disk, &keys).len(&disk), 2 * BLOCK_LEN);
-        // By a length, by appending zeros as PostgreSQL does, and by a gap.
+        // Lengthen with `set_len`, by appending zeros as PostgreSQL does, and by a gap.
         for by in ["length", "zeros", "gap"] {
             let disk = MemStorage::with(disk.bytes().clone());
             let mut after = Handle::open(&disk, &keys);

@@ -1,12 +1,12 @@
-//! Storage that fails under a sealed file: the error comes through, nothing that lay outside the
-//! written range is lost, and doing it again works.
+//! Failing storage under a sealed file: the operation returns the error, bytes outside of the
+//! written range are not lost, and a retry succeeds.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
 use common::{Handle, combinations, pattern};
-use pgseal_core::storage::accelerated::Accelerated;
+use pgseal_core::storage::accelerated::{Accelerated, Unaccelerated};
 use pgseal_core::storage::fault::{FaultStorage, Injected, Op};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::storage::{Accelerator, Storage as _};
@@ -15,7 +15,7 @@ use pgseal_core::{Layout, SealError, Suite};
 
 const BLOCK: usize = 8192;
 
-/// Fails each write and each change of length of an operation in turn, halfway and at once.
+/// The faults that are injected into an operation, one for each run.
 const PLANS: [&str; 8] = [
     "enospc@write#1",
     "enospc@write#1:100",
@@ -51,7 +51,7 @@ impl Change {
         }
     }
 
-    /// Whether byte `at` of the file before must read as before after a failure.
+    /// Whether byte `at` of the old file must be unchanged after a failure.
     fn spares(self, at: usize) -> bool {
         match self {
             Change::Write { off, len } => at < off || at >= off + len,
@@ -91,6 +91,8 @@ fn a_failed_change_loses_nothing_else_and_can_be_repeated() {
                 case.check(&storage, &storage);
                 let storage = Accelerated::new(FaultStorage::new(MemStorage::default()));
                 case.check(&storage, &storage);
+                let storage = Unaccelerated(FaultStorage::new(MemStorage::default()));
+                case.check(&storage, &storage);
             }
         }
     }
@@ -106,7 +108,8 @@ struct Case {
 }
 
 impl Case {
-    /// Makes a file in `storage`, on top of `faults`, and lets a change of it fail.
+    /// Makes a file in `storage`, which is `faults` or wraps it, and makes a change of the file
+    /// fail.
     fn check<S: Accelerator>(&self, storage: &S, faults: &FaultStorage<MemStorage>) {
         let (keys, change, before_len) = (keys(), self.change, self.before_len);
         let mut handle = Handle::create(storage, self.suite, self.layout, &keys);
@@ -127,7 +130,7 @@ impl Case {
             let mut other = Handle::open(storage, &keys);
             let len = other.len(storage) as usize;
             let mut read = Vec::new();
-            // By blocks: a block inside the written range may be torn.
+            // Read single blocks: a block inside the written range may be torn.
             for at in (0..len).step_by(BLOCK) {
                 match other.read(storage, at as u64, BLOCK) {
                     Ok(bytes) => read.extend(bytes),
@@ -144,7 +147,7 @@ impl Case {
             }
         }
         for again in [true, false] {
-            // The same process, then another one.
+            // Retry in the same process, then in another one.
             if !again {
                 handle = Handle::open(storage, &keys);
             }

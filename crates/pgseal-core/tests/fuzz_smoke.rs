@@ -1,10 +1,10 @@
 //! The fuzz targets over a few thousand pseudo-random and mutated inputs, for toolchains without
 //! libFuzzer.
 
-#[path = "../../../fuzz/bodies.rs"]
+#[path = "../../../tests/fuzz/bodies.rs"]
 mod bodies;
 #[allow(dead_code)]
-#[path = "../../../fuzz/smoke.rs"]
+#[path = "../../../tests/fuzz/smoke.rs"]
 mod smoke;
 
 mod common;
@@ -41,7 +41,7 @@ fn blocks() {
     let mut noise = Noise(0xB10C);
     for _ in 0..400 {
         bodies::block(&noise.bytes(30_000));
-        // Mostly zeros: holes beside damage.
+        // Mostly zeros, for holes beside damage.
         let mut zeros = vec![0; noise.next() % 30_000 + 1];
         noise.mutate(&mut zeros, 30_000);
         bodies::block(&zeros);

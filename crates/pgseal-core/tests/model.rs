@@ -1,10 +1,10 @@
-//! A sealed file against a plain one in memory, over random sequences of operations, for every
+//! Compares a sealed file with a plain one in memory over random sequences of operations, for every
 //! suite in every layout that carries it.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use pgseal_core::storage::Accelerator;
-use pgseal_core::storage::accelerated::Accelerated;
+use pgseal_core::storage::accelerated::{Accelerated, Unaccelerated};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::{FixedRandom, keys};
 use pgseal_core::{
@@ -48,7 +48,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Each read gives the bytes of a plain file that got the same operations.
+/// Checks that each read returns the bytes of a plain file that got the same operations.
 fn check<S: Accelerator>(storage: &S, form: &Form, ops: &[Op]) {
     let Form { suite, layout, solid, .. } = *form;
     let (keys, random, mut scratch) = (keys(), FixedRandom::default(), Scratch::new());
@@ -116,6 +116,9 @@ proptest! {
                         let accelerated = Accelerated::new(MemStorage::default());
                         check(&accelerated, &form, &ops);
                         prop_assert!(*plain.bytes() == *accelerated.bytes(), "{form:?}");
+                        let unaccelerated = Unaccelerated(MemStorage::default());
+                        check(&unaccelerated, &form, &ops);
+                        prop_assert!(*plain.bytes() == *unaccelerated.bytes(), "{form:?}");
                     }
                 }
             }
@@ -123,7 +126,7 @@ proptest! {
     }
 }
 
-/// The comparison above compares something: an accelerator is used where the layout has a use for it.
+/// Checks that the comparison above does use the accelerator in the layouts that have a use for it.
 #[test]
 fn an_accelerator_is_used() {
     let ops = [

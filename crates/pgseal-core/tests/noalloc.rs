@@ -56,7 +56,7 @@ fn pages_are_read_and_written_without_the_heap() {
         let mut buf = vec![0; 20 * 8192];
         handle.read_into(&storage, &mut buf, 0).unwrap();
         for round in 0..80 {
-            // In turn from two groups.
+            // Alternate between two groups.
             handle.read_into(&storage, &mut buf[..8192], round % 2 * 290 * 8192).unwrap();
         }
 

@@ -1,4 +1,4 @@
-//! Whatever there is no memory for, an operation succeeds without it or fails and has changed nothing.
+//! Whichever allocation fails, an operation succeeds without it, or fails and has changed nothing.
 
 #![allow(unsafe_code, clippy::unwrap_used, clippy::panic)]
 
@@ -22,9 +22,9 @@ use pgseal_core::{
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fails {
     None,
-    /// The one with this number.
+    /// The allocation with this number.
     Only(u64),
-    /// This one and all behind it.
+    /// The allocation with this number and all later ones.
     From(u64),
 }
 
@@ -75,7 +75,7 @@ static ALLOCATOR: Failing = Failing;
 const PAGE: usize = 8192;
 const MOST: usize = 400 * PAGE;
 
-/// One thing that is done with the file.
+/// One operation on the file.
 enum Step {
     Write {
         off: usize,
@@ -90,7 +90,7 @@ enum Step {
         off: usize,
         len: usize,
     },
-    /// Single pages here and there, until their tags are worth memory.
+    /// Reads single pages in random order until the process caches their tags.
     Look,
     Reopen,
 }
@@ -125,7 +125,7 @@ struct World {
     text: Vec<u8>,
 }
 
-/// `Ok`, or whether it was for want of memory.
+/// `None` for an operation that failed for lack of memory; any other error fails the test.
 fn allowed<T>(result: Result<T, SealError>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -137,7 +137,7 @@ fn allowed<T>(result: Result<T, SealError>) -> Option<T> {
 impl World {
     fn new(text: &[u8]) -> World {
         let storage = Accelerated::new(MemStorage::default());
-        // The storage of this test must not fail itself.
+        // The storage itself must not need to allocate.
         storage.bytes().reserve_exact(2 * MOST);
         World {
             storage,
@@ -201,8 +201,8 @@ impl World {
         }
     }
 
-    /// Everything, while these allocations fail; then the file is compared with what it must be.
-    /// Returns how many allocations there were.
+    /// Runs all steps while these allocations fail, then compares the file with the model. Returns
+    /// how many allocations there were.
     fn run(&mut self, suite: Suite, layout: Layout, fails: Fails) -> u64 {
         TAKEN.set(0);
         FAILS.set(fails);
@@ -246,7 +246,7 @@ fn every_allocation_may_fail() {
                 }
                 number += 1;
             }
-            // Scratch buffers and an open file, at least.
+            // At least scratch buffers and an open file need memory.
             assert!(number > 5, "{suite} {layout}: only {number} allocations were tried");
         }
     }

@@ -1,16 +1,17 @@
-//! Two handles on one file, as two processes have it open: each sees at once what the other does,
-//! whatever it remembers.
+//! Two handles on one file, as in two processes: each sees at once what the other writes, whatever
+//! the handle has cached.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::io;
 
 use common::{Handle, combinations, pattern};
 use pgseal_core::geometry::{BLOCK_LEN, block_sealed_off};
-use pgseal_core::storage::accelerated::Accelerated;
+use pgseal_core::storage::accelerated::{Accelerated, Unaccelerated};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::storage::{Accelerator, GroupName, Storage};
 use pgseal_core::testing::keys;
@@ -20,9 +21,14 @@ const BLOCK: usize = BLOCK_LEN as usize;
 
 #[test]
 fn a_write_by_one_is_seen_by_the_other() {
+    check_write(|| Accelerated::new(MemStorage::default()));
+    check_write(|| Unaccelerated(MemStorage::default()));
+}
+
+fn check_write<S: Accelerator>(new: impl Fn() -> S) {
     let keys = keys();
     for (suite, layout) in combinations() {
-        let storage = Accelerated::new(MemStorage::default());
+        let storage = new();
         let mut one = Handle::create(&storage, suite, layout, &keys);
         one.write(&storage, &pattern(6 * BLOCK, 1), 0).unwrap();
         let mut two = Handle::open(&storage, &keys);
@@ -44,10 +50,15 @@ fn a_write_by_one_is_seen_by_the_other() {
 
 #[test]
 fn a_cut_and_new_growth_by_one_is_seen_by_the_other() {
+    check_cut(MemStorage::default);
+    check_cut(|| Unaccelerated(MemStorage::default()));
+}
+
+fn check_cut<S: Accelerator>(new: impl Fn() -> S) {
     let keys = keys();
     for (suite, layout) in combinations() {
         for (cut, grown) in [(BLOCK_LEN, 5 * BLOCK_LEN), (100, 5 * BLOCK_LEN), (8300, 20_000)] {
-            let storage = MemStorage::default();
+            let storage = new();
             let mut one = Handle::create(&storage, suite, layout, &keys);
             let mut model = pattern(6 * BLOCK, 1);
             one.write(&storage, &model, 0).unwrap();
@@ -59,7 +70,7 @@ fn a_cut_and_new_growth_by_one_is_seen_by_the_other() {
             one.set_len(&storage, grown).unwrap();
             model.resize(grown as usize, 0);
             assert!(two.all(&storage).unwrap() == model, "{suite} {layout} {cut} to {grown}");
-            // The other writes into the hole and behind the end.
+            // The other handle writes into the hole and behind the end.
             two.write(&storage, &pattern(BLOCK, 3), BLOCK_LEN).unwrap();
             two.write(&storage, b"end", grown + 3 * BLOCK_LEN + 5).unwrap();
             assert!(one.all(&storage).unwrap() == two.all(&storage).unwrap(), "{suite} {layout}");
@@ -67,11 +78,16 @@ fn a_cut_and_new_growth_by_one_is_seen_by_the_other() {
     }
 }
 
-/// A process that has seen a longer file than there is now writes behind the end. Not held: a cut
-/// into a block of a paged file whose other process then writes behind that block
-/// (`spec/sealed-file.md`, section 10).
+/// A process that has cached a longer length than the file now has writes behind the end. Not
+/// supported, and left out here: in a paged file, one process cuts into a block and another then
+/// writes behind that block (`spec/sealed-file.md`, section 10).
 #[test]
 fn a_write_behind_an_end_that_another_process_moved() {
+    check_write_behind_the_end(MemStorage::default);
+    check_write_behind_the_end(|| Unaccelerated(MemStorage::default()));
+}
+
+fn check_write_behind_the_end<S: Accelerator>(new: impl Fn() -> S) {
     let keys = keys();
     for (suite, layout) in combinations() {
         for cut in [2 * BLOCK_LEN, 2 * BLOCK_LEN + 100, 100, 0] {
@@ -80,7 +96,7 @@ fn a_write_behind_an_end_that_another_process_moved() {
                 if into_a_block && layout == Layout::Paged {
                     continue;
                 }
-                let storage = MemStorage::default();
+                let storage = new();
                 let mut one = Handle::create(&storage, suite, layout, &keys);
                 let mut model = pattern(6 * BLOCK, 1);
                 one.write(&storage, &model, 0).unwrap();
@@ -104,7 +120,7 @@ fn a_write_behind_an_end_that_another_process_moved() {
     }
 }
 
-/// Reads pages of several groups here and there, so that all is remembered that may be.
+/// Reads pages of several groups in random order, so that every tag is cached that can be.
 fn read_here_and_there<S: Accelerator>(handle: &mut Handle, storage: &S, pages: u64) {
     for step in 0..4 * pages {
         let page = step * 257 % pages;
@@ -113,10 +129,18 @@ fn read_here_and_there<S: Accelerator>(handle: &mut Handle, storage: &S, pages: 
     }
 }
 
-/// What one remembers of tags is worth nothing after another has written: a page that then is not the
-/// one that was written, because the disk lost the write, is damage and no old page.
+/// A process must not use cached tags after another process has written the page: if the disk lost
+/// the write, the page is damage and does not read as the old page.
 #[test]
 fn remembered_tags_open_no_page_that_was_written_since() {
+    check_lost_write(|| Accelerated::new(MemStorage::default()));
+    check_lost_write(|| Unaccelerated(MemStorage::default()));
+}
+
+fn check_lost_write<S>(new: impl Fn() -> S)
+where
+    S: Accelerator + Deref<Target = MemStorage>,
+{
     const PAGES: u64 = 1100;
     let keys = keys();
     for (suite, layout) in combinations() {
@@ -124,7 +148,7 @@ fn remembered_tags_open_no_page_that_was_written_since() {
             continue;
         }
         for (page, scans) in [(3, true), (300, false), (700, true), (1050, false)] {
-            let storage = Accelerated::new(MemStorage::default());
+            let storage = new();
             let mut one = Handle::create(&storage, suite, layout, &keys);
             one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
             let mut two = Handle::open(&storage, &keys);
@@ -150,15 +174,33 @@ fn remembered_tags_open_no_page_that_was_written_since() {
     }
 }
 
-/// Pages read here and there, and pages written behind those that are read (VACUUM): few calls for
-/// tags.
+/// Without an accelerator each operation reads its tags from the storage, each tag once.
+#[test]
+fn nothing_is_remembered_without_an_accelerator() {
+    const PAGES: u64 = 300;
+    let (keys, storage) = (keys(), Unaccelerated(Counted::default()));
+    let mut one = Handle::create(&storage, Suite::Aes256Gcm, Layout::Paged, &keys);
+    one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
+    let reads = || storage.reads.swap(0, Ordering::Relaxed);
+    reads();
+    for round in 0..2 {
+        for step in 0..PAGES {
+            one.read(&storage, step * 257 % PAGES * BLOCK_LEN, BLOCK).unwrap();
+            assert_eq!(reads(), 2, "round {round}: page {step}");
+        }
+        one.read(&storage, 0, 16 * BLOCK).unwrap();
+        assert_eq!(reads(), 2, "round {round}: several pages");
+    }
+}
+
+/// Reads in random order, and reads with writes of earlier pages in between as in VACUUM, need few
+/// calls for tags.
 #[test]
 fn tags_are_read_seldom() {
     const PAGES: u64 = 1100;
     let keys = keys();
     let (suite, layout) = (Suite::Aes256Gcm, Layout::Paged);
-    let storage =
-        Counted { memory: Accelerated::new(MemStorage::default()), reads: AtomicU64::new(0) };
+    let storage = Counted::default();
     let mut one = Handle::create(&storage, suite, layout, &keys);
     one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
     let mut two = Handle::open(&storage, &keys);
@@ -182,7 +224,8 @@ fn tags_are_read_seldom() {
     assert!(tags <= 4 * PAGES.div_ceil(256), "{tags} calls for tags");
 }
 
-/// Memory that counts its reads, and changes of tags.
+/// Memory that counts reads and changes of tags.
+#[derive(Default)]
 struct Counted {
     memory: Accelerated<MemStorage>,
     reads: AtomicU64,

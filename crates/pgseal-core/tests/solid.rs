@@ -1,5 +1,6 @@
-//! Files in the in-place layout that have no holes (`spec/sealed-file.md`, section 8.1): zeros on
-//! the disk are damage, whoever put them there; only what a power cut left is filled, on request.
+//! Files in the in-place layout that must have no holes (`spec/sealed-file.md`, section 8.1): zeros
+//! on the disk are damage, whatever their cause. Only on request are the holes that a power cut
+//! left filled.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -35,7 +36,8 @@ fn zeroed_sectors_are_damage() {
             matches!(handle.all(&storage), Err(SealError::BlockDamaged(block)) if block.0 == 1)
         );
         assert!(handle.read(&storage, 0, BLOCK).unwrap() == pattern(4 * BLOCK, 1)[..BLOCK]);
-        // Who verifies gets to know of it, and of the blocks behind.
+        // A reader that does not stop at damage gets a count of the damaged blocks, and the blocks
+        // behind.
         let mut buf = vec![0; 4 * BLOCK];
         let outcome = handle
             .file
@@ -44,12 +46,14 @@ fn zeroed_sectors_are_damage() {
         assert_eq!((outcome.damaged_blocks, outcome.zero_blocks), (1, 0));
         assert!(buf[2 * BLOCK..] == pattern(4 * BLOCK, 1)[2 * BLOCK..]);
     }
-    // One cell at the end of a sector is enough, as PostgreSQL's status bits fit in less.
+    // One cell of zeros at the end of a sector is damage, too: PostgreSQL's status bits fit in
+    // less.
     let mut file = Handle::open(&storage, &keys);
     let end = HEADER + 2 * BLOCK + SECTOR;
     storage.bytes()[end - 16..end].fill(0);
     assert!(file.read(&storage, 2 * BLOCK as u64, BLOCK).is_err());
-    // Nor is a page of zeros any: a write into it fails, too, rather than take zeros for its rest.
+    // A page of zeros is damage as well. A write of a part of it fails, instead of taking zeros for
+    // the rest of the page.
     storage.bytes()[HEADER + 3 * BLOCK..].fill(0);
     assert!(file.read(&storage, 3 * BLOCK as u64, BLOCK).is_err());
     assert!(file.write(&storage, b"x", 3 * BLOCK as u64 + 7).is_err());
@@ -110,8 +114,9 @@ fn write() -> impl Strategy<Value = Write> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
-    /// After a power cut, filled: each sector is one that was written, or zeros where it was not
-    /// synced, and nothing is damage.
+    /// After a power cut and the filling of holes, each sector holds the synced content or a
+    /// content that was written later, with zeros for a sector that was never written; nothing is
+    /// damage.
     #[test]
     fn what_a_power_cut_left_is_filled(
         writes in proptest::collection::vec(write(), 1..10),
@@ -120,7 +125,7 @@ proptest! {
         let (keys, storage) = (keys(), CrashStorage::default());
         let mut file = Handle::create_as(&storage, &form(), &keys);
         pgseal_core::storage::Storage::sync(&storage).unwrap();
-        // Of each sector what it has held since the last sync.
+        // For each sector, every content that it has had since the last sync.
         let mut versions: Vec<Vec<Vec<u8>>> = Vec::new();
         for (number, Write { block, blocks, synced }) in writes.iter().enumerate() {
             let data = pattern(blocks * BLOCK, number as u32 + 1);

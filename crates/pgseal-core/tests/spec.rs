@@ -7,7 +7,7 @@ use pgseal_core::{BlockNo, Layout, PlainLen, SealedLen, Suite};
 
 const SPEC: &str = include_str!("../../../spec/sealed-file.md");
 
-/// The rows of the table under a heading, without its head.
+/// The rows of the first table under a heading, without the heading of its columns.
 fn rows(heading: &str) -> Vec<Vec<&'static str>> {
     let (_, text) = SPEC.split_once(heading).unwrap_or_else(|| panic!("no heading {heading}"));
     text.lines()

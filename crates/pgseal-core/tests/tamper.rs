@@ -1,5 +1,5 @@
-//! The tamper matrix of the file layer: what somebody who can write to the storage does to a file,
-//! and what a reader makes of it. The table is `spec/threat-model-file-layer.inc.md`; run with
+//! The tamper matrix of the file layer: changes to a file by somebody who can write to the storage,
+//! and what a reader notices. The table is `spec/threat-model-file-layer.inc.md`; run with
 //! `UPDATE_EXPECT=1` to write it anew.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -43,7 +43,8 @@ impl Files {
         Some(bytes)
     }
 
-    /// Takes the page, and its entry if `entry`, from another image, from block `from` of it.
+    /// Replaces the target page if `page`, and its tag entry if `entry`, with the page and the tag
+    /// entry of the block `from` in another image.
     fn graft(&self, image: &[u8], from: BlockNo, page: bool, entry: bool) -> Option<Vec<u8>> {
         let mut bytes = self.now.clone();
         if page {
@@ -69,7 +70,8 @@ impl Files {
 
 type Attack = fn(&Files) -> Option<Vec<u8>>;
 
-/// What is done, in the order of the table; `None` where the layout has no such thing.
+/// The attacks, in the order of the table; an attack returns `None` where the layout does not have
+/// what it changes.
 const ATTACKS: &[(&str, Attack)] = &[
     ("header: bit flip in the magic", |f| f.flip(3)),
     ("header: bit flip in the version", |f| f.flip(8)),
@@ -231,8 +233,8 @@ fn the_verdicts_are_those_of_the_table() {
     assert!(committed == table, "the table has changed; if on purpose, UPDATE_EXPECT=1\n{table}");
 }
 
-/// What must hold whatever the table says: with GCM nothing but rollback, cuts and wiping page and
-/// entry together (paged) goes unnoticed.
+/// With GCM every attack is noticed except rollback, truncation, and wiping page and entry together
+/// (paged), whatever the table says.
 #[test]
 fn gcm_notices_everything_but_rollback_cuts_and_wiping() {
     let exempt = [

@@ -1,5 +1,5 @@
-//! Reads every file of `vectors/v2`, and checks that the generator still makes the same ones.
-//! Those of `vectors/v1` are refused.
+//! Reads every file of `vectors/v2`, and checks that the generator still makes the same files. The
+//! files of `vectors/v1` are refused.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,7 +15,7 @@ use pgseal_core::{HeaderFault, OnDamage, Opened, PlainOff, Scratch, SealError, S
 const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/v2");
 const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../vectors/v1");
 
-/// The fields and bytes of a vector, from its text alone.
+/// Parses the text of a vector. Returns its fields and its bytes.
 fn parse(text: &str) -> (BTreeMap<&str, &str>, Vec<u8>) {
     let (head, body) = text.split_once("\n\n").unwrap();
     let fields: BTreeMap<&str, &str> =
@@ -35,7 +35,7 @@ fn parse(text: &str) -> (BTreeMap<&str, &str>, Vec<u8>) {
     (fields, bytes)
 }
 
-/// What this reader makes of the bytes: the verdict, and the hash of the plain contents.
+/// Reads the bytes of a file. Returns the verdict, and the hash of the plain contents.
 fn read(bytes: Vec<u8>) -> (String, Option<String>) {
     let storage = MemStorage::with(bytes);
     let mut file = match SealedFile::open(&storage, &vectors::keys()) {
@@ -68,7 +68,7 @@ fn read(bytes: Vec<u8>) -> (String, Option<String>) {
     }
 }
 
-/// Reads each vector of a directory: its fields, and what the reader makes of it.
+/// Reads each vector of a directory, and passes its fields, the verdict and the hash to `look`.
 fn for_each(dir: &str, mut look: impl FnMut(&BTreeMap<&str, &str>, String, Option<String>)) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();

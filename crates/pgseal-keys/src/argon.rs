@@ -1,15 +1,16 @@
-//! From a passphrase to a KEK: Argon2id (RFC 9106).
+//! The parameters of Argon2id (RFC 9106), which derives a KEK from a passphrase, and their limits.
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use std::path::Path;
+
+use argon2::Version;
 use serde::{Deserialize, Serialize};
 
 use crate::error::KeyError;
-use crate::kek::Kek;
 use crate::wrap;
 
 /// The parameters of Argon2id version 0x13, with the salt. None of them is secret.
 ///
-/// They are written into the keyring, so a later default never locks out an older keyring.
+/// The keyring stores them, so a new default in a later version does not lock out old keyrings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Argon2idParams {
@@ -24,12 +25,13 @@ pub struct Argon2idParams {
     /// Lanes.
     pub(crate) lanes: u32,
     /// 16 random bytes, as 32 hexadecimal digits.
-    #[serde(with = "crate::body::hex")]
+    #[serde(with = "crate::hex")]
     pub(crate) salt: [u8; 16],
 }
 
 impl Argon2idParams {
-    /// RFC 9106, section 4, second recommended option, but with one lane: 64 MiB, 3 passes.
+    /// Memory in KiB, passes, lanes. The second recommended option of RFC 9106, section 4 (64 MiB,
+    /// 3 passes), but with one lane instead of four.
     pub const DEFAULT_COST: (u32, u32, u32) = (64 * 1024, 3, 1);
     /// The most memory that is accepted from a keyring, in KiB.
     pub const MAX_MEMORY_KIB: u32 = 4 * 1024 * 1024;
@@ -38,7 +40,7 @@ impl Argon2idParams {
     /// The most lanes that are accepted from a keyring.
     pub const MAX_LANES: u32 = 64;
 
-    /// The default cost with a new random salt.
+    /// Parameters with the default cost and a new random salt.
     ///
     /// # Errors
     /// [`KeyError::Internal`] when there are no random numbers.
@@ -47,7 +49,7 @@ impl Argon2idParams {
         Argon2idParams::with_cost(memory_kib, passes, lanes)
     }
 
-    /// A chosen cost (KiB, passes, lanes) with a new random salt.
+    /// Parameters with this cost (KiB, passes, lanes) and a new random salt.
     ///
     /// # Errors
     /// [`KeyError::Internal`] when the cost is out of range or there are no random numbers.
@@ -66,7 +68,7 @@ impl Argon2idParams {
         Ok(params)
     }
 
-    /// Parameters that were kept elsewhere than in a keyring.
+    /// Parameters that were stored in an escrow copy.
     #[cfg(feature = "escrow")]
     pub(crate) fn stored(
         memory_kib: u32,
@@ -79,7 +81,8 @@ impl Argon2idParams {
         params.check().map(|()| params)
     }
 
-    /// Bounds: a keyring made by an enemy must not make us allocate or compute without end.
+    /// Checks the limits of the format: a keyring that an attacker made must not make pgseal
+    /// allocate or compute without bounds.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         if self.kdf != "argon2id" || self.version != Version::V0x13 as u32 {
             return Err("an unknown passphrase derivation");
@@ -94,20 +97,41 @@ impl Argon2idParams {
             Err("Argon2id parameters out of range")
         }
     }
+}
 
-    /// The KEK of this passphrase.
+/// How expensive the derivation from a passphrase may be. Nobody has authenticated its parameters
+/// when they are used, so an attacker may have chosen its memory and time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostLimit {
+    /// At most [`CostLimit::SENSIBLE_MEMORY_KIB`] and [`CostLimit::SENSIBLE_PASSES`].
+    Sensible,
+    /// Whatever the format allows: the user has asked for it (`--allow-cost`).
+    Format,
+}
+
+impl CostLimit {
+    /// 1 GiB, in KiB.
+    pub const SENSIBLE_MEMORY_KIB: u32 = 1024 * 1024;
+    /// Passes over the memory.
+    pub const SENSIBLE_PASSES: u32 = 16;
+
+    /// Refuses parameters that cost more than this limit. `path` is the file that holds them, for
+    /// messages.
     ///
     /// # Errors
-    /// [`KeyError::Internal`] when the parameters are out of range.
-    pub fn derive(&self, passphrase: &[u8]) -> Result<Kek, KeyError> {
-        let broken = || KeyError::Internal("Argon2id");
-        self.check().map_err(|_| broken())?;
-        let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(Kek::LEN))
-            .map_err(|_| broken())?;
-        let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-        let kek = Kek::init_with(|key| {
-            argon.hash_password_into(passphrase, &self.salt, key).map_err(|_| broken())
-        })?;
-        Ok(kek.with_params(self.clone()))
+    /// [`KeyError::Costly`].
+    pub fn check(self, params: &Argon2idParams, path: &Path) -> Result<(), KeyError> {
+        let is_sensible = params.memory_kib <= CostLimit::SENSIBLE_MEMORY_KIB
+            && params.passes <= CostLimit::SENSIBLE_PASSES;
+        if is_sensible || self == CostLimit::Format {
+            return Ok(());
+        }
+        Err(KeyError::Costly {
+            path: path.to_owned(),
+            memory_mib: params.memory_kib / 1024,
+            passes: params.passes,
+            limit_mib: CostLimit::SENSIBLE_MEMORY_KIB / 1024,
+            limit_passes: CostLimit::SENSIBLE_PASSES,
+        })
     }
 }

@@ -10,27 +10,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::argon::Argon2idParams;
 use crate::error::KeyError;
-use crate::store::MAX_KEYRING_LEN;
+use crate::hex;
 use crate::wrap::Wrapped;
 
 pub(crate) const FORMAT: &str = "pgseal-keyring";
 pub(crate) const VERSION: u64 = 1;
 const MAC_PREFIX: &str = "mac: ";
-/// prefix, 64 hexadecimal digits, newline
+/// The prefix, 64 hexadecimal digits and a newline.
 const MAC_LINE_LEN: usize = MAC_PREFIX.len() + 64 + 1;
 /// Longest provider URI, in bytes.
 pub(crate) const MAX_URI_LEN: usize = 4096;
+/// The longest keyring file, in bytes.
+pub const MAX_KEYRING_LEN: usize = 1 << 20;
 
 /// The most generations that a keyring holds.
 pub const MAX_GENERATIONS: usize = crate::handover::MAX_KEYS;
 
-/// What a data key is used for.
+/// Whether a data key is used for new files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GenerationState {
-    /// New files get it. Exactly one generation is active.
+    /// New files are sealed with this key. Exactly one generation is active.
     Active,
-    /// Kept for the files that have it.
+    /// The key is kept for the files that were sealed with it.
     Retired,
 }
 
@@ -65,7 +67,7 @@ pub(crate) struct Body {
     pub generations: Vec<GenerationEntry>,
 }
 
-/// The two fields that every version has.
+/// The two fields that every version of the format has.
 #[derive(Deserialize)]
 struct Preamble {
     format: String,
@@ -119,7 +121,7 @@ impl Body {
     }
 }
 
-/// What holds for every URI, of providers that this version does not know as well.
+/// Checks what is true of every provider's URI, also of providers that this version does not know.
 pub(crate) fn check_uri_shape(uri: &str) -> Result<(), &'static str> {
     if uri.len() > MAX_URI_LEN {
         return Err("the provider URI is too long");
@@ -133,14 +135,14 @@ pub(crate) fn check_uri_shape(uri: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A parsed file: the body, its exact bytes, and the MAC that is yet to be checked.
+/// A parsed file: the body, its exact bytes, and the MAC, which nobody has checked yet.
 pub(crate) struct ParsedFile {
     pub body: Body,
     pub body_bytes: Vec<u8>,
     pub mac: [u8; 32],
 }
 
-/// Takes a keyring file apart. Nothing is authenticated here: that needs the key.
+/// Parses a keyring file. Nothing is authenticated here, because that needs the key.
 pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<ParsedFile, KeyError> {
     let damaged = |what: &str| KeyError::damaged(path, what);
     if bytes.is_empty() {
@@ -159,11 +161,11 @@ pub(crate) fn parse(bytes: &[u8], path: &Path) -> Result<ParsedFile, KeyError> {
         .and_then(|rest| rest.strip_suffix(b"\n"))
         .ok_or_else(|| damaged("the last line is not a whole MAC"))?;
     let mut mac = [0; 32];
-    decode_hex(mac_hex, &mut mac).map_err(|()| damaged("the last line is not a whole MAC"))?;
+    hex::decode(mac_hex, &mut mac).map_err(|()| damaged("the last line is not a whole MAC"))?;
     if body_bytes.last() != Some(&b'\n') {
         return Err(damaged("the MAC does not stand on a line of its own"));
     }
-    // serde's texts quote what they meet; that is never a secret here, but may be long garbage.
+    // serde's messages quote the input. Nothing in it is secret, but it may be long garbage.
     let position = |err: serde_json::Error| {
         let what =
             format!("not the JSON of a keyring, line {} column {}", err.line(), err.column());
@@ -190,47 +192,20 @@ pub(crate) fn assemble(body_bytes: &[u8], mac: &[u8; 32]) -> Vec<u8> {
     [body_bytes, MAC_PREFIX.as_bytes(), mac_hex.as_bytes(), b"\n"].concat()
 }
 
-/// Now, in whole seconds, as the keyring writes times.
+/// The current time in whole seconds, in the form in which the keyring stores times.
 pub(crate) fn now() -> Result<String, KeyError> {
     jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())
         .map(|time| time.to_string())
         .map_err(|_| KeyError::Internal("the clock"))
 }
 
-/// Whether this is a time of the one form that [`now`] writes.
+/// Whether the text is a time in the form that [`now`] writes.
 fn is_time(text: &str) -> bool {
     text.parse::<jiff::Timestamp>().is_ok_and(|time| time.to_string() == text)
         && text.len() == "2026-01-31T23:59:59Z".len()
 }
 
-fn decode_hex(text: &[u8], out: &mut [u8]) -> Result<(), ()> {
-    if HEXLOWER.decode_len(text.len()) != Ok(out.len()) {
-        return Err(());
-    }
-    HEXLOWER.decode_mut(text, out).map(|_| ()).map_err(|_| ())
-}
-
-/// Fixed-length byte arrays as lower-case hexadecimal.
-pub(crate) mod hex {
-    use data_encoding::HEXLOWER;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&HEXLOWER.encode(bytes))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>, const N: usize>(
-        from: D,
-    ) -> Result<[u8; N], D::Error> {
-        let text = String::deserialize(from)?;
-        let mut bytes = [0; N];
-        super::decode_hex(text.as_bytes(), &mut bytes)
-            .map_err(|()| D::Error::custom("not lower-case hexadecimal of the right length"))?;
-        Ok(bytes)
-    }
-}
-
-/// A suite by its full name, without the short names of the command line.
+/// A suite as its full name. The short names of the command line are not accepted.
 mod suite_name {
     use pgseal_core::Suite;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -1,7 +1,8 @@
-//! `/etc/pgseal/clusters.d/KEYRING-ID.conf`: where the key of a cluster comes from, said in a place
-//! that whoever writes the data directory cannot write.
+//! `/etc/pgseal/clusters.d/KEYRING-ID.conf` names the provider of a cluster's key. Somebody who can
+//! write to the data directory cannot write this file.
 //!
-//! The file holds one line, `provider = URI`; empty lines and lines that begin with `#` are skipped.
+//! The file holds one line, `provider = URI`; empty lines and lines that begin with `#` are
+//! skipped.
 
 use std::env;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -13,51 +14,51 @@ use data_encoding::HEXLOWER;
 use pgseal_core::KeyringId;
 
 use crate::error::KeyError;
+use crate::files::{Links, open_regular_as, sync_dir};
 use crate::provider::Provider;
-use crate::store::{Links, open_regular_as, sync_dir};
 use crate::wrap;
 
-/// The variable that names another directory than [`Clusters::DEFAULT`]. It gives nobody more than
-/// `PGSEAL_PROVIDER` does: whoever sets a program's environment says where its key comes from.
+/// The environment variable that names another directory than [`Clusters::DEFAULT`]. It gives no
+/// new power: somebody who can set a program's environment can also set `PGSEAL_PROVIDER`.
 pub const CLUSTERS_DIR: &str = "PGSEAL_CLUSTERS_DIR";
 
 /// The longest file, in bytes.
 const MAX_LEN: usize = 8192;
 
-/// The directory of the files, one for each cluster.
+/// The directory that holds one file for each cluster.
 #[derive(Clone, Debug)]
 pub struct Clusters {
     dir: PathBuf,
 }
 
 impl Clusters {
-    /// Where the files lie.
+    /// The directory that is used unless [`CLUSTERS_DIR`] is set.
     pub const DEFAULT: &str = "/etc/pgseal/clusters.d";
 
-    /// The directory in the environment, else [`Clusters::DEFAULT`].
+    /// The directory that [`CLUSTERS_DIR`] names, or [`Clusters::DEFAULT`].
     #[must_use]
     pub fn from_environment() -> Clusters {
         let given = env::var_os(CLUSTERS_DIR).filter(|dir| !dir.is_empty());
         Clusters::at(given.map_or_else(|| PathBuf::from(Clusters::DEFAULT), PathBuf::from))
     }
 
-    /// Another directory.
+    /// A given directory.
     #[must_use]
     pub fn at(dir: PathBuf) -> Clusters {
         Clusters { dir }
     }
 
-    /// The file of the cluster with this keyring, whether it is there or not.
+    /// The path of the file of the cluster with this keyring. The file need not exist.
     #[must_use]
     pub fn file_of(&self, id: KeyringId) -> PathBuf {
         self.dir.join(format!("{id}.conf"))
     }
 
-    /// The provider that the file of this cluster names; `None` when there is no file.
+    /// The provider that the file of this cluster names; `None` if there is no file.
     ///
     /// # Errors
-    /// [`KeyError::Insecure`] when another user than root and the present one can write the file or
-    /// a directory above it, or when it lies in `datadir`; [`KeyError::ClusterFile`];
+    /// [`KeyError::Insecure`] if a user other than root and the current one can write the file or a
+    /// directory above it, or if the file lies in `datadir`; [`KeyError::ClusterFile`];
     /// [`KeyError::Io`].
     pub fn provider_of(
         &self,
@@ -116,7 +117,7 @@ impl Clusters {
     /// # Errors
     /// [`KeyError::ClusterFile`].
     pub fn parse(text: &str, path: &Path) -> Result<Provider, KeyError> {
-        // ASCII, as in the library, which looks for the same line.
+        // Only ASCII white space is trimmed: the preloaded library parses the same line that way.
         let mut provider = None;
         for (index, line) in text.lines().enumerate() {
             let line = line.trim_ascii();
@@ -138,11 +139,11 @@ impl Clusters {
         provider.ok_or_else(|| bad(path, "it names no provider".to_owned()))
     }
 
-    /// Writes the file of a cluster, over the one that is there: mode 0640 and, written by root, of
-    /// this group, so that the server's user can read it and nobody else can.
+    /// Writes or replaces the file of a cluster, with mode 0640. If root writes it, the file gets
+    /// this group, so that the user of the server can read it and other users cannot.
     ///
     /// # Errors
-    /// [`KeyError::Io`]; the file is then as it was.
+    /// [`KeyError::Io`]; the old file then has not changed.
     pub fn register(
         &self,
         id: KeyringId,
@@ -171,7 +172,7 @@ impl Clusters {
             fs::rename(&new, &path)
         })();
         if written.is_err() {
-            // It may not even have been made.
+            // This fails if the file was not even created, which is fine.
             let _ = fs::remove_file(&new);
         }
         written.map_err(failed("write the file of the cluster"))?;
@@ -179,7 +180,7 @@ impl Clusters {
         Ok(path)
     }
 
-    /// Whether [`Clusters::register`] could write there: said before work is done for it.
+    /// Checks that [`Clusters::register`] would be able to write, before a command starts its work.
     ///
     /// # Errors
     /// [`KeyError::Io`].
@@ -204,8 +205,9 @@ fn file_name(path: &Path) -> &Path {
     path.file_name().map_or(path, Path::new)
 }
 
-/// Who owns or can write a file or a directory decides what it says. In a directory like `/tmp`
-/// (sticky) only the owner of an entry can exchange it.
+/// Refuses a file or directory that a user other than root and the current one owns or can write:
+/// that user could name another provider. A sticky directory like `/tmp` is fine, because only the
+/// owner of an entry can replace the entry.
 fn expect_private(path: &Path, meta: &fs::Metadata) -> Result<(), KeyError> {
     let me = rustix::process::geteuid().as_raw();
     if meta.uid() != 0 && meta.uid() != me {
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_is_found() {
+    fn a_registered_provider_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let clusters = Clusters::at(dir.path().join("pgseal/clusters.d"));
         assert_eq!(clusters.provider_of(ID, None).unwrap(), None);
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_one_form_is_read() {
+    fn only_the_line_provider_is_accepted() {
         let read = |text: &str| {
             let (_dir, clusters) = with(text);
             clusters.provider_of(ID, None)
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_write_is_refused() {
+    fn a_file_that_other_users_can_write_is_refused() {
         let (dir, clusters) = with("provider = env:A\n");
         let file = clusters.file_of(ID);
         let refused = |words: &str| {

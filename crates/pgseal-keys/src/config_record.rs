@@ -1,8 +1,9 @@
-//! `DATADIR/pgseal/config`: which configuration a locked data directory has.
+//! The configuration record, `DATADIR/pgseal/config`: the configuration files that a locked data
+//! directory must have (`spec/config-lock.md`).
 //!
-//! `spec/config-lock.md`. The record is sealed with a key that is derived from a data key, so that
-//! the server, which has the data keys, can write down what it changes itself. Nothing in the file
-//! is believed before it has been opened.
+//! The record is encrypted with a key derived from a data key. The server has the data keys, so it
+//! can update the record when it changes a configuration file itself (ALTER SYSTEM). Nothing in the
+//! file is used before it has been authenticated.
 
 use core::fmt;
 
@@ -13,7 +14,7 @@ use zeroize::Zeroizing;
 
 use crate::labels;
 
-/// The name below [`KEYRING_DIR`](crate::KEYRING_DIR) of a data directory.
+/// The name of the record in the directory [`KEYRING_DIR`](crate::KEYRING_DIR) of a data directory.
 pub const CONFIG_RECORD_FILE: &str = "config";
 
 const MAGIC: [u8; 8] = *b"PGSCONF1";
@@ -27,28 +28,28 @@ const BODY_HEAD_LEN: usize = 16;
 pub const MAX_RECORD_LEN: usize = 16 << 20;
 /// The most entries.
 pub const MAX_ENTRIES: usize = 4096;
-/// The longest file whose content is kept rather than its digest, in bytes.
+/// The longest file whose content is recorded instead of its digest, in bytes.
 pub const MAX_KEPT_LEN: usize = 1 << 20;
 const MAX_NAME_LEN: usize = 1024;
-/// What a file may be: as it is, and as it is about to become.
+/// The most versions of a file: the current one, and the one that the server is about to write.
 pub const MAX_VERSIONS: usize = 2;
 
-/// What a path of the data directory may be.
+/// What may be found at a path of the data directory.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Version {
-    /// There is nothing.
+    /// No file.
     Absent,
     /// A file with this content.
     Content(Vec<u8>),
-    /// A file with this length and SHA-256; for keys and what is long.
+    /// A file with this length and SHA-256: for private keys and for long files.
     Digest(u64, [u8; 32]),
-    /// A directory of which the server reads every file whose name ends in `.conf`: those that are
-    /// recorded, and no others.
+    /// A directory whose `*.conf` files the server reads. Only those that the record names may be
+    /// in it.
     Directory,
 }
 
 impl fmt::Debug for Version {
-    /// Configuration may hold passwords.
+    /// Shows only the length of a content, because configuration may contain passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Version::Absent => f.write_str("Absent"),
@@ -60,7 +61,7 @@ impl fmt::Debug for Version {
 }
 
 impl Version {
-    /// The digest of a file.
+    /// The version of a file with these bytes, recorded as a digest.
     #[must_use]
     pub fn digest_of(bytes: &[u8]) -> Version {
         let mut sum = [0; 32];
@@ -71,7 +72,8 @@ impl Version {
         Version::Digest(bytes.len() as u64, sum)
     }
 
-    /// Whether this is what is there: the content of a file, or nothing.
+    /// Whether a path matches this version. `found` is the content of the file there; `None` if
+    /// there is no file.
     #[must_use]
     pub fn is(&self, found: Option<&[u8]>) -> bool {
         match (self, found) {
@@ -85,23 +87,23 @@ impl Version {
     }
 }
 
-/// A path, and what may be there.
+/// A path, and what may be found there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Relative to the data directory, without `.`, `..` and doubled slashes.
     pub name: Vec<u8>,
-    /// One; two while the server is changing it.
+    /// One version, or two while the server is changing the file.
     pub versions: Vec<Version>,
 }
 
 impl Entry {
-    /// Whether one of the versions is what is there.
+    /// Whether the path matches one of the versions, see [`Version::is`].
     #[must_use]
     pub fn allows(&self, found: Option<&[u8]>) -> bool {
         self.versions.iter().any(|version| version.is(found))
     }
 
-    /// Whether it stands for a directory.
+    /// Whether the path is a directory.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         self.versions.contains(&Version::Directory)
@@ -111,29 +113,30 @@ impl Entry {
 /// The configuration of a data directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigRecord {
-    /// Rises with each change; a lower one than was seen before is an older copy put back.
+    /// Rises with each change. A record whose number is lower than one seen before is a rolled-back
+    /// older copy.
     pub sequence: u64,
-    /// Whether the directory is locked. One that was unlocked keeps a record that says so: that there
-    /// is none means nothing, since anybody could have removed it.
+    /// Whether the configuration is locked. Unlocking keeps the record and clears this flag,
+    /// because a missing record proves nothing: an attacker could have removed it.
     pub locked: bool,
-    /// In ascending order of names.
+    /// The entries, in ascending order of names.
     pub entries: Vec<Entry>,
 }
 
 /// Why a record cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// Not the bytes of a record, or cut short.
+    /// The bytes are not a record, or are truncated.
     Damaged(&'static str),
-    /// Another cluster's.
+    /// The record is that of the cluster with this keyring.
     OtherCluster(KeyringId),
-    /// Sealed with a data key that the keyring does not have.
+    /// The keyring does not have the data key that the record is encrypted with.
     KeyUnknown(Generation),
-    /// It does not authenticate.
+    /// The record does not authenticate.
     NotAuthentic,
-    /// Too much configuration to be recorded.
+    /// The configuration is too large for a record.
     TooLarge,
-    /// A primitive failed.
+    /// A cryptographic primitive failed.
     Internal,
 }
 
@@ -176,7 +179,7 @@ impl ConfigRecord {
         }
     }
 
-    /// The file, sealed with the active data key.
+    /// The bytes of the file, encrypted with a key derived from the active data key.
     ///
     /// # Errors
     /// [`RecordError::TooLarge`], [`RecordError::Internal`].
@@ -208,7 +211,7 @@ impl ConfigRecord {
         if file.len() > MAX_RECORD_LEN { Err(RecordError::TooLarge) } else { Ok(file) }
     }
 
-    /// The record in the bytes of a file.
+    /// Decrypts and parses the bytes of a file.
     ///
     /// # Errors
     /// [`RecordError`].
@@ -267,14 +270,14 @@ impl ConfigRecord {
                 }
             }
         }
-        // What a reader would refuse is not written.
+        // A record that `decode` would refuse is not written.
         match ConfigRecord::decode(&body) {
             Ok(_) if body.len() <= MAX_RECORD_LEN - HEAD_LEN - TAG_LEN => Ok(body),
             _ => Err(RecordError::TooLarge),
         }
     }
 
-    /// The record in the bytes of a body, all of them.
+    /// Parses the decrypted body.
     ///
     /// # Errors
     /// [`RecordError::Damaged`].
@@ -311,7 +314,7 @@ impl ConfigRecord {
     }
 }
 
-/// The data key with which a file is sealed; not authenticated.
+/// The generation of the data key that a file says it is encrypted with; not authenticated.
 ///
 /// # Errors
 /// [`RecordError::Damaged`].
@@ -331,7 +334,7 @@ pub fn generation_of(file: &[u8]) -> Result<Generation, RecordError> {
     Ok(Generation(u32::from_le_bytes(generation)))
 }
 
-/// Whether a name is one that an entry can have.
+/// Whether an entry can have this name.
 #[must_use]
 pub fn is_name(name: &[u8]) -> bool {
     let is_part = |part: &[u8]| !part.is_empty() && part != b"." && part != b"..";
@@ -393,7 +396,7 @@ fn next<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], RecordError> {
     Ok(head)
 }
 
-/// The label, and the head without the nonce.
+/// The associated data: the label, and the head of the file without the nonce.
 fn aad(head: &[u8]) -> Vec<u8> {
     [labels::AAD_CONFIG_RECORD.as_bytes(), head].concat()
 }
@@ -406,7 +409,7 @@ impl hkdf::KeyType for Len32 {
     }
 }
 
-/// HKDF-SHA-256 of a data key, with the keyring id as salt.
+/// The key of the record: HKDF-SHA-256 of a data key, with the keyring id as salt.
 fn record_key(keys: &KeySet, generation: Generation) -> Result<LessSafeKey, RecordError> {
     let data_key = keys.get(generation).filter(|_| !generation.is_ephemeral());
     let data_key = data_key.ok_or(RecordError::KeyUnknown(generation))?;
@@ -420,5 +423,4 @@ fn record_key(keys: &KeySet, generation: Generation) -> Result<LessSafeKey, Reco
 }
 
 #[cfg(test)]
-#[path = "config_record_tests.rs"]
 mod tests;

@@ -1,26 +1,24 @@
-//! What can go wrong with keys, by whose fault it is.
+//! Errors about keys, one variant for each cause that a user must treat differently.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use pgseal_core::KeyringId;
 
-use crate::provider::{CostLimit, Provider};
-
-/// An error about keys. Each text says what is wrong, where, and what to do next; none holds any
-/// part of a key, a passphrase or what a command printed.
+/// An error about keys. Each message says what is wrong, where, and what to do next. No message
+/// contains any part of a key, of a passphrase or of a command's output.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// The provider works, but holds no key.
     #[error("no key: {what}; {remedy}")]
     Missing {
-        /// What is empty or not there.
+        /// What is empty or missing.
         what: String,
         /// What to do next.
         remedy: String,
     },
-    /// The key is a proper key, but not that of this keyring.
+    /// The provider gave a well-formed key, but it is not the key of this keyring.
     #[error(
         "{}: wrong key: {provider} gave a key that does not open this keyring; \
          give the key that was in use when it was created or last re-keyed",
@@ -32,25 +30,25 @@ pub enum KeyError {
         /// The provider that was asked.
         provider: String,
     },
-    /// Others can read or change the source of the key.
+    /// Users other than the owner can read or change the source of the key.
     #[error("{}: {what}; {remedy}", path.display())]
     Insecure {
         /// The file that holds the key.
         path: PathBuf,
-        /// Who has which right.
+        /// Which user or which mode makes it insecure.
         what: String,
         /// The command that repairs it.
         remedy: String,
     },
-    /// The provider could not be asked.
+    /// The provider could not be run or read.
     #[error("key provider {provider}: {what}")]
     ProviderFailed {
-        /// The provider, in short.
+        /// The provider's URI, without secrets.
         provider: String,
         /// What happened and what to do next.
         what: String,
     },
-    /// The keyring names a source that only a place outside of the data directory may name.
+    /// The keyring names a provider that only a file outside of the data directory may name.
     #[error(
         "{}: the keyring names {hint} as the source of its key, and nothing that a data directory \
          names is run, read or asked before the key has authenticated it; write the line \
@@ -61,14 +59,14 @@ pub enum KeyError {
     NotRegistered {
         /// The keyring.
         path: PathBuf,
-        /// What it names, as messages show it.
+        /// The URI that the keyring names, without secrets.
         hint: String,
-        /// The form of the URI, without anything that the keyring says.
+        /// The form of such a URI (`command:SHELL COMMAND`), without anything from the keyring.
         form: &'static str,
         /// The file of this cluster in `/etc/pgseal/clusters.d`.
         file: PathBuf,
     },
-    /// The file of a cluster in `/etc/pgseal/clusters.d` is not as it has to be.
+    /// The file of a cluster in `/etc/pgseal/clusters.d` does not have the required form.
     #[error(
         "{}: {what}; the file holds one line: provider = URI, as -K takes it",
         path.display()
@@ -79,40 +77,43 @@ pub enum KeyError {
         /// What is wrong with it.
         what: String,
     },
-    /// A passphrase would cost more than is sensible, and only the data directory says so.
+    /// The keyring, which nobody has authenticated yet, asks for a very expensive derivation of the
+    /// key from the passphrase.
     #[error(
         "{}: the keyring asks for Argon2id with {memory_mib} MiB and {passes} passes, more than \
-         {} MiB and {} passes; if it was made so, add --allow-cost",
-        path.display(),
-        CostLimit::SENSIBLE_MEMORY_KIB / 1024,
-        CostLimit::SENSIBLE_PASSES
+         {limit_mib} MiB and {limit_passes} passes; if it was made so, add --allow-cost",
+        path.display()
     )]
     Costly {
         /// The keyring or escrow copy.
         path: PathBuf,
-        /// Memory that it asks for, in MiB.
+        /// Memory that the derivation would take, in MiB.
         memory_mib: u32,
-        /// Passes over it.
+        /// Passes over that memory.
         passes: u32,
+        /// The most memory that is allowed without --allow-cost, in MiB.
+        limit_mib: u32,
+        /// The most passes that are allowed without --allow-cost.
+        limit_passes: u32,
     },
-    /// What the provider gave is not the text of a key.
+    /// The provider's output is not the text of a key.
     #[error(
         "{origin} does not hold a key: a key is 32 bytes as 64 hexadecimal digits or as base64 \
          (make one with: pgseal key new)"
     )]
     BadKeyText {
-        /// Where the text is from.
+        /// Where the text comes from.
         origin: String,
     },
-    /// The text names no provider.
+    /// The text is not the URI of a provider.
     #[error("\"{uri}\" names no key provider: {reason}")]
     BadUri {
         /// The text.
         uri: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong with the URI, and which forms are valid.
         reason: String,
     },
-    /// The keyring file is not as pgseal wrote it.
+    /// The keyring file was changed or damaged after pgseal wrote it.
     #[error(
         "{}: the keyring is damaged ({what}); put back a copy of it, for example from a backup",
         path.display()
@@ -142,10 +143,10 @@ pub enum KeyError {
         path.display()
     )]
     KeyringMissing {
-        /// Where it should be.
+        /// Where the keyring should be.
         path: PathBuf,
     },
-    /// There is a keyring already; it is never overwritten.
+    /// There is a keyring already, and a new one never overwrites it.
     #[error("{}: there is a keyring already; it was left alone", path.display())]
     KeyringExists {
         /// The keyring.
@@ -165,7 +166,7 @@ pub enum KeyError {
         /// Which keyring this is.
         found: KeyringId,
     },
-    /// The keyring holds as many generations as it can.
+    /// The keyring already holds the maximum number of generations.
     #[error(
         "{}: the keyring holds {limit} generations of data keys and takes no more",
         path.display()
@@ -173,20 +174,20 @@ pub enum KeyError {
     KeyringFull {
         /// The keyring.
         path: PathBuf,
-        /// How many it can hold.
+        /// The maximum number of generations.
         limit: usize,
     },
-    /// A line of an escrow copy is not as it was printed.
+    /// A line of an escrow copy differs from the line that was printed.
     #[error("{origin}: line {line} of the escrow copy {what}; compare it with the print")]
     EscrowLine {
         /// Where the copy was read.
         origin: String,
-        /// The number that stands, or should stand, before the line.
+        /// The number of the line, as printed before it.
         line: usize,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         what: &'static str,
     },
-    /// An escrow copy is whole line by line, and yet not one that pgseal made.
+    /// Each line of an escrow copy passes its check, but the copy as a whole is not valid.
     #[error("{origin}: not a whole escrow copy ({what}); {remedy}")]
     EscrowDamaged {
         /// Where the copy was read.
@@ -207,7 +208,7 @@ pub enum KeyError {
         /// Its format version.
         version: u16,
     },
-    /// The passphrase, key or shares are whole, but not those of the copy.
+    /// The passphrase, key or shares are well-formed, but they do not open this copy.
     #[error("{origin}: {what} does not open this escrow copy; {remedy}")]
     EscrowWrong {
         /// Where the copy was read.
@@ -226,11 +227,11 @@ pub enum KeyError {
     EscrowShares {
         /// Where the shares were read.
         origin: String,
-        /// Shares at hand, each counted once.
+        /// Number of different shares that were given.
         have: usize,
-        /// Shares that are needed.
+        /// Number of shares that open the copy.
         threshold: usize,
-        /// Shares that were made.
+        /// Number of shares that were made.
         limit: usize,
     },
     /// The operating system refused something.
@@ -243,7 +244,7 @@ pub enum KeyError {
         /// Why it failed.
         source: io::Error,
     },
-    /// A cryptographic primitive failed in a way that only a bug or a broken machine explains.
+    /// A cryptographic primitive failed, which only a bug or broken hardware can cause.
     #[error("internal error in {0}; please report this as a bug of pgseal")]
     Internal(&'static str),
 }
@@ -279,9 +280,5 @@ impl KeyError {
 
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> KeyError {
         KeyError::KeyringDamaged { path: path.to_owned(), what: what.into() }
-    }
-
-    pub(crate) fn bad_uri(uri: &str, reason: impl Into<String>) -> KeyError {
-        KeyError::BadUri { uri: Provider::shown(uri), reason: reason.into() }
     }
 }

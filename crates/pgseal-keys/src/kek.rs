@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use argon2::{Algorithm, Argon2, Params, Version};
 use data_encoding::{BASE64, BASE64_NOPAD, Encoding, HEXLOWER, HEXLOWER_PERMISSIVE};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -11,8 +12,8 @@ use crate::wrap;
 
 /// A 256-bit key-encryption key. Zeroized on drop, never cloned, never printed.
 ///
-/// A KEK made from a passphrase remembers the parameters it was derived with, because a keyring
-/// that is created or re-keyed with it must hold them.
+/// A KEK that was derived from a passphrase keeps the Argon2id parameters, because a keyring that
+/// is created or wrapped again with this KEK must store them.
 pub struct Kek {
     key: Box<[u8; 32]>,
     params: Option<Argon2idParams>,
@@ -23,7 +24,7 @@ impl Kek {
     /// Length in bytes.
     pub const LEN: usize = 32;
 
-    /// A KEK whose bytes `fill` writes in place, so that no copy is left on the stack.
+    /// A KEK whose bytes `fill` writes in place, which leaves no copy on the stack.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -37,7 +38,7 @@ impl Kek {
     /// space around it. `origin` names the source in the error.
     ///
     /// # Errors
-    /// [`KeyError::BadKeyText`], which never shows the text.
+    /// [`KeyError::BadKeyText`], which does not show the text.
     pub fn from_text(text: &[u8], origin: &str) -> Result<Kek, KeyError> {
         let text = text.trim_ascii();
         let encoding: Encoding = match text.len() {
@@ -46,7 +47,7 @@ impl Kek {
             43 => BASE64_NOPAD,
             _ => return Err(KeyError::BadKeyText { origin: origin.to_owned() }),
         };
-        // The decoder may ask for more room than the key needs (base64 with padding).
+        // For base64 with padding, the decoder needs a byte more than the key has.
         let mut room = Zeroizing::new([0u8; 33]);
         let bad = || KeyError::BadKeyText { origin: origin.to_owned() };
         let room_len = encoding.decode_len(text.len()).map_err(|_| bad())?;
@@ -59,25 +60,25 @@ impl Kek {
         })
     }
 
-    /// The bytes: for `pgseal run`, which passes them on through a memfd, and for the primitives.
+    /// The key itself, for the cryptographic primitives.
     #[must_use]
     pub fn expose(&self) -> &[u8; 32] {
         &self.key
     }
 
-    /// With which parameters the KEK was derived, if it is from a passphrase.
+    /// The parameters that the KEK was derived with; `None` if it is a raw key.
     #[must_use]
     pub fn params(&self) -> Option<&Argon2idParams> {
         self.params.as_ref()
     }
 
-    /// Which provider gave it, as messages show it; `None` when it came from none.
+    /// The provider that gave the key, as messages show it; `None` if no provider did.
     #[must_use]
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref()
     }
 
-    /// The same key once more, said out loud: there is no `Clone`, so that no copy is made unseen.
+    /// A copy of the key. The type does not implement `Clone`, so that each copy is explicit.
     #[must_use]
     pub fn duplicate(&self) -> Kek {
         Kek { key: self.key.clone(), params: self.params.clone(), origin: self.origin.clone() }
@@ -93,12 +94,13 @@ impl Kek {
         self
     }
 
-    /// What a memfd named by `PGSEAL_KEK_FD` holds: the 32 raw bytes, then, for a passphrase, its
-    /// parameters as JSON (a new keyring must hold them, and the helper never sees the passphrase).
+    /// The content of the memfd that `PGSEAL_KEK_FD` names: the 32 raw bytes and, for a passphrase,
+    /// its parameters as JSON. A new keyring must store the parameters, and the helper that makes
+    /// it never sees the passphrase.
     ///
     /// # Errors
     /// [`KeyError::Internal`] when the parameters cannot be written.
-    pub fn hand_through(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    pub fn to_memfd_bytes(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let params = match &self.params {
             Some(params) => serde_json::to_vec(params)
                 .map_err(|_| KeyError::Internal("writing Argon2id parameters"))?,
@@ -110,11 +112,11 @@ impl Kek {
         Ok(bytes)
     }
 
-    /// The reverse of [`Kek::hand_through`].
+    /// The reverse of [`Kek::to_memfd_bytes`].
     ///
     /// # Errors
-    /// [`KeyError::ProviderFailed`] when the bytes are too short or the parameters are none.
-    pub(crate) fn from_hand_through(bytes: &[u8], provider: &str) -> Result<Kek, KeyError> {
+    /// [`KeyError::ProviderFailed`] if the bytes are too short or the parameters are not valid.
+    pub(crate) fn from_memfd_bytes(bytes: &[u8], provider: &str) -> Result<Kek, KeyError> {
         let failed = |what: &str| KeyError::ProviderFailed {
             provider: provider.to_owned(),
             what: format!("{what}; PGSEAL_KEK_FD is set by pgseal itself: unset it"),
@@ -135,6 +137,24 @@ impl Kek {
     }
 }
 
+impl Argon2idParams {
+    /// Derives the KEK from a passphrase.
+    ///
+    /// # Errors
+    /// [`KeyError::Internal`] when the parameters are out of range.
+    pub fn derive(&self, passphrase: &[u8]) -> Result<Kek, KeyError> {
+        let broken = || KeyError::Internal("Argon2id");
+        self.check().map_err(|_| broken())?;
+        let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(Kek::LEN))
+            .map_err(|_| broken())?;
+        let argon = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        let kek = Kek::init_with(|key| {
+            argon.hash_password_into(passphrase, &self.salt, key).map_err(|_| broken())
+        })?;
+        Ok(kek.with_params(self.clone()))
+    }
+}
+
 impl Drop for Kek {
     fn drop(&mut self) {
         self.key.zeroize();
@@ -147,7 +167,7 @@ impl fmt::Debug for Kek {
     }
 }
 
-/// A new random key as 64 hexadecimal digits: what `pgseal key new` prints.
+/// A new random key as 64 hexadecimal digits, as `pgseal key new` prints it.
 ///
 /// # Errors
 /// [`KeyError::Internal`] when there are no random numbers.

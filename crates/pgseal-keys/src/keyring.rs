@@ -7,14 +7,14 @@ use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suite};
 use crate::body::{self, Body, FORMAT, GenerationEntry, GenerationState, MAX_GENERATIONS, VERSION};
 use crate::error::KeyError;
 use crate::kek::Kek;
-use crate::provider::Provider;
+use crate::provider::{Provider, bad_uri};
 use crate::summary::{GenerationSummary, KeyringSummary, PassphraseSummary};
 use crate::wrap::{self, Secret32};
 
-/// The name that a keyring has in messages until it is stored.
+/// What messages call a keyring that has not been stored yet.
 const UNSTORED: &str = "new keyring";
 
-/// A keyring as it lies in `DATADIR/pgseal/keyring`. It holds wrapped keys only.
+/// The content of the file `DATADIR/pgseal/keyring`. It holds wrapped keys only.
 #[derive(Clone, Debug)]
 pub struct Keyring {
     path: PathBuf,
@@ -27,7 +27,8 @@ impl Keyring {
     /// A new keyring with a random identity and one random data key, generation 1.
     ///
     /// # Errors
-    /// [`KeyError::BadUri`] for a provider that does not exist or does not fit the KEK.
+    /// [`KeyError::BadUri`] if the URI names no provider, or if it names a passphrase and the KEK
+    /// is a raw key, or the other way round.
     pub fn create(suite: Suite, provider_uri: &str, kek: &Kek) -> Result<Keyring, KeyError> {
         check_provider(provider_uri, kek)?;
         let mut keyring_id = [0; 16];
@@ -51,8 +52,8 @@ impl Keyring {
         Keyring::seal(PathBuf::from(UNSTORED), body, &keyring_key)
     }
 
-    /// A keyring made anew from data keys that were kept elsewhere, under a new keyring key: the
-    /// same identity, generations and times, so that it opens the same files.
+    /// A keyring from data keys that were kept in an escrow copy. Identity, generations and their
+    /// times are the old ones, so the keyring opens the same files; the keyring key is new.
     ///
     /// # Errors
     /// As [`Keyring::create`]; [`KeyError::Internal`] when a generation has no key.
@@ -97,7 +98,7 @@ impl Keyring {
         Keyring::seal(path, body, &keyring_key)
     }
 
-    /// Parses a keyring file. Strict, but not yet authenticated: [`Keyring::unlock`] does that.
+    /// Parses a keyring file strictly, without authenticating it: [`Keyring::unlock`] does that.
     /// `path` is for messages.
     ///
     /// # Errors
@@ -118,8 +119,8 @@ impl Keyring {
         body::assemble(&self.body_bytes, &self.mac)
     }
 
-    /// The file as this version would write the same fields, under the MAC as it was read. Equal to
-    /// [`Keyring::to_bytes`] for every file that pgseal wrote; for tests.
+    /// Writes the fields once more, followed by the MAC that was read. For every file that pgseal
+    /// wrote, the result equals [`Keyring::to_bytes`]; for tests.
     ///
     /// # Errors
     /// [`KeyError::Internal`] when JSON cannot be written.
@@ -130,8 +131,8 @@ impl Keyring {
     /// Unlocks all data keys.
     ///
     /// # Errors
-    /// [`KeyError::Wrong`] for another KEK, [`KeyError::KeyringDamaged`] when anything does not
-    /// authenticate.
+    /// [`KeyError::Wrong`] if the KEK is that of another keyring, [`KeyError::KeyringDamaged`] if
+    /// anything does not authenticate.
     pub fn unlock(&self, kek: &Kek) -> Result<KeySet, KeyError> {
         let keyring_key = self.open(kek)?;
         let mut keys = KeySet::new(self.id(), self.body.suite, self.active_generation());
@@ -142,9 +143,9 @@ impl Keyring {
         Ok(keys)
     }
 
-    /// Puts the keyring under a new KEK. The keyring key is replaced as well and the data keys are
-    /// wrapped anew, so that who holds the old KEK and an old copy learns no later data key.
-    /// The data keys themselves stay, and so do all sealed files.
+    /// Wraps the keyring under a new KEK. The keyring key is replaced as well, and every data key
+    /// is wrapped again: somebody with the old KEK and an old copy of the keyring cannot unwrap a
+    /// data key that is added later. Data keys and sealed files do not change.
     ///
     /// # Errors
     /// As [`Keyring::unlock`] for `old`, and as [`Keyring::create`] for `new`.
@@ -169,16 +170,18 @@ impl Keyring {
         Ok(())
     }
 
-    /// Adds a new random data key and makes it the active one; the one before is retired.
+    /// Adds a new random data key and makes it the active one. The key that was active is retired.
     ///
     /// # Errors
-    /// As [`Keyring::unlock`]; [`KeyError::KeyringFull`] when no more fit.
+    /// As [`Keyring::unlock`]; [`KeyError::KeyringFull`] if the keyring has no room for another
+    /// one.
     pub fn add_generation(&mut self, kek: &Kek) -> Result<Generation, KeyError> {
         self.add_generation_above(kek, Generation(0))
     }
 
-    /// As [`Keyring::add_generation`], with a number above `used` as well: one that files have,
-    /// though this keyring lost its key, is never given to another key.
+    /// As [`Keyring::add_generation`], but the new number is also greater than `used`, the highest
+    /// generation that sealed files name. This keyring may have lost the key of that generation,
+    /// and no other key may get its number.
     ///
     /// # Errors
     /// As [`Keyring::add_generation`].
@@ -204,8 +207,9 @@ impl Keyring {
         Ok(Generation(number))
     }
 
-    /// Removes retired data keys for ever. Whatever is still sealed with one cannot be opened any more.
-    /// Those that are not there, and the active one, stay out of it.
+    /// Removes retired data keys for ever: a file that is still sealed with one of them cannot be
+    /// opened any more. The active generation, and numbers that the keyring does not have, are
+    /// ignored.
     ///
     /// # Errors
     /// As [`Keyring::unlock`].
@@ -224,7 +228,7 @@ impl Keyring {
         Ok(())
     }
 
-    /// Changes the suite of new relation files. Files keep the one that their header names.
+    /// Changes the suite of new relation files. Existing files keep the suite in their header.
     ///
     /// # Errors
     /// As [`Keyring::unlock`].
@@ -235,8 +239,8 @@ impl Keyring {
         Ok(())
     }
 
-    /// Says that the configuration is locked, with the least sequence number that its record may have,
-    /// or that it is not (`spec/config-lock.md`).
+    /// Records that the configuration is locked, with the lowest sequence number that its record
+    /// may have, or (`None`) that it is not locked (`spec/config-lock.md`).
     ///
     /// # Errors
     /// As [`Keyring::unlock`].
@@ -247,14 +251,14 @@ impl Keyring {
         Ok(())
     }
 
-    /// The least sequence number of the configuration record; `None` where the configuration is not
-    /// locked. Authenticated by [`Keyring::unlock`] only.
+    /// The lowest sequence number that the configuration record may have; `None` if the
+    /// configuration is not locked. Only [`Keyring::unlock`] authenticates this number.
     #[must_use]
     pub fn config_lock(&self) -> Option<u64> {
         self.body.config_lock
     }
 
-    /// Refuses a keyring that is not the one that the sealed files name.
+    /// Fails unless this is the keyring that the sealed files name.
     ///
     /// # Errors
     /// [`KeyError::KeyringOfAnotherCluster`].
@@ -269,7 +273,7 @@ impl Keyring {
         })
     }
 
-    /// The identity that the header of every sealed file of this cluster names.
+    /// The keyring identity, which the header of every sealed file of this cluster contains.
     #[must_use]
     pub fn id(&self) -> KeyringId {
         self.body.id()
@@ -287,34 +291,35 @@ impl Keyring {
         &self.body.provider
     }
 
-    /// How a passphrase becomes the KEK; `None` when the KEK is a raw key.
+    /// The parameters by which the KEK is derived from a passphrase; `None` if the KEK is a raw
+    /// key.
     #[must_use]
     pub fn passphrase_params(&self) -> Option<&crate::argon::Argon2idParams> {
         self.body.passphrase.as_ref()
     }
 
-    /// The generation that new files get.
+    /// The generation of the data key that new files are sealed with.
     #[must_use]
     pub fn active_generation(&self) -> Generation {
         let active =
             self.body.generations.iter().find(|entry| entry.state == GenerationState::Active);
-        // Parsing saw to it that there is one; generation 0 exists nowhere and opens nothing.
+        // `Body::check` guarantees an active generation. No key has generation 0.
         Generation(active.map_or(0, |entry| entry.generation))
     }
 
-    /// Where it was loaded from.
+    /// The file that the keyring was loaded from.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The data directory that it lies in; `None` for one that lies elsewhere.
+    /// The data directory that the keyring lies in; `None` if its path is not `DIR/pgseal/keyring`.
     #[must_use]
     pub fn datadir(&self) -> Option<&Path> {
-        crate::store::datadir_of(&self.path)
+        crate::paths::datadir_of(&self.path)
     }
 
-    /// Everything that is no secret, for display.
+    /// Everything in the keyring that is not secret, for display.
     #[must_use]
     pub fn summary(&self) -> KeyringSummary {
         KeyringSummary {
@@ -349,7 +354,7 @@ impl Keyring {
         Ok(Keyring { path, body, body_bytes, mac })
     }
 
-    /// The keyring key, once the KEK and the whole body are known to be right.
+    /// Unwraps the keyring key, after checking the KEK and the MAC over the whole body.
     fn open(&self, kek: &Kek) -> Result<Secret32, KeyError> {
         let id = self.id();
         let mut keyring_key = Secret32::zero();
@@ -363,7 +368,7 @@ impl Keyring {
         match (wrap::same(&check, &self.body.key_check), unwrapped) {
             (true, Ok(())) => {}
             (true, Err(_)) => return Err(self.damaged("the keyring key does not authenticate")),
-            // The keyring key opens, so the KEK is right and its check value is not.
+            // The KEK unwraps the keyring key, so the KEK is right and its check value is damaged.
             (false, Ok(())) => return Err(self.damaged("the key check value is wrong")),
             (false, Err(_)) => {
                 return Err(KeyError::Wrong {
@@ -415,11 +420,10 @@ fn check_provider(uri: &str, kek: &Kek) -> Result<(), KeyError> {
     let provider = Provider::parse(uri)?;
     match (provider.is_passphrase(), kek.params().is_some()) {
         (true, true) | (false, false) => Ok(()),
-        (true, false) => Err(KeyError::bad_uri(uri, "the key at hand is not from a passphrase")),
-        (false, true) => Err(KeyError::bad_uri(uri, "the key at hand is from a passphrase")),
+        (true, false) => Err(bad_uri(uri, "the key at hand is not from a passphrase")),
+        (false, true) => Err(bad_uri(uri, "the key at hand is from a passphrase")),
     }
 }
 
 #[cfg(test)]
-#[path = "keyring_tests.rs"]
 mod tests;

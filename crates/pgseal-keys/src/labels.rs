@@ -1,7 +1,7 @@
-//! The registry of labels: every string that separates one use of a key from another.
+//! All labels, the strings that separate one use of a key from another.
 //!
-//! This table and that of `spec/key-hierarchy.md`, section 4, are the same; a test compares them.
-//! A label is never changed and never used again for something else.
+//! A test compares this table with that of `spec/key-hierarchy.md`, section 4. A label is never
+//! changed, and never used for a second purpose.
 
 /// HKDF info: the KEK to the key of the key check value.
 pub const KDF_KEK_CHECK: &str = "pgseal/v1/kdf/kek-check";
@@ -51,10 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_label_starts_another() {
+    fn no_label_is_a_prefix_of_another() {
         for (at, label) in ALL.iter().enumerate() {
             for (other_at, other) in ALL.iter().enumerate() {
-                assert!(at == other_at || !other.starts_with(label), "{label} starts {other}");
+                assert!(
+                    at == other_at || !other.starts_with(label),
+                    "{label} is a prefix of {other}"
+                );
             }
         }
     }

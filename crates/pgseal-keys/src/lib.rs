@@ -1,8 +1,9 @@
 //! Keys of pgseal: the keyring file, the providers of the key-encryption key (KEK), and the
 //! frame that hands unlocked data keys to the preloaded library.
 //!
-//! The formats are those of `spec/key-hierarchy.md` and `spec/key-escrow.md`. Without the feature `providers` only
-//! [`handover`] and [`config_record`] are left: that is all the preloaded library needs.
+//! The formats are specified in `spec/key-hierarchy.md`, `spec/key-escrow.md` and
+//! `spec/config-lock.md`. The preloaded library needs only [`handover`] and [`config_record`]: it
+//! builds the crate without the feature `providers`.
 
 #![forbid(unsafe_code)]
 
@@ -21,9 +22,15 @@ mod error;
 #[cfg(feature = "escrow")]
 pub mod escrow;
 #[cfg(feature = "providers")]
+mod files;
+#[cfg(feature = "providers")]
+mod hex;
+#[cfg(feature = "providers")]
 mod kek;
 #[cfg(feature = "providers")]
 mod keyring;
+#[cfg(feature = "providers")]
+mod paths;
 #[cfg(feature = "providers")]
 pub mod provider;
 #[cfg(feature = "providers")]
@@ -37,17 +44,16 @@ mod wrap;
 
 #[cfg(feature = "providers")]
 pub use self::{
-    argon::Argon2idParams,
-    body::{GenerationState, MAX_GENERATIONS},
+    argon::{Argon2idParams, CostLimit},
+    body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN},
     clusters::{CLUSTERS_DIR, Clusters},
     error::KeyError,
+    files::open_regular,
     kek::{Kek, generate_raw_key},
     keyring::Keyring,
-    provider::{CostLimit, Provider, kek_from_fd},
+    paths::{KEYRING_DIR, KEYRING_FILE, config_record_path, keyring_path},
+    provider::{Provider, kek_from_fd},
     source::Source,
-    store::{
-        KEYRING_DIR, KEYRING_FILE, MAX_KEYRING_LEN, config_record_path, is_unfinished,
-        keyring_path, open_regular, read_config_record, update, write_config_record,
-    },
+    store::{is_unfinished, read_config_record, update, write_config_record},
     summary::{GenerationSummary, KeyringSummary, PassphraseSummary},
 };

@@ -1,30 +1,31 @@
-//! Where the KEK of a keyring comes from, and who said so.
+//! Which provider the KEK of a keyring is asked of, by the precedence of those who can name one.
 
 use std::path::Path;
 
+use crate::argon::CostLimit;
 use crate::clusters::Clusters;
 use crate::error::KeyError;
 use crate::kek::Kek;
 use crate::keyring::Keyring;
-use crate::provider::{CostLimit, Provider, kek_from_fd};
+use crate::provider::{Provider, kek_from_fd};
 
 /// The source of a KEK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The descriptor that `PGSEAL_KEK_FD` names: `pgseal run` has asked already.
+    /// The descriptor that `PGSEAL_KEK_FD` names. `pgseal run` has asked the provider already.
     Descriptor(u32),
     /// A provider.
     Provider(Provider),
 }
 
 impl Source {
-    /// The source of this keyring's key. Asked in this order: what the command line names (`given`),
-    /// the descriptor of `PGSEAL_KEK_FD`, the provider of `PGSEAL_PROVIDER` (`environment`), the file
-    /// of this cluster in `clusters`, and last the keyring itself.
+    /// The source of this keyring's key. The first of these that names one decides: the command
+    /// line (`given`), the descriptor of `PGSEAL_KEK_FD`, the variable `PGSEAL_PROVIDER`
+    /// (`environment`), the file of this cluster in `clusters`, and last the keyring itself.
     ///
-    /// The keyring lies beside the data, where somebody else may write, and is not authenticated
-    /// before there is a key: it may name only what can neither run nor connect, and no file of the
-    /// data directory itself.
+    /// An attacker who can write to the data directory can write the keyring, and nothing
+    /// authenticates the keyring before there is a key. Therefore a keyring may name only a
+    /// provider that runs and connects to nothing, and no file in the data directory.
     ///
     /// # Errors
     /// [`KeyError::NotRegistered`], [`KeyError::Insecure`], [`KeyError::ClusterFile`],
@@ -63,7 +64,7 @@ impl Source {
         Ok(Source::Provider(provider))
     }
 
-    /// As messages show it.
+    /// The source for messages, without secrets.
     #[must_use]
     pub fn shown(&self) -> String {
         match self {
@@ -72,7 +73,7 @@ impl Source {
         }
     }
 
-    /// The provider, if it is one.
+    /// The provider, if the source is a provider.
     #[must_use]
     pub fn provider(&self) -> Option<&Provider> {
         match self {
@@ -81,10 +82,28 @@ impl Source {
         }
     }
 
-    /// The KEK.
+    /// The environment variable that holds the key of this keyring, whoever is asked for the key:
+    /// behind a descriptor stands the provider that a program without the descriptor would ask.
+    #[must_use]
+    pub fn variable(
+        &self,
+        keyring: &Keyring,
+        environment: Option<&str>,
+        clusters: &Clusters,
+    ) -> Option<String> {
+        let name = |source: Source| source.provider()?.variable().map(str::to_owned);
+        match self {
+            Source::Provider(_) => name(self.clone()),
+            Source::Descriptor(_) => {
+                Source::find(keyring, None, environment, None, clusters).ok().and_then(name)
+            }
+        }
+    }
+
+    /// Asks for the KEK.
     ///
     /// # Errors
-    /// [`KeyError`] of whichever is asked.
+    /// [`KeyError`] of the descriptor or the provider.
     pub fn kek(&self, keyring: &Keyring, limit: CostLimit) -> Result<Kek, KeyError> {
         match self {
             Source::Descriptor(fd) => kek_from_fd(*fd),
@@ -95,10 +114,11 @@ impl Source {
     }
 }
 
-/// A key in the data directory is one that its writer may have made, and with it the whole cluster.
+/// Refuses a key file in the data directory: an attacker who can write there may have made that key
+/// and a whole cluster that fits it.
 fn expect_outside(key: &Path, datadir: &Path) -> Result<(), KeyError> {
     let (Ok(real), Ok(datadir)) = (key.canonicalize(), datadir.canonicalize()) else {
-        // Nothing is there, which the provider says.
+        // The key file does not exist; the provider will report that.
         return Ok(());
     };
     if !real.starts_with(datadir) {

@@ -1,76 +1,24 @@
-//! The keyring on disk: found, read, locked, and replaced so that a crash leaves one whole version.
+//! Reads, locks and atomically replaces the keyring and the configuration record. After a crash,
+//! either the whole old file or the whole new file is there.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
-use rustix::fs::OFlags;
 
+use crate::body::MAX_KEYRING_LEN;
 use crate::config_record::{CONFIG_RECORD_FILE, MAX_RECORD_LEN};
 use crate::error::KeyError;
+use crate::files::{Links, open_regular, open_regular_as, sync_dir};
 use crate::keyring::Keyring;
+use crate::paths::{KEYRING_FILE, config_record_path, datadir_of};
 use crate::wrap;
 
-/// The directory of pgseal inside a data directory.
-pub const KEYRING_DIR: &str = "pgseal";
-/// The keyring inside [`KEYRING_DIR`].
-pub const KEYRING_FILE: &str = "keyring";
-/// The longest keyring file, in bytes.
-pub const MAX_KEYRING_LEN: usize = 1 << 20;
-
-/// `DATADIR/pgseal/keyring`.
-#[must_use]
-pub fn keyring_path(datadir: &Path) -> PathBuf {
-    datadir.join(KEYRING_DIR).join(KEYRING_FILE)
-}
-
-/// Whether the last part of a path may be a symbolic link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Links {
-    /// It is followed.
-    Followed,
-    /// It is no regular file.
-    Refused,
-}
-
-/// Opens a regular file for reading. Anything else is never opened, only looked at: a FIFO would
-/// make the program wait, and to open a device may already do something.
-///
-/// # Errors
-/// [`io::ErrorKind::InvalidInput`] for what is no regular file; those of the file system.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    open_regular_as(path, Links::Followed)
-}
-
-pub(crate) fn open_regular_as(path: &Path, links: Links) -> io::Result<File> {
-    let mut flags = OFlags::PATH;
-    if links == Links::Refused {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-    // A handle that names the file without opening it, so that it cannot be exchanged in between.
-    let named = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !named.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    File::open(format!("/proc/self/fd/{}", named.as_raw_fd())).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => io::Error::other("/proc is not mounted"),
-        _ => error,
-    })
-}
-
-/// The data directory of a keyring that lies in its place; else nothing.
-pub(crate) fn datadir_of(keyring: &Path) -> Option<&Path> {
-    let datadir = keyring.parent()?.parent()?;
-    (keyring_path(datadir) == keyring).then_some(datadir)
-}
-
-/// Whoever owns the keyring can write it. One that belongs neither to root nor to the owner of the
-/// data directory, nor to the present user, was put there by somebody else.
+/// Refuses a keyring that belongs neither to root nor to the owner of the data directory nor to the
+/// current user: its owner can write it, so a stranger may have put it there.
 fn expect_owner(path: &Path, owner: u32) -> Result<(), KeyError> {
     let me = rustix::process::geteuid().as_raw();
     let above = match datadir_of(path) {
@@ -100,8 +48,8 @@ impl Keyring {
     /// Reads and parses the keyring file.
     ///
     /// # Errors
-    /// [`KeyError::KeyringMissing`], [`KeyError::KeyringDamaged`], [`KeyError::Insecure`] for one of
-    /// a stranger's, [`KeyError::Io`].
+    /// [`KeyError::KeyringMissing`], [`KeyError::KeyringDamaged`], [`KeyError::Io`];
+    /// [`KeyError::Insecure`] if a stranger owns the file.
     pub fn load(path: &Path) -> Result<Keyring, KeyError> {
         let file = open_regular(path).map_err(|err| match err.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -123,16 +71,16 @@ impl Keyring {
         Keyring::parse(&bytes, path)
     }
 
-    /// Writes the keyring over the one at `path`, or where there is none: a new file beside it,
-    /// synced, renamed over it, and the directory synced. Until the rename the old one stands.
+    /// Stores the keyring at `path`, replacing an old one: writes a new file beside it, syncs the
+    /// new file, renames it over the old one and syncs the directory.
     ///
     /// # Errors
-    /// [`KeyError::Io`]; the old keyring is then as it was, unless only the last sync of the
-    /// directory failed.
+    /// [`KeyError::Io`]. The old keyring is then still there, unless only the sync of the directory
+    /// failed.
     pub fn store_atomically(&self, path: &Path) -> Result<(), KeyError> {
         let dir = parent(path)?;
         make_private_dir(dir)?;
-        let _lock = alone(dir);
+        let _lock = try_lock(dir);
         self.replace(dir, path)
     }
 
@@ -140,16 +88,17 @@ impl Keyring {
         put_in_place(NewFile::write(dir, path, KEYRING_FILE, &self.to_bytes())?, dir, path)
     }
 
-    /// As [`Keyring::store_atomically`], but never over another keyring.
+    /// As [`Keyring::store_atomically`], but fails if there is a keyring already.
     ///
     /// # Errors
     /// [`KeyError::KeyringExists`], [`KeyError::Io`].
     pub fn store_new(&self, path: &Path) -> Result<(), KeyError> {
         let dir = parent(path)?;
         make_private_dir(dir)?;
-        let _lock = alone(dir);
+        let _lock = try_lock(dir);
         let new = NewFile::write(dir, path, KEYRING_FILE, &self.to_bytes())?;
-        // A link, unlike a rename, fails when the name is taken. The drop removes the other name.
+        // A link, unlike a rename, fails if the name is taken. Dropping `new` removes the temporary
+        // name.
         fs::hard_link(&new.path, path).map_err(|err| match err.kind() {
             io::ErrorKind::AlreadyExists => KeyError::KeyringExists { path: path.to_owned() },
             _ => KeyError::io(path, "put the new keyring in place", err),
@@ -159,8 +108,8 @@ impl Keyring {
     }
 }
 
-/// Loads the keyring at `path`, changes it and stores it, alone: of two at the same time the
-/// second waits and then sees what the first one wrote.
+/// Loads the keyring at `path`, changes it and stores it, under a lock. If two processes do this at
+/// the same time, the second waits and then loads what the first one stored.
 ///
 /// # Errors
 /// Those of [`Keyring::load`], of `change`, and of [`Keyring::store_atomically`].
@@ -169,7 +118,7 @@ pub fn update<T>(
     change: impl FnOnce(&mut Keyring) -> Result<T, KeyError>,
 ) -> Result<T, KeyError> {
     let dir = parent(path)?;
-    // The lock is on the directory, since the file itself is replaced. It ends with the handle.
+    // The lock is on the directory, since the file itself is replaced. Closing the handle unlocks.
     let lock = File::open(dir).map_err(|err| match err.kind() {
         io::ErrorKind::NotFound => KeyError::KeyringMissing { path: path.to_owned() },
         _ => KeyError::io(dir, "open the directory of the keyring", err),
@@ -182,9 +131,9 @@ pub fn update<T>(
     Ok(result)
 }
 
-/// The lock of [`update`], for one that writes a keyring without reading the old one; none where the
-/// file system knows no locks.
-fn alone(dir: &Path) -> Option<File> {
+/// Takes the lock of [`update`], for a caller that writes a keyring without reading the old one.
+/// `None` on a file system without locks.
+fn try_lock(dir: &Path) -> Option<File> {
     let lock = File::open(dir).ok()?;
     lock.lock().ok()?;
     remove_unfinished(dir);
@@ -208,8 +157,8 @@ pub fn read_config_record(datadir: &Path) -> Result<Option<Vec<u8>>, KeyError> {
     }
 }
 
-/// Writes the configuration record over the one that is there, as [`Keyring::store_atomically`] does
-/// the keyring. Within [`update`], whose lock keeps everybody else off it.
+/// Stores the configuration record, replacing an old one, in the way of
+/// [`Keyring::store_atomically`]. Call it within [`update`], which holds the lock.
 ///
 /// # Errors
 /// [`KeyError::Io`].
@@ -219,12 +168,6 @@ pub fn write_config_record(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError>
     put_in_place(NewFile::write(dir, &path, CONFIG_RECORD_FILE, bytes)?, dir, &path)
 }
 
-/// `DATADIR/pgseal/config`.
-#[must_use]
-pub fn config_record_path(datadir: &Path) -> PathBuf {
-    datadir.join(KEYRING_DIR).join(CONFIG_RECORD_FILE)
-}
-
 fn put_in_place(new: NewFile, dir: &Path, path: &Path) -> Result<(), KeyError> {
     fs::rename(&new.path, path)
         .map_err(|err| KeyError::io(path, "put the new file in place", err))?;
@@ -232,10 +175,10 @@ fn put_in_place(new: NewFile, dir: &Path, path: &Path) -> Result<(), KeyError> {
     sync_dir(dir)
 }
 
-/// Whether a file in [`KEYRING_DIR`] has the name of a keyring or a configuration record in the
-/// making. Where no command runs that changes it, one was cut off before the new file was put in
-/// place, and the old one stands. The file holds nothing that is not sealed; the next command that
-/// writes a keyring removes it.
+/// Whether a file in [`KEYRING_DIR`](crate::KEYRING_DIR) has the temporary name of a new keyring or
+/// a new configuration record. If no command is writing one, such a file is left over from a
+/// command that was interrupted before the rename, and the old file is still valid. The leftover
+/// holds only encrypted content, and the next command that writes a keyring removes it.
 #[must_use]
 pub fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
@@ -245,12 +188,12 @@ pub fn is_unfinished(name: &OsStr) -> bool {
     random.is_some_and(|hex| hex.len() == 16 && hex.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// Removes the keyrings in the making that commands left which were cut off. The caller holds the
-/// lock, so none of them is being written.
+/// Removes the temporary files that interrupted commands left. The caller holds the lock, so no
+/// command is writing one of them.
 fn remove_unfinished(dir: &Path) {
     let Ok(listing) = fs::read_dir(dir) else { return };
     for item in listing.flatten().filter(|item| is_unfinished(&item.file_name())) {
-        // It does no harm, so it stops nobody.
+        // A leftover does no harm, so a failure here is ignored.
         let _ = fs::remove_file(item.path());
     }
 }
@@ -266,16 +209,17 @@ fn parent(path: &Path) -> Result<&Path, KeyError> {
     }
 }
 
-/// The owner and group that a file in `dir` must have: those of the directory, so that a keyring
-/// written by root can be read by the server.
+/// The owner and group that a new file in `dir` must be given; `None` if it has them already. They
+/// are those of the directory, so that the server can read a keyring that root wrote.
 fn owner_to_set(dir: &Path) -> Result<Option<(u32, u32)>, KeyError> {
     let meta = fs::metadata(dir).map_err(|err| KeyError::io(dir, "stat the directory", err))?;
     let me = rustix::process::geteuid().as_raw();
     Ok((meta.uid() != me).then(|| (meta.uid(), meta.gid())))
 }
 
-/// Whether the group of a directory, and nobody else, may read what is in it: in a data directory made with `initdb
-/// --allow-group-access`, who backs it up copies the keyring as well, or the copy could not be opened.
+/// Whether the group of a directory may read it and other users may not. In a data directory made
+/// with `initdb --allow-group-access`, a backup program runs as a member of the group, and it must
+/// copy the keyring as well: without the keyring, nobody could open the backup.
 fn group_reads(dir: &Path) -> Result<bool, KeyError> {
     let meta = fs::metadata(dir).map_err(|err| KeyError::io(dir, "stat the directory", err))?;
     Ok(meta.mode() & 0o077 == 0o050)
@@ -288,7 +232,7 @@ fn make_private_dir(dir: &Path) -> Result<(), KeyError> {
         Err(err) if err.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
         Err(err) => return Err(KeyError::io(dir, "make the directory of the keyring", err)),
     }
-    // The umask may have taken away even the owner's rights.
+    // The umask may have removed permissions, even those of the owner.
     fs::set_permissions(dir, fs::Permissions::from_mode(mode))
         .map_err(|err| KeyError::io(dir, "set the mode of the directory", err))?;
     let above = parent(dir)?;
@@ -299,13 +243,8 @@ fn make_private_dir(dir: &Path) -> Result<(), KeyError> {
     sync_dir(above)
 }
 
-pub(crate) fn sync_dir(dir: &Path) -> Result<(), KeyError> {
-    File::open(dir)
-        .and_then(|handle| handle.sync_all())
-        .map_err(|err| KeyError::io(dir, "sync the directory", err))
-}
-
-/// A synced new file with a temporary name, removed unless it was put in place.
+/// A new file, synced, with a temporary name. Dropping it removes the file, unless it has been
+/// renamed into place.
 struct NewFile {
     path: PathBuf,
     keep: bool,
@@ -325,7 +264,7 @@ impl NewFile {
             .open(&path)
             .map_err(failed("make a new file beside it"))?;
         let new = NewFile { path, keep: false };
-        // The umask may have taken away even the owner's rights.
+        // The umask may have removed permissions, even those of the owner.
         file.set_permissions(fs::Permissions::from_mode(mode))
             .map_err(failed("set the mode of the new file"))?;
         if let Some((uid, gid)) = owner_to_set(dir)? {
@@ -344,7 +283,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if !self.keep {
-            // Nothing more can be done; what stays holds wrapped keys only.
+            // If this fails, the file stays, which does no harm: it holds only encrypted content.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,35 +1,35 @@
-//! What a keyring says about itself without any secret: for `pgseal key show`.
+//! The content of a keyring without its secrets, for `pgseal key show`.
 
 use serde::Serialize;
 
 use crate::body::GenerationState;
 
-/// A keyring as `pgseal key show` prints it. Read from the file, not authenticated.
+/// A keyring as `pgseal key show` prints it. It is read from the file and not authenticated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeyringSummary {
     /// Version of the file format.
     pub format_version: u64,
-    /// 32 hexadecimal digits.
+    /// The identity, as 32 hexadecimal digits.
     pub keyring_id: String,
-    /// RFC 3339, UTC.
+    /// When the keyring was made: RFC 3339, UTC.
     pub created: String,
-    /// Suite of new relation files.
+    /// The suite of new relation files.
     pub suite: String,
-    /// Provider URI; never the secret itself.
+    /// The URI of the provider, which contains no secret.
     pub provider: String,
-    /// How the KEK comes from the passphrase, if it does.
+    /// The cost of deriving the KEK from a passphrase; `None` if the KEK is a raw key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<PassphraseSummary>,
-    /// Generation that new files get.
+    /// The generation of the data key that new files are sealed with.
     pub active_generation: u32,
     /// All generations, oldest first.
     pub generations: Vec<GenerationSummary>,
 }
 
-/// Cost of a passphrase's derivation.
+/// The cost of deriving the KEK from a passphrase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PassphraseSummary {
-    /// Name of the function.
+    /// Name of the key derivation function.
     pub kdf: String,
     /// Memory in KiB.
     pub memory_kib: u32,
@@ -39,13 +39,13 @@ pub struct PassphraseSummary {
     pub lanes: u32,
 }
 
-/// One generation of data key.
+/// One data key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GenerationSummary {
-    /// Its number, from 1.
+    /// The generation number, from 1.
     pub generation: u32,
-    /// RFC 3339, UTC.
+    /// When the key was made: RFC 3339, UTC.
     pub created: String,
-    /// In use for new files, or kept for old ones.
+    /// Whether the key is used for new files.
     pub state: GenerationState,
 }

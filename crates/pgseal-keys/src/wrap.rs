@@ -1,6 +1,6 @@
-//! The primitives, each with its label: derive, check, wrap, unwrap, authenticate.
+//! Key derivation, check values, key wrapping and MACs, each with its label.
 //!
-//! AES-256-GCM (SP 800-38D), HKDF-SHA-256 (RFC 5869), HMAC-SHA-256 (FIPS 198-1), all of AWS-LC.
+//! AES-256-GCM (SP 800-38D), HKDF-SHA-256 (RFC 5869) and HMAC-SHA-256 (FIPS 198-1) of AWS-LC.
 
 use std::ops::{Deref, DerefMut};
 
@@ -15,8 +15,8 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::error::KeyError;
 use crate::labels;
 
-/// A 32-byte secret that never leaves this crate: the keyring key and what is derived from it.
-/// Boxed, so that moving it leaves no copy behind.
+/// A 32-byte secret that never leaves this crate: the keyring key, or a key derived from it. It is
+/// boxed so that moving it leaves no copy on the stack.
 pub(crate) struct Secret32(Box<[u8; 32]>);
 
 impl Secret32 {
@@ -49,18 +49,18 @@ impl Drop for Secret32 {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wrapped {
-    #[serde(with = "crate::body::hex")]
+    #[serde(with = "crate::hex")]
     pub nonce: [u8; 12],
-    #[serde(with = "crate::body::hex")]
+    #[serde(with = "crate::hex")]
     pub wrapped: [u8; 32],
-    #[serde(with = "crate::body::hex")]
+    #[serde(with = "crate::hex")]
     pub tag: [u8; 16],
 }
 
 /// The wrapped key does not authenticate.
 pub(crate) struct NotAuthentic;
 
-/// Fills with random bytes of AWS-LC's generator, which reseeds after `fork`.
+/// Fills `bytes` with random bytes of AWS-LC's generator, which reseeds after `fork`.
 pub(crate) fn random(bytes: &mut [u8]) -> Result<(), KeyError> {
     rand::fill(bytes).map_err(|_| KeyError::Internal("the random number generator"))
 }
@@ -95,12 +95,12 @@ pub(crate) fn derive(
     Ok(out)
 }
 
-/// The key check value of a KEK: tells a wrong key from a damaged keyring.
+/// The key check value of a KEK, which distinguishes a wrong KEK from a damaged keyring.
 pub(crate) fn key_check(kek: &[u8; 32], keyring_id: KeyringId) -> Result<[u8; 8], KeyError> {
     check_value(kek, keyring_id, labels::KDF_KEK_CHECK, labels::MAC_KEK_CHECK)
 }
 
-/// The fingerprint of a data key: tells whether two copies hold the same one.
+/// The fingerprint of a data key, by which two copies can be compared without opening them.
 #[cfg(feature = "escrow")]
 pub(crate) fn fingerprint(key: &[u8; 32], keyring_id: KeyringId) -> Result<[u8; 8], KeyError> {
     check_value(key, keyring_id, labels::KDF_KEY_FINGERPRINT, labels::MAC_KEY_FINGERPRINT)
@@ -151,14 +151,14 @@ pub(crate) fn wrap(key: &[u8; 32], aad: &[u8], secret: &[u8; 32]) -> Result<Wrap
     wrap_with_nonce(key, aad, secret, nonce)
 }
 
-/// Wraps under a given nonce: only for [`wrap`] and the worked example.
+/// Wraps with a given nonce: only for [`wrap`] and for the worked example of the specification.
 pub(crate) fn wrap_with_nonce(
     key: &[u8; 32],
     aad: &[u8],
     secret: &[u8; 32],
     nonce: [u8; 12],
 ) -> Result<Wrapped, KeyError> {
-    // Sealed in place; wiped in case the primitive fails and leaves the secret there.
+    // Encrypted in place. Zeroizing: if the primitive fails, the secret may still be here.
     let mut in_out = Zeroizing::new(*secret);
     let tag = gcm(key)?
         .seal_in_place_separate_tag(
@@ -171,7 +171,7 @@ pub(crate) fn wrap_with_nonce(
     Ok(Wrapped { nonce, wrapped: *in_out, tag })
 }
 
-/// Unwraps into `out`.
+/// Unwraps a key into `out`.
 pub(crate) fn unwrap_into(
     key: &[u8; 32],
     aad: &[u8],
@@ -223,7 +223,7 @@ pub(crate) fn open_bytes(
         .map_err(|_| NotAuthentic)
 }
 
-/// The first `N` bytes of the SHA-256 of these parts.
+/// The first `N` bytes of the SHA-256 of the concatenated parts.
 #[cfg(feature = "escrow")]
 pub(crate) fn sha256_start<const N: usize>(parts: &[&[u8]]) -> Result<[u8; N], KeyError> {
     let mut context = digest::Context::new(&digest::SHA256);
@@ -242,7 +242,7 @@ pub(crate) fn body_mac(
     tag.as_ref().first_chunk::<32>().copied().ok_or(KeyError::Internal("HMAC"))
 }
 
-/// Whether the MAC is that of the body, in constant time.
+/// Whether `mac` is the MAC of the body, compared in constant time.
 pub(crate) fn body_mac_holds(
     keyring_key: &[u8; 32],
     keyring_id: KeyringId,

@@ -1,17 +1,14 @@
-//! The fuzz targets of key material over their seeds and what small changes make of them, for toolchains
+//! Runs the fuzz targets of key material over their seeds and over mutated seeds, on toolchains
 //! without libFuzzer.
 
-#[path = "../../../fuzz/keys.rs"]
+#[path = "../../../tests/fuzz/keys.rs"]
 mod bodies;
 #[cfg(feature = "escrow")]
-#[path = "../../../fuzz/escrow.rs"]
+#[path = "../../../tests/fuzz/escrow.rs"]
 mod escrow;
 #[allow(dead_code)]
-#[path = "../../../fuzz/smoke.rs"]
+#[path = "../../../tests/fuzz/smoke.rs"]
 mod smoke;
-#[allow(dead_code)]
-#[path = "../../pgseal-preload/src/place/texts.rs"]
-mod texts;
 
 use std::path::Path;
 

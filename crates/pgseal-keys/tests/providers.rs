@@ -1,4 +1,4 @@
-//! The providers, asked for real: files, commands, descriptors, the environment, a terminal.
+//! Each provider with a real source: files, commands, descriptors, the environment, a terminal.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, outside of #[test] functions")]
 
@@ -29,7 +29,7 @@ fn raw(uri: &str) -> Result<[u8; 32], KeyError> {
     Provider::parse(uri)?.kek(None).map(|kek| *kek.expose())
 }
 
-/// The error, after looking for the key in all it shows.
+/// The provider's error, after a check that neither its message nor its debug form shows the key.
 fn refused(uri: &str) -> KeyError {
     let err = raw(uri).unwrap_err();
     let shown = format!("{err} {err:?}");
@@ -122,11 +122,11 @@ fn a_passphrase_from_a_descriptor_or_a_command() {
 }
 
 #[test]
-fn a_kek_goes_through_a_descriptor_with_its_parameters() {
+fn a_kek_is_passed_through_a_descriptor_with_its_parameters() {
     let new =
         Provider::parse("passphrase:command=echo open sesame").unwrap().kek_for_new().unwrap();
     let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&new.hand_through().unwrap()).unwrap();
+    file.write_all(&new.to_memfd_bytes().unwrap()).unwrap();
     let fd = u32::try_from(file.as_raw_fd()).unwrap();
     // Twice: every process of a start reads the same descriptor.
     for _ in 0..2 {
@@ -144,7 +144,7 @@ fn a_kek_goes_through_a_descriptor_with_its_parameters() {
     assert!(kek_from_fd(fd).unwrap().params().is_none());
 }
 
-/// Not a test: the process that the two tests below start, with an environment of their own.
+/// Not a test: the process that the tests below start with their own environment and terminal.
 #[test]
 #[ignore = "run by other tests"]
 fn child() {
@@ -191,7 +191,7 @@ fn a_key_from_the_environment() {
     }
 }
 
-/// What a person at a terminal sees who answers both prompts.
+/// The screen of a terminal where a person answers both prompts.
 fn typed(first: &str, second: &str) -> String {
     let command = child_command();
     let argv: Vec<&str> = command.iter().map(String::as_str).collect();

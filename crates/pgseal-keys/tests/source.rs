@@ -1,4 +1,5 @@
-//! Which source of the key is asked, and what a keyring that nobody has authenticated may not ask for.
+//! Which source the key is asked of, and what a keyring may not ask for before a key has
+//! authenticated it.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, outside of #[test] functions")]
 
@@ -12,7 +13,7 @@ use pgseal_keys::{
     generate_raw_key, keyring_path,
 };
 
-/// A data directory in a directory of its own, with a keyring that names this provider.
+/// A new data directory below `temp`, with a keyring that names this provider.
 fn keyring(temp: &Path, uri: &str) -> Keyring {
     let kek = Kek::from_text(generate_raw_key().unwrap().as_bytes(), "").unwrap();
     let kek = match uri.starts_with("passphrase:") {
@@ -27,7 +28,7 @@ fn keyring(temp: &Path, uri: &str) -> Keyring {
 }
 
 #[test]
-fn only_what_can_neither_run_nor_connect_is_taken_from_a_keyring() {
+fn a_keyring_may_name_only_providers_that_run_and_connect_to_nothing() {
     let temp = tempfile::tempdir().unwrap();
     let clusters = Clusters::at(temp.path().join("clusters.d"));
     for (uri, form) in [
@@ -52,7 +53,8 @@ fn only_what_can_neither_run_nor_connect_is_taken_from_a_keyring() {
             }
             (other, _) => panic!("{uri}: {other:?}"),
         }
-        // From outside, everything may be named, and what is nearest to the user counts.
+        // Outside of the data directory, every provider may be named. The command line wins over
+        // the environment, and the environment over the file of the cluster.
         let outside = |given, environment| {
             Source::find(&ring, given, environment, None, &clusters).unwrap().shown()
         };
@@ -65,7 +67,7 @@ fn only_what_can_neither_run_nor_connect_is_taken_from_a_keyring() {
 }
 
 #[test]
-fn a_key_in_the_data_directory_proves_nothing() {
+fn a_key_in_the_data_directory_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     let clusters = Clusters::at(temp.path().join("clusters.d"));
     let key = temp.path().join("data/key");
@@ -74,7 +76,7 @@ fn a_key_in_the_data_directory_proves_nothing() {
     let error = Source::find(&ring, None, None, None, &clusters).unwrap_err();
     assert_eq!(error.exit_code(), 12);
     assert!(error.to_string().contains("in its own data directory"), "{error}");
-    // A link from elsewhere leads there, too.
+    // A link from elsewhere to the same key is refused as well.
     let link = temp.path().join("link");
     std::os::unix::fs::symlink(&key, &link).unwrap();
     let ring = keyring(temp.path(), &format!("file:{}", link.display()));
@@ -84,7 +86,7 @@ fn a_key_in_the_data_directory_proves_nothing() {
 }
 
 #[test]
-fn a_strangers_cost_is_bounded() {
+fn the_cost_that_a_keyring_asks_for_is_bounded() {
     let pass = |memory_kib, passes| {
         let params = Argon2idParams::with_cost(memory_kib, passes, 1).unwrap();
         let asked = Provider::parse("passphrase:command=echo x").unwrap();
@@ -103,7 +105,7 @@ fn a_strangers_cost_is_bounded() {
 }
 
 #[test]
-fn the_provider_that_was_asked_is_the_one_in_the_error() {
+fn the_error_names_the_provider_that_was_asked() {
     let temp = tempfile::tempdir().unwrap();
     let ring = keyring(temp.path(), "env:OF_THE_KEYRING");
     let key = temp.path().join("other");
@@ -128,7 +130,7 @@ fn a_large_keyring_is_not_read() {
 
 /// Only root can give a file away.
 #[test]
-fn a_keyring_of_a_strangers_is_refused() {
+fn a_keyring_that_a_stranger_owns_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     let ring = keyring(temp.path(), "env:A");
     if chown(ring.path(), Some(65533), None).is_err() {
@@ -138,7 +140,10 @@ fn a_keyring_of_a_strangers_is_refused() {
     assert_eq!(error.exit_code(), 12);
     assert!(error.to_string().contains("belongs to user 65533"), "{error}");
     chown(temp.path().join("data"), Some(65533), None).unwrap();
-    assert!(Keyring::load(ring.path()).is_ok(), "the owner's own");
+    assert!(
+        Keyring::load(ring.path()).is_ok(),
+        "the keyring belongs to the owner of the data directory"
+    );
     chown(ring.path(), Some(0), None).unwrap();
-    assert!(Keyring::load(ring.path()).is_ok(), "root's");
+    assert!(Keyring::load(ring.path()).is_ok(), "the keyring belongs to root");
 }

@@ -1,4 +1,4 @@
-//! The keyring on disk.
+//! Storing and loading the keyring file.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, outside of #[test] functions")]
 
@@ -26,9 +26,9 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Where the group may read the data directory, who backs it up copies the keyring, too.
+/// If the group may read the data directory, its members may read the keyring: they make backups.
 #[test]
-fn a_keyring_can_be_read_by_whom_the_data_directory_can() {
+fn the_group_can_read_the_keyring_if_it_can_read_the_data_directory() {
     let data = tempfile::tempdir().unwrap();
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().mode() & 0o7777;
     fs::set_permissions(data.path(), fs::Permissions::from_mode(0o750)).unwrap();
@@ -91,7 +91,7 @@ fn a_keyring_in_no_directory_is_an_error() {
 }
 
 #[test]
-fn an_update_that_fails_changes_nothing_and_one_that_works_stays() {
+fn a_failed_update_changes_nothing_and_a_successful_one_is_stored() {
     let data = tempfile::tempdir().unwrap();
     let path = keyring_path(data.path());
     assert_eq!(update(&path, |_| Ok(())).unwrap_err().exit_code(), 16);
@@ -119,7 +119,7 @@ fn updates_at_the_same_time_are_not_lost() {
 }
 
 #[test]
-fn what_is_not_a_file_or_too_long_is_damage() {
+fn a_fifo_or_an_overlong_file_is_reported_as_damage() {
     let data = tempfile::tempdir().unwrap();
     let path = data.path().join("keyring");
     let fifo = data.path().join("fifo");

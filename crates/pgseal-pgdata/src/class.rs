@@ -80,8 +80,8 @@ pub enum Class {
     /// A cached copy of relation descriptors, `pg_internal.init`
     /// (`src/backend/utils/cache/relcache.c`).
     RelcacheInit,
-    /// `PG_VERSION` (`src/bin/initdb/initdb.c`, `src/backend/commands/dbcommands.c`); in the root also
-    /// `PG_VERSION.clonetest` and the like (`src/bin/pg_upgrade/file.c`).
+    /// `PG_VERSION` (`src/bin/initdb/initdb.c`, `src/backend/commands/dbcommands.c`); in the root
+    /// also `PG_VERSION.clonetest` and the like (`src/bin/pg_upgrade/file.c`).
     Version,
     /// Configuration and the signal files of recovery (`src/backend/utils/misc/guc.c`,
     /// `src/include/access/xlogrecovery.h`).
@@ -94,24 +94,24 @@ pub enum Class {
     Postmaster,
     /// The server's log, and the file that names it (`src/backend/postmaster/syslogger.c`).
     ServerLog,
-    /// A report of `pg_upgrade` about what stands in the way of an upgrade, which it tells people to
-    /// read: `pg_upgrade_output.d/TIME/loadable_libraries.txt` and others (`src/bin/pg_upgrade/check.c`,
-    /// `function.c`).
+    /// A report of `pg_upgrade` about what stands in the way of an upgrade, which it tells people
+    /// to read: `pg_upgrade_output.d/TIME/loadable_libraries.txt` and others
+    /// (`src/bin/pg_upgrade/check.c`, `function.c`).
     UpgradeReport,
     /// Certificates, keys and revocation lists for TLS (`src/backend/libpq/be-secure-openssl.c`).
     TlsFile,
     /// Dynamic shared memory backed by a file (`src/backend/storage/ipc/dsm_impl.c`).
     DynamicSharedMemory,
-    /// pgseal's own: the keyring.
+    /// A file of pgseal: the keyring and what lies beside it.
     Own,
     /// The link to a tablespace, `pg_tblspc/OID` (`src/backend/commands/tablespace.c`).
     TablespaceLink,
-    /// None of the above, as far as PostgreSQL 15 to 19 are known.
+    /// None of the above: no file that PostgreSQL 15 to 19 are known to write.
     Unknown,
 }
 
 impl Class {
-    /// The name, as `pgseal status` shows it. All forks of a relation have the same.
+    /// The name that `pgseal status` shows. All forks of a relation have the same name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! From a path inside a data directory to its class.
+//! The class of a file, from its path inside a data directory.
 
 use crate::class::Class;
 use crate::names::{
@@ -29,7 +29,8 @@ const OWN_DIRECTORIES: [&[u8]; 18] = [
     b"pgseal",
 ];
 
-/// Components of a path that are looked at; no name of PostgreSQL's has more that matter.
+/// The most components of a path that are looked at; the class of PostgreSQL's own files never
+/// depends on more.
 const MAX_PARTS: usize = 8;
 
 /// The class of the file at `rel`, a path relative to the root of a data directory.
@@ -46,8 +47,8 @@ pub fn classify(rel: &[u8]) -> Class {
     }
 }
 
-/// The components of a path without empty ones and `.`; of more than there is room for, the first ones
-/// and the last. `None` if one of them is `..`.
+/// The components of a path without empty ones and `.`. If there are more than fit in `parts`, the
+/// first ones and the last one. `None` if a component is `..`.
 pub(crate) fn components<'a, 'p>(
     rel: &'p [u8],
     parts: &'a mut [&'p [u8]],
@@ -66,10 +67,11 @@ pub(crate) fn components<'a, 'p>(
     parts.get(..count)
 }
 
-/// A file in the root itself.
+/// The class of a file in the root itself.
 fn in_root(name: &[u8]) -> Class {
     match name {
-        // pg_upgrade tries under the other names whether the file system can do what it is asked for.
+        // pg_upgrade makes files with the other names to test whether the file system can link,
+        // clone and copy as asked.
         b"PG_VERSION"
         | b"PG_VERSION.linktest"
         | b"PG_VERSION.clonetest"
@@ -90,9 +92,9 @@ fn in_root(name: &[u8]) -> Class {
     }
 }
 
-/// The class by a path's components, or, of a name with `.tmp` that no class has, the class of the name
-/// without it if that one is sealed: PostgreSQL writes such a file and renames it, and minor releases
-/// begin to do so where they did not (15.20: `pg_twophase/000002E1.tmp`).
+/// The class for the components of a path. A name with `.tmp` that has no class gets the class of
+/// the name without `.tmp`, if files of that class are sealed: PostgreSQL writes such a file and
+/// then renames it, and a minor release may begin to do so (15.20: `pg_twophase/000002E1.tmp`).
 pub(crate) fn or_in_the_making(parts: &[&[u8]], class_of: impl Fn(&[&[u8]]) -> Class) -> Class {
     let class = class_of(parts);
     let mut renamed: [&[u8]; MAX_PARTS] = [b""; MAX_PARTS];
@@ -107,7 +109,7 @@ pub(crate) fn or_in_the_making(parts: &[&[u8]], class_of: impl Fn(&[&[u8]]) -> C
     if matches!(renamed.policy(), Policy::Seal { .. }) { renamed } else { class }
 }
 
-/// A file somewhere below a directory of the root; `rest` has at least one component.
+/// The class of a file below a directory of the root; `rest` has at least one component.
 fn below(directory: &[u8], rest: &[&[u8]]) -> Class {
     match (directory, rest) {
         (b"base", [b"pgsql_tmp", _, ..]) => Class::TempFile,
@@ -135,7 +137,7 @@ fn below(directory: &[u8], rest: &[&[u8]]) -> Class {
             Class::Slru
         }
         (b"pg_twophase", [name]) if is_two_phase(name) => Class::TwoPhase,
-        (b"pg_replslot", [_, b"state" | b"state.tmp"]) => Class::ReplicationSlotState,
+        (b"pg_replslot", [_, b"state"]) => Class::ReplicationSlotState,
         (b"pg_replslot", [_, name])
             if name.starts_with(b"xid-")
                 || name.ends_with(b".spill")
@@ -145,10 +147,9 @@ fn below(directory: &[u8], rest: &[&[u8]]) -> Class {
         }
         (b"pg_logical", [b"snapshots", _]) => Class::LogicalSnapshot,
         (b"pg_logical", [b"mappings", _]) => Class::LogicalMapping,
-        (b"pg_logical", [b"replorigin_checkpoint" | b"replorigin_checkpoint.tmp"]) => {
-            Class::ReplicationOrigin
-        }
+        (b"pg_logical", [b"replorigin_checkpoint"]) => Class::ReplicationOrigin,
         (b"pg_snapshots", [_]) => Class::ExportedSnapshot,
+        // Everything else in pg_stat is statistics, also under a name with `.tmp`.
         (b"pg_stat_tmp", [b"pgss_query_texts.stat"])
         | (b"pg_stat", [b"pg_stat_statements.stat" | b"pg_stat_statements.stat.tmp"]) => {
             Class::StatementTexts
@@ -157,7 +158,8 @@ fn below(directory: &[u8], rest: &[&[u8]]) -> Class {
         (b"pg_dynshmem", [name]) if name.starts_with(b"mmap.") => Class::DynamicSharedMemory,
         (b"pgseal", _) => Class::Own,
         (b"log" | b"pg_log", _) => Class::ServerLog,
-        // A tablespace that has a keyring of its own, where a tar file of a base backup is unpacked.
+        // The root is a tablespace with a keyring of its own, into which the tar file of a base
+        // backup is unpacked.
         (version, inside) if is_version_directory(version) => in_tablespace(inside),
         // pg_upgrade's own logs and reports; its dumps beside them hold the schema and are Unknown,
         // so sealed
@@ -170,11 +172,11 @@ fn below(directory: &[u8], rest: &[&[u8]]) -> Class {
     }
 }
 
-/// A file in `base/N/`, `global/` or a database's directory in a tablespace.
+/// The class of a file in `base/N/`, `global/` or a database's directory in a tablespace.
 fn in_database(name: &[u8]) -> Class {
     match name {
         b"PG_VERSION" => Class::Version,
-        b"pg_filenode.map" | b"pg_filenode.map.tmp" => Class::RelationMap,
+        b"pg_filenode.map" => Class::RelationMap,
         b"pg_internal.init" => Class::RelcacheInit,
         _ if name.strip_prefix(b"pg_internal.init.").is_some_and(is_decimal) => Class::RelcacheInit,
         _ => match name.strip_prefix(b"INCREMENTAL.") {
@@ -184,7 +186,7 @@ fn in_database(name: &[u8]) -> Class {
     }
 }
 
-/// A file below a tablespace's version directory.
+/// The class of a file below a tablespace's version directory.
 pub(crate) fn in_tablespace(inside: &[&[u8]]) -> Class {
     match inside {
         [b"pgsql_tmp", _, ..] => Class::TempFile,
@@ -193,7 +195,8 @@ pub(crate) fn in_tablespace(inside: &[&[u8]]) -> Class {
     }
 }
 
-/// Timeline, start and end in hexadecimal, or the one in the making.
+/// Whether the name is that of a WAL summary: timeline, start and end in hexadecimal, or
+/// `temp.summary` for the summary that PostgreSQL is writing.
 fn is_summary(name: &[u8]) -> bool {
     name == b"temp.summary" || name.strip_suffix(b".summary").is_some_and(|stem| is_hex(stem, 40))
 }

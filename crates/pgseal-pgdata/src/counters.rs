@@ -1,7 +1,8 @@
-//! What a server counts, and where it lies in the memory that its processes share: written by the
-//! library, read by `pgseal status` (through the postmaster's descriptor) and by the extension.
+//! The counters of a server, and their layout in the memory that its processes share. The preloaded
+//! library writes them; `pgseal status` (through the postmaster's descriptor) and the extension
+//! read them.
 //!
-//! The memory begins with a header of [`HEADER_BYTES`], all numbers little-endian:
+//! The memory begins with a header of [`HEADER_BYTES`]. All numbers are little-endian:
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
@@ -16,9 +17,10 @@
 //! | 40 | 4 | length of the text that follows |
 //! | 44 | | four lines: version of the library, names of the classes, of the counters, and of the counters of column values, separated by spaces |
 //!
-//! Slots follow. Each process adds to the slot of the CPU that it runs on; what was counted is the
-//! sum over all slots. A slot holds the counters of each class, 64 bits each, then those of column
-//! values. The names are there so that a reader need not be of the same version.
+//! The slots follow. Each process adds to the slot of the CPU that it runs on; the value of a
+//! counter is the sum over all slots. A slot holds the counters of each class, 64 bits each, then
+//! those of column values. The header contains the names so that a reader may be of another
+//! version.
 
 use crate::class::Class;
 
@@ -26,9 +28,9 @@ use crate::class::Class;
 pub const MAGIC: [u8; 8] = *b"PGSEALCN";
 /// The version of this layout.
 pub const VERSION: u32 = 1;
-/// Where the slots begin.
+/// Offset of the first slot.
 pub const HEADER_BYTES: usize = 4096;
-/// Where the text begins.
+/// Offset of the text.
 pub const TEXT_OFF: usize = 44;
 /// The name of the memory file, as `/proc/PID/fd` shows it behind `/memfd:`.
 pub const MEMORY_NAME: &core::ffi::CStr = c"pgseal-counters";
@@ -47,7 +49,7 @@ pub enum Counter {
     OpenedBytes = 3,
     /// Blocks that were never written, read as zeros.
     ZeroBlocksRead = 4,
-    /// Pages of zeros that lengthened a relation and are stored as they are.
+    /// Pages of zeros that extended a relation, which are stored as zeros.
     ZeroBlocksWritten = 5,
     /// Blocks that did not authenticate.
     FailedBlocks = 6,
@@ -70,8 +72,8 @@ pub const COUNTERS: [&str; 8] = [
 /// The names of the counters of column values, in their order.
 pub const COLUMN_COUNTERS: [&str; 3] = ["sealed_values", "opened_values", "failed_values"];
 
-/// The names of the counted classes, in their order: those that are sealed, and files outside the
-/// data directory (archived WAL).
+/// The names of the counted classes, in their order: the sealed classes, and "outside" for files
+/// outside of the data directory (archived WAL).
 pub const CLASSES: [&str; 21] = [
     "relation",
     "temporary-relation",
@@ -107,10 +109,10 @@ pub const SLOT_BYTES: usize = (CLASSES.len() + 1) * CLASS_BYTES;
 pub struct ClassIndex(usize);
 
 impl ClassIndex {
-    /// Of files outside every data directory.
+    /// The index for files outside of every data directory.
     pub const OUTSIDE: ClassIndex = ClassIndex(CLASSES.len() - 1);
 
-    /// Of a class; those that stay plain count as [`ClassIndex::OUTSIDE`].
+    /// The index of a class; [`ClassIndex::OUTSIDE`] for a class that stays plain.
     #[must_use]
     pub const fn of(class: Class) -> ClassIndex {
         ClassIndex(match class {
@@ -166,13 +168,13 @@ mod tests {
     use crate::policy::Policy;
     use crate::table::{Row, TABLE};
 
-    /// Timeline history has kept its place: those that were sealed once are still opened.
+    /// Timeline history keeps its index: an earlier version sealed such files, and they still open.
     fn is_counted(row: &Row) -> bool {
         matches!(row.policy, Policy::Seal { .. }) || row.class == Class::TimelineHistory
     }
 
     #[test]
-    fn each_sealed_class_has_its_own_place() {
+    fn each_sealed_class_has_its_own_index() {
         for row in &TABLE {
             let index = ClassIndex::of(row.class);
             if is_counted(row) {

@@ -1,5 +1,5 @@
-//! How the file at a place is sealed, and whether a file that lies there is the one
-//! (`spec/sealed-file.md`, section 3.3). All that opens, converts or verifies files asks here.
+//! How the file at a place is sealed, and whether a file found there belongs there
+//! (`spec/sealed-file.md`, section 3.3). All code that opens, converts or verifies files asks here.
 
 use core::fmt;
 
@@ -9,12 +9,12 @@ use pgseal_core::{Form, Layout, Place, Suite};
 use crate::class::Class;
 use crate::policy::Policy;
 
-/// Why an authentic file of the cluster is not the one of the place where it lies.
+/// Why an authentic file of the cluster does not belong where it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misplaced {
-    /// It is the file of this place.
+    /// It is the file of this other place.
     Place(Place),
-    /// It is sealed in another way than files there.
+    /// It is sealed with this suite and layout, which no file there has.
     Form(Suite, Layout),
 }
 
@@ -42,8 +42,8 @@ impl Class {
         Some(Form { suite, layout, solid: self.is_solid(place.as_bytes()), place })
     }
 
-    /// What speaks against an authentic file with this header at this place; nothing where there is
-    /// no particular place.
+    /// Why an authentic file with this header does not belong at this place; `None` if it does, or
+    /// if the place is [`Place::ANY`].
     #[must_use]
     pub fn misplaced(self, place: Place, suite: Suite, header: &Header) -> Option<Misplaced> {
         if place.is_any() {
@@ -54,7 +54,8 @@ impl Class {
         }
         let mut form = self.form(place, suite)?;
         if self == Class::Wal {
-            // An archive may be older than the suite: keys of another length are as good.
+            // The suite may have changed since the segment was archived. Another key length is
+            // fine.
             form.suite = header.suite;
         }
         (header.form() != form).then_some(Misplaced::Form(header.suite, header.layout))
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_of_sealing_counts_too() {
+    fn a_file_with_another_suite_or_layout_is_misplaced() {
         let (class, place) = locate(b"base/5/16384");
         let form = class.form(place, SUITE).unwrap();
         let (suite, layout) = (Suite::Aes256Xts, Layout::InPlace);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sealed_has_no_form() {
+    fn a_file_that_is_not_sealed_has_no_form() {
         let (class, place) = locate(b"postgresql.conf");
         assert_eq!(class.form(place, SUITE), None);
     }

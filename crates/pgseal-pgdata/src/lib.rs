@@ -2,11 +2,11 @@
 //!
 //! [`classify`] turns a path relative to the root of a data directory into a [`Class`];
 //! [`Class::policy`] says whether files of that class are sealed, stay plain or are refused.
-//! [`TABLE`] shows every class with an example, its policy and the reason. [`counters`] is what a
-//! server counts of each class.
+//! [`TABLE`] lists every class with an example, its policy and the reason. [`counters`] defines
+//! what a server counts for each class.
 //!
-//! The crate is pure: no input or output, no allocation (`no_std` without `alloc`), because the
-//! library asks it inside every `open()` of the server. Paths are bytes, as the kernel sees them.
+//! The crate does no input or output and no allocation (`no_std` without `alloc`), because the
+//! preloaded library calls it in every `open()` of the server. Paths are bytes, as for the kernel.
 //!
 //! Names follow the sources of PostgreSQL 15 to 19. Much of what users think of as separate
 //! things has no file of its own: large objects (`pg_largeobject`), enum labels (`pg_enum`),
@@ -14,8 +14,8 @@
 //! statistics (`pg_statistic`, `pg_statistic_ext_data`), TOAST values, materialised views,
 //! sequences and indexes all live in relations, so [`Class::Relation`] covers them.
 //!
-//! The names of directories are not classified: a directory itself (`base`, `pg_wal/summaries`)
-//! is [`Class::Unknown`], and the caller must tell directories from files first.
+//! Directories are not classified: the class of a directory (`base`, `pg_wal/summaries`) is
+//! [`Class::Unknown`], so the caller must first check that the path is a file.
 #![forbid(unsafe_code)]
 #![no_std]
 

@@ -18,13 +18,14 @@ pub(crate) fn is_hex(name: &[u8], digits: usize) -> bool {
     name.len() == digits && name.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'A'..=b'F'))
 }
 
-/// Whether the name is that of an SLRU segment: 4 to 6 digits, since 17 also 15
-/// (`SlruCorrectSegmentFilenameLength`, `slru.c`).
+/// Whether the name is that of an SLRU segment: 4 to 6 hexadecimal digits, from PostgreSQL 17 on
+/// also 15 (`SlruCorrectSegmentFilenameLength`, `slru.c`).
 pub(crate) fn is_slru_segment(name: &[u8]) -> bool {
     matches!(name.len(), 4..=6 | 15) && is_hex(name, name.len())
 }
 
-/// Whether the name is that of a prepared transaction: 8 digits, since 17 16 (`twophase.c`).
+/// Whether the name is that of a prepared transaction: 8 hexadecimal digits, from PostgreSQL 17 on
+/// 16 (`twophase.c`).
 pub(crate) fn is_two_phase(name: &[u8]) -> bool {
     is_hex(name, 8) || is_hex(name, 16)
 }

@@ -1,5 +1,5 @@
-//! Which file of the cluster a path names, independent of where the cluster lies: the text that a
-//! sealed file carries in its header, so that it opens as no other file of the cluster
+//! The place of a file: which file of the cluster it is, wherever the cluster lies. A sealed file
+//! carries its place in its header, so that it does not open in the place of another file
 //! (`spec/sealed-file.md`, section 3.3).
 
 use pgseal_core::Place;
@@ -10,27 +10,28 @@ use crate::names::{is_decimal, is_oid, is_version_directory};
 use crate::policy::Policy;
 use crate::tablespace::classify_in_tablespace;
 
-/// Components of a path that a place can have: `pg_tblspc/OID/VERSION/pgsql_tmp/SET/FILE`.
+/// The most components of a path: `pg_tblspc/OID/VERSION/pgsql_tmp/SET/FILE` has 6.
 const MAX_PARTS: usize = 8;
 
-/// The place of WAL. Segments are recycled under new names and archived and restored under others,
-/// so they are bound to being WAL and not to their name.
+/// The place of all WAL segments. PostgreSQL recycles segments under new names, and archives and
+/// restores them under other names, so a segment is bound to being WAL and not to its name.
 pub const WAL: Place = Place::literal(b"pg_wal/*");
 
 /// The place of the file at `rel`, a path relative to the root of a data directory.
 ///
-/// It is the path in its final spelling: names that PostgreSQL uses before a rename (`.tmp`,
-/// `.PID`, a slot's directory in the making) count as the names that it renames them to. Of a
-/// tablespace neither the number nor the version counts: a base backup may write it to a directory
-/// whose number it does not say, and `pg_upgrade` changes the version. WAL, WAL summaries and
-/// statistics of extensions are bound to their class alone, because their names change in ways
-/// that a path does not tell. What is not sealed, and what PostgreSQL does not know, has no place.
+/// The place is the path in its final form: a temporary name (`.tmp`, `.PID`, the temporary
+/// directory of a slot) counts as the name that PostgreSQL will rename it to. The number and
+/// version of a tablespace are left out: a base backup may write the tablespace to a directory
+/// whose path does not contain the number, and `pg_upgrade` changes the version. WAL, WAL summaries
+/// and the statistics of extensions are bound only to their class, because their final name does
+/// not follow from the path. Files that are not sealed and files that PostgreSQL does not know have
+/// no place.
 #[must_use]
 pub fn place(rel: &[u8]) -> Place {
     locate(rel).1
 }
 
-/// The class and the place of a file, [`classify`] and [`place`].
+/// The class and the place of a file: [`classify`] and [`place`] in one call.
 #[must_use]
 pub fn locate(rel: &[u8]) -> (Class, Place) {
     let mut parts: [&[u8]; MAX_PARTS] = [b""; MAX_PARTS];
@@ -39,8 +40,8 @@ pub fn locate(rel: &[u8]) -> (Class, Place) {
     (class, of_class(class, parts))
 }
 
-/// The class and the place of the file at `rel`, a path relative to the root of a tablespace; it
-/// begins with the version directory. The same as [`locate`] of the path below `pg_tblspc/1/`.
+/// The class and the place of the file at `rel`, a path relative to the root of a tablespace, which
+/// begins with the version directory. Equal to [`locate`] of `pg_tblspc/1/` followed by `rel`.
 #[must_use]
 pub fn locate_in_tablespace(rel: &[u8]) -> (Class, Place) {
     let mut parts: [&[u8]; MAX_PARTS] = [b""; MAX_PARTS];
@@ -69,7 +70,7 @@ fn of_class(class: Class, parts: &[&[u8]]) -> Place {
     }
 }
 
-/// The path in its final spelling; `None` if it is too long.
+/// The path in its final form, see [`place`]; `None` if it is too long.
 fn canonical(class: Class, parts: &[&[u8]]) -> Option<Place> {
     let mut spelled: [&[u8]; MAX_PARTS] = [b""; MAX_PARTS];
     spelled.get_mut(..parts.len())?.copy_from_slice(parts);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn names_before_a_rename_are_the_names_after_it() {
+    fn a_temporary_name_has_the_place_of_the_final_name() {
         is("global/pg_filenode.map.tmp", "global/pg_filenode.map");
         is("base/5/pg_internal.init.4711", "base/5/pg_internal.init");
         is("pg_replslot/standby1.tmp/state.tmp", "pg_replslot/standby1/state");
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn some_are_bound_to_their_class() {
+    fn wal_and_statistics_of_extensions_are_bound_to_their_class() {
         for path in
             ["pg_wal/000000010000000000000001", "pg_wal/xlogtemp.4711", "pg_wal/RECOVERYXLOG"]
         {
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tablespace_counts_as_one_whatever_its_number_and_version() {
+    fn the_number_and_version_of_a_tablespace_do_not_matter() {
         is("pg_tblspc/16400/PG_15_202209061/5/16384_fsm.1", "pg_tblspc/*/5/16384_fsm.1");
         is("pg_tblspc/16401/PG_18_202506291/5/16384_fsm.1", "pg_tblspc/*/5/16384_fsm.1");
         let (_, direct) = locate_in_tablespace(b"PG_15_202209061/5/16384_fsm.1");
@@ -206,14 +207,14 @@ mod tests {
             b"pg_tblspc/*/pgsql_tmp/pgsql_tmp1.0"
         );
         assert!(locate_in_tablespace(b"PG_15_202209061/../5/16384").1.is_any());
-        // A tablespace that has a keyring of its own, as a root.
+        // A tablespace with its own keyring counts as the root of a data directory.
         for rel in ["PG_15_202209061/5/16384_fsm.1", "PG_15_202209061/pgsql_tmp/pgsql_tmp1.0"] {
             assert_eq!(locate(rel.as_bytes()), locate_in_tablespace(rel.as_bytes()), "{rel}");
         }
     }
 
     #[test]
-    fn what_is_not_sealed_has_no_place() {
+    fn a_file_that_is_not_sealed_has_no_place() {
         for path in ["postgresql.conf", "global/pg_control", "notes.txt", "base/5/../5/16384", ""] {
             is(path, "");
         }
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn two_files_of_a_cluster_never_share_a_place_by_their_numbers() {
+    fn files_with_different_numbers_have_different_places() {
         for (one, other) in [
             ("base/5/16384", "base/5/16385"),
             ("base/5/16384", "base/6/16384"),
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_does_not_fit_is_bound_to_its_class() {
+    fn a_file_whose_name_is_too_long_is_bound_to_its_class() {
         let mut path = [b'x'; 160];
         path[..15].copy_from_slice(b"base/pgsql_tmp/");
         assert_eq!(place(&path).as_bytes(), b"temp-file/*");

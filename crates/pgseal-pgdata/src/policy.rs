@@ -4,12 +4,13 @@ use pgseal_core::FileKind;
 
 use crate::class::Class;
 
-/// Which data key wraps the key of a sealed file.
+/// Which kind of data key wraps the file key of a sealed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyScope {
-    /// A data key of the keyring; the file outlives the postmaster.
+    /// A data key of the keyring: the file can be opened after a restart.
     Cluster,
-    /// A key that lives in the postmaster's memory only; the file is rubbish after a restart.
+    /// A key that exists only in the memory of the server: nobody can open the file after a
+    /// restart.
     Ephemeral,
 }
 
@@ -20,15 +21,15 @@ pub enum Policy {
     Seal {
         /// How the file is written.
         kind: FileKind,
-        /// Which key.
+        /// Which kind of data key.
         scope: KeyScope,
-        /// Whether a file that is there and not sealed is read as it is, because others than
-        /// PostgreSQL may have put it there.
+        /// Whether an existing file that is not sealed is read as plain, because somebody other
+        /// than PostgreSQL may have put it there.
         reads_plain: bool,
     },
     /// The file stays plain, for this reason.
     Plain(&'static str),
-    /// The file must not exist under pgseal, for this reason; the text ends in the next step.
+    /// The file must not exist under pgseal, for this reason. The text ends with what to do.
     Refuse(&'static str),
 }
 

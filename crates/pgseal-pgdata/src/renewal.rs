@@ -1,29 +1,30 @@
-//! Who makes a file anew whose header is lost.
+//! What a sealed file without its header means: damage, or a file that PostgreSQL rebuilds anyway.
 //!
-//! After a power cut a file may have its length and not its bytes. PostgreSQL syncs what it cannot
-//! do without; the rest it makes anew from WAL, or whenever it needs it, or never reads again. A
-//! plain server then sees zeros, which mean nothing to it.
+//! After a power cut, a file that was not synced may have its length but zeros instead of its
+//! bytes. PostgreSQL syncs what it needs. It rebuilds the other files from WAL or on demand, or
+//! never reads them again, so a plain server does not mind these zeros.
 
 use crate::class::{Class, Fork};
 
-/// When a file whose header is zeros counts as one that was never written. Everything else is damage.
+/// When a file whose header is zeros counts as never written. At any other time, such a header is
+/// damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Renewal {
-    /// Never: it was synced before it got its name, or before PostgreSQL counted on it.
+    /// Never: PostgreSQL syncs the file before it renames it into place or relies on it.
     Never,
-    /// While the server recovers: redo makes it anew. Later such a header is damage, or somebody
-    /// could turn a table into an empty one.
+    /// During recovery, because redo writes the file again. Afterwards such a header is damage;
+    /// otherwise somebody could empty a table by overwriting its header with zeros.
     ByRedo,
-    /// At any time, and until it is written it reads as zeros, as long as it is: maps that are hints,
-    /// and what the server writes before it reads it. Zeros are the safe answer.
+    /// At any time. Until it is written, the file keeps its length and reads as zeros, which are a
+    /// safe answer: these are maps of hints, and files that the server writes before it reads them.
     Zeros,
-    /// At any time, and until it is written it is empty: what the server removes or replaces at its
-    /// start, or files in the making.
+    /// At any time. Until it is written, the file is empty: the server removes or replaces such
+    /// files at its start, or they are temporary files before a rename.
     Empty,
 }
 
 impl Renewal {
-    /// Whether nobody misses the content.
+    /// Whether losing the content does no harm.
     #[must_use]
     pub const fn is_harmless(self) -> bool {
         matches!(self, Renewal::Zeros | Renewal::Empty)
@@ -31,7 +32,8 @@ impl Renewal {
 }
 
 impl Class {
-    /// Who makes a file of this class anew. Of `path` the last two components count.
+    /// When a file of this class counts as never written. Only the last two components of `path`
+    /// matter.
     #[must_use]
     pub fn renewal(self, path: &[u8]) -> Renewal {
         let mut parts = path.rsplit(|byte| *byte == b'/');
@@ -39,12 +41,14 @@ impl Class {
         match self {
             Class::Relation { fork: Fork::Fsm | Fork::Vm, .. } => Renewal::Zeros,
             Class::Relation { fork: Fork::Main | Fork::Init, .. } => Renewal::ByRedo,
-            // Never synced (`SYNC_HANDLER_NONE`): their pages are zeroed or removed at each start.
+            // PostgreSQL never syncs these (`SYNC_HANDLER_NONE`); each start zeroes or removes
+            // them.
             Class::Slru if matches!(directory, b"pg_subtrans" | b"pg_notify" | b"pg_serial") => {
                 Renewal::Zeros
             }
             Class::Slru => Renewal::ByRedo,
-            // Written before its WAL record; redo writes it again, and nobody reads what has none.
+            // Written before its WAL record. Redo writes the file again; a file without a WAL
+            // record is never read.
             Class::LogicalMapping => Renewal::Empty,
             Class::LogicalSpill
             | Class::ExportedSnapshot
@@ -56,7 +60,7 @@ impl Class {
             | Class::ReplicationOrigin
             | Class::LogicalSnapshot
             | Class::WalSummary
-                if is_in_the_making(name) =>
+                if has_temporary_name(name) =>
             {
                 Renewal::Empty
             }
@@ -65,9 +69,9 @@ impl Class {
         }
     }
 
-    /// Whether a file of this class has no holes: PostgreSQL leaves no gaps in it that it would not
-    /// write, and zeros there would mean something (`pg_xact`: in progress). Of `path` the last two
-    /// components count.
+    /// Whether a file of this class has no holes. PostgreSQL writes every page of such a file, and
+    /// zeros in it have a meaning (in `pg_xact`: transaction in progress). Only the last two
+    /// components of `path` matter.
     #[must_use]
     pub fn is_solid(self, path: &[u8]) -> bool {
         match self {
@@ -77,30 +81,32 @@ impl Class {
         }
     }
 
-    /// Whether damage of any sort in such a file costs nothing, now or later: PostgreSQL takes zeros for
-    /// it, removes it, or writes it anew before it reads it. Not statistics, which somebody misses.
+    /// Whether any damage in such a file is harmless, because PostgreSQL accepts zeros in its
+    /// place, removes the file, or rewrites it before reading it. Statistics are not such files:
+    /// losing them matters to users.
     #[must_use]
     pub fn is_rebuilt(self, path: &[u8]) -> bool {
         match self.renewal(path) {
             Renewal::Zeros => true,
-            Renewal::Empty => matches!(self, Class::RelcacheInit) || is_in_the_making(path),
+            Renewal::Empty => matches!(self, Class::RelcacheInit) || has_temporary_name(path),
             Renewal::ByRedo | Renewal::Never => false,
         }
     }
 
-    /// Whether a damaged file can be opened, and only reading and writing it fail. PostgreSQL drops,
-    /// truncates, replaces or syncs files of most classes without reading them, and in some of these places
-    /// takes no other error of an open than that there is no such file. Not WAL: its end is where a read
-    /// fails, and recovery would end there in silence. Nor files that are not PostgreSQL's.
+    /// Whether opening a damaged file succeeds and only reading and writing it fail. PostgreSQL
+    /// drops, truncates, replaces or syncs files of most classes without reading them, and some of
+    /// these calls accept no error of `open` but `ENOENT`. Opening fails for WAL: a failed read
+    /// means the end of WAL to recovery, which would stop there without an error. It also fails for
+    /// files that are not PostgreSQL's.
     #[must_use]
     pub const fn opens_damaged(self) -> bool {
         !matches!(self, Class::Wal | Class::Unknown)
     }
 }
 
-/// `state.tmp`, `pg_filenode.map.tmp`, `0-1565AC8.snap.4711.tmp`, `temp.summary`: what a rename has not
-/// made valid yet.
-fn is_in_the_making(path: &[u8]) -> bool {
+/// Whether this is the temporary name of a file that PostgreSQL has not renamed into place yet:
+/// `state.tmp`, `pg_filenode.map.tmp`, `0-1565AC8.snap.4711.tmp`, `temp.summary`.
+fn has_temporary_name(path: &[u8]) -> bool {
     path.ends_with(b".tmp") || path.ends_with(b"/temp.summary") || path == b"temp.summary"
 }
 
@@ -110,7 +116,7 @@ mod tests {
     use crate::classify;
 
     #[test]
-    fn what_is_made_anew_and_when() {
+    fn each_class_has_its_renewal() {
         for (path, renewal) in [
             ("base/5/16384", Renewal::ByRedo),
             ("base/5/16384_init", Renewal::ByRedo),
@@ -142,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn where_zeros_would_mean_something_there_are_no_holes() {
+    fn files_whose_zeros_have_a_meaning_are_solid() {
         for (path, is_solid) in [
             ("pg_xact/0000", true),
             ("pg_multixact/members/0000", true),
@@ -158,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_misses() {
+    fn files_in_which_damage_is_harmless() {
         for (path, is_rebuilt) in [
             ("base/5/16384", false),
             ("base/5/16384_vm", true),

@@ -1,4 +1,4 @@
-//! All classes in one table, for `pgseal status` and the documentation.
+//! A table of all classes, for `pgseal status` and the documentation.
 
 use crate::class::{Class, Fork};
 use crate::policy::Policy;

@@ -1,10 +1,10 @@
-//! Files of a tablespace that are reached by their real path, not through `pg_tblspc`.
+//! Files of a tablespace that are opened by their real path, not through `pg_tblspc`.
 
 use crate::class::Class;
 use crate::classify::{components, in_tablespace, or_in_the_making};
 use crate::names::{is_oid, is_version_directory};
 
-/// The length of the tablespace's root in an absolute path, its last slash included.
+/// The length of the tablespace's root in an absolute path, including the slash at its end.
 ///
 /// `/srv/fast/PG_15_202209061/16384/2619` gives the length of `/srv/fast/`; what follows is
 /// for [`classify_in_tablespace`]. `None` if the path does not go through a version directory
@@ -33,8 +33,8 @@ pub fn tablespace_relative(abs: &[u8]) -> Option<usize> {
     found
 }
 
-/// The class of the file at `rel`, a path relative to the root of a tablespace; it begins with
-/// the version directory. The same as [`crate::classify`] of the path below `pg_tblspc/1/`.
+/// The class of the file at `rel`, a path relative to the root of a tablespace, which begins with
+/// the version directory. Equal to [`crate::classify`] of `pg_tblspc/1/` followed by `rel`.
 #[must_use]
 pub fn classify_in_tablespace(rel: &[u8]) -> Class {
     let mut parts: [&[u8]; 4] = [b""; 4];

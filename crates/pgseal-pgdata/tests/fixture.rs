@@ -1,4 +1,4 @@
-//! The classifier against names that real servers made.
+//! Classifies the names of files that real servers made.
 
 #![allow(clippy::unwrap_used)]
 

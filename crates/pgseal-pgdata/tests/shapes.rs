@@ -73,9 +73,9 @@ fn names_that_are_not_relations() {
     }
 }
 
-/// Below a directory with the name of a configuration file there are files of all sorts.
+/// A directory may have the name of a configuration file, and files of any kind may lie in it.
 #[test]
-fn the_last_name_decides_however_deep_it_lies() {
+fn only_the_last_component_makes_a_configuration_file() {
     for deep in 0..12 {
         let dirs = "d/".repeat(deep);
         for (name, class) in [("a.conf", Class::Config), ("a.conf/rows", Class::Unknown)] {
@@ -86,7 +86,7 @@ fn the_last_name_decides_however_deep_it_lies() {
 }
 
 #[test]
-fn near_misses_elsewhere() {
+fn names_similar_to_known_ones_are_unknown() {
     for path in [
         "",
         ".",
@@ -161,7 +161,7 @@ fn dot_dot_is_unknown_wherever_it_stands() {
     }
     let deep = format!("log/{}../base", "d/".repeat(40));
     assert_eq!(classify(deep.as_bytes()), Class::Unknown);
-    // but it is only a component when it stands alone
+    // A name that only begins with two dots is an ordinary name.
     assert_eq!(classify(b"log/..x"), Class::ServerLog);
 }
 

@@ -25,9 +25,10 @@ fn names_are_kebab_case_and_unique() {
     }
 }
 
-/// The plain list is a promise to users: it changes here and in the threat model, or not at all.
+/// Which classes stay plain is a promise to users: a change also needs a change of the threat
+/// model.
 #[test]
-fn plain_and_refused_classes_are_these() {
+fn only_the_listed_classes_are_plain_or_refused() {
     let named = |wanted: fn(&Policy) -> bool| -> Vec<&str> {
         TABLE.iter().filter(|row| wanted(&row.policy)).map(|row| row.name).collect()
     };

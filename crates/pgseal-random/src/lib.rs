@@ -1,10 +1,10 @@
-//! Random bytes of the kernel, drawn when they are used and never in advance.
+//! Random bytes from the kernel, drawn when they are used and never in advance.
 //!
-//! A batch in memory would be used twice when a machine is resumed twice from one snapshot, and a
-//! nonce that repeats gives away what it sealed and lets tags be forged. Nobody tells a program
-//! that its machine was cloned; the kernel is told (`vmgenid`), and knows of `fork`. Its generator in
-//! the vDSO (Linux 6.11) knows as well, and takes a few dozen nanoseconds; elsewhere each draw is a
-//! `getrandom(2)`.
+//! If a machine is resumed twice from one snapshot, both copies would use the same random bytes
+//! that lie in memory. A nonce that is used twice reveals plaintext and allows forged tags. A
+//! program does not learn that its machine was cloned, but the kernel does (`vmgenid`), and the
+//! kernel also knows of `fork`. So does the kernel's generator in the vDSO (Linux 6.11 and later),
+//! which takes a few dozen nanoseconds. Where it is missing, each draw calls `getrandom(2)`.
 
 use core::ffi::{CStr, c_int, c_uint, c_void};
 use core::ptr::{self, NonNull};
@@ -13,7 +13,7 @@ use std::sync::{Mutex, TryLockError};
 
 mod vdso;
 
-/// The kernel gives no random numbers: a sandbox without `getrandom(2)`.
+/// The kernel gives no random bytes, for example in a sandbox that forbids `getrandom(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomFailed;
 
@@ -23,17 +23,17 @@ type Draw = unsafe extern "C" fn(*mut c_void, usize, c_uint, *mut c_void, usize)
 const NAME: &CStr =
     if cfg!(target_arch = "aarch64") { c"__kernel_getrandom" } else { c"__vdso_getrandom" };
 
-/// The kernel's generator without a system call. Its state lies in memory of a kind that the kernel
-/// empties in a child, and that is in no core dump; it is made anew after that, and when the kernel's
-/// own generator was.
-struct Shortcut {
+/// The kernel's generator in the vDSO, which needs no system call. Its state lies in memory that
+/// the kernel zeroes in a child process and leaves out of core dumps. The generator makes a new
+/// state after that, and whenever the kernel's own generator is reseeded.
+struct VdsoGenerator {
     draw: Draw,
     state: NonNull<c_void>,
     len: usize,
 }
 
-// SAFETY: the state is memory of the process, and only touched under the mutex.
-unsafe impl Send for Shortcut {}
+// SAFETY: the state is memory of the process, and is used only under the mutex.
+unsafe impl Send for VdsoGenerator {}
 
 /// `struct vgetrandom_opaque_params` of `linux/random.h`.
 #[repr(C)]
@@ -45,57 +45,59 @@ struct Params {
     reserved: [u32; 13],
 }
 
-impl Shortcut {
-    fn find() -> Option<Shortcut> {
+impl VdsoGenerator {
+    fn find() -> Option<VdsoGenerator> {
         let address = vdso::function(NAME)?;
         // SAFETY: the kernel's function of this name and signature.
         let draw = unsafe { core::mem::transmute::<usize, Draw>(address) };
         let mut params = Params::default();
         let ask: *mut c_void = (&raw mut params).cast();
-        // SAFETY: this length of a state asks for the parameters.
+        // SAFETY: with `usize::MAX` as the length of the state, the function only writes `params`.
         if unsafe { draw(ptr::null_mut(), 0, 0, ask, usize::MAX) } != 0 {
             return None;
         }
         // SAFETY: no pointers involved.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
         let len = params.size_of_state as usize;
-        // A state lies within one page.
+        // The state must lie within one page.
         if len == 0 || len > page {
             return None;
         }
         let (prot, flags) = (params.mmap_prot as c_int, params.mmap_flags as c_int);
-        // SAFETY: an anonymous map, at an address of the kernel's choice, as the kernel wants it.
+        // SAFETY: an anonymous map with the kernel's flags, at an address that the kernel chooses.
         let state = unsafe { libc::mmap(ptr::null_mut(), page, prot, flags, -1, 0) };
         if state == libc::MAP_FAILED {
             return None;
         }
-        Some(Shortcut { draw, state: NonNull::new(state)?, len })
+        Some(VdsoGenerator { draw, state: NonNull::new(state)?, len })
     }
 
-    /// Fills all of `bytes`, or nothing is said of them.
+    /// Fills all of `bytes` and returns `true`. If it returns `false`, their content is undefined.
     fn fill(&mut self, bytes: &mut [u8]) -> bool {
         let into = bytes.as_mut_ptr().cast();
-        // SAFETY: the buffer is valid for its length, the state is one, and nobody else's now.
+        // SAFETY: the buffer is valid for its length; the state is initialised, and `&mut self`
+        // excludes every other user of it.
         let got = unsafe { (self.draw)(into, bytes.len(), 0, self.state.as_ptr(), self.len) };
         usize::try_from(got) == Ok(bytes.len())
     }
 }
 
-/// `None`: nobody has looked. `Some(None)`: the kernel has none.
-static SHORTCUT: Mutex<Option<Option<Shortcut>>> = Mutex::new(None);
+/// `None` before the first use. `Some(None)` if the kernel has no such generator.
+static GENERATOR: Mutex<Option<Option<VdsoGenerator>>> = Mutex::new(None);
 
-fn fill_quickly(bytes: &mut [u8]) -> bool {
-    // Another thread draws, or drew when this process was forked off: do not wait for it.
-    let mut shortcut = match SHORTCUT.try_lock() {
-        Ok(shortcut) => shortcut,
+fn fill_by_vdso(bytes: &mut [u8]) -> bool {
+    // If another thread holds the lock, do not wait: in a forked child, the lock may be held by a
+    // thread that exists only in the parent.
+    let mut generator = match GENERATOR.try_lock() {
+        Ok(generator) => generator,
         Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
         Err(TryLockError::WouldBlock) => return false,
     };
-    let shortcut = shortcut.get_or_insert_with(Shortcut::find);
-    shortcut.as_mut().is_some_and(|shortcut| shortcut.fill(bytes))
+    let generator = generator.get_or_insert_with(VdsoGenerator::find);
+    generator.as_mut().is_some_and(|generator| generator.fill(bytes))
 }
 
-fn fill_by_calls(bytes: &mut [u8]) -> Result<(), RandomFailed> {
+fn fill_by_getrandom(bytes: &mut [u8]) -> Result<(), RandomFailed> {
     let mut rest = bytes;
     while !rest.is_empty() {
         // SAFETY: `rest` is valid for writes of its length.
@@ -109,13 +111,13 @@ fn fill_by_calls(bytes: &mut [u8]) -> Result<(), RandomFailed> {
     Ok(())
 }
 
-/// Fills `bytes` with random ones that nobody else gets: no child of `fork()`, and no copy of the
-/// machine once its kernel knows that it is one.
+/// Fills `bytes` with random bytes. A child of `fork()` does not draw the same bytes, nor does a
+/// clone of the machine, as soon as its kernel knows that it is a clone.
 ///
 /// # Errors
-/// [`RandomFailed`] when the kernel refuses.
+/// [`RandomFailed`] if the kernel refuses.
 pub fn fill(bytes: &mut [u8]) -> Result<(), RandomFailed> {
-    if fill_quickly(bytes) { Ok(()) } else { fill_by_calls(bytes) }
+    if fill_by_vdso(bytes) { Ok(()) } else { fill_by_getrandom(bytes) }
 }
 
 #[cfg(test)]
@@ -155,24 +157,24 @@ mod tests {
         let mut seen = HashSet::new();
         for (at, len) in (12..300).cycle().step_by(13).take(3000).enumerate() {
             let mut bytes = vec![0; len];
-            if at % 2 == 0 { fill(&mut bytes) } else { fill_by_calls(&mut bytes) }.unwrap();
-            // No end of it was left out.
+            if at % 2 == 0 { fill(&mut bytes) } else { fill_by_getrandom(&mut bytes) }.unwrap();
+            // The buffer was filled to its end.
             assert!(bytes[len - 12..] != [0; 12] && seen.insert(bytes));
         }
     }
 
-    /// Where the kernel has it, it is used: else each page that is written costs a system call.
+    /// Without the vDSO generator, each page that is written costs a system call.
     #[test]
-    fn the_shortcut_is_found_where_the_kernel_has_it() {
+    fn the_vdso_generator_is_found_if_the_kernel_has_it() {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
         let version = (numbers.next().unwrap().unwrap(), numbers.next().unwrap().unwrap());
         if version < (6, 11) || cfg!(target_arch = "aarch64") && version < (6, 12) {
             return;
         }
-        let mut shortcut = Shortcut::find().unwrap();
+        let mut generator = VdsoGenerator::find().unwrap();
         let (mut first, mut second) = ([0; 300], [0; 300]);
-        assert!(shortcut.fill(&mut first) && shortcut.fill(&mut second));
+        assert!(generator.fill(&mut first) && generator.fill(&mut second));
         assert!(first != second && first[200..] != [0; 100]);
     }
 }

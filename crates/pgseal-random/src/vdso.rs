@@ -1,5 +1,6 @@
-//! Functions of the object that the kernel maps into each process (`vdso(7)`), looked up by hand: the
-//! dynamic linker may be busy, for ever in a child that was forked meanwhile.
+//! Looks up functions of the vDSO (`vdso(7)`), the object that the kernel maps into each process.
+//! The dynamic linker is not used: another thread may hold its lock, and in a child that is forked
+//! at that moment nobody would ever release the lock.
 
 use core::ffi::CStr;
 
@@ -10,7 +11,7 @@ const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const DYNAMIC_LEN: usize = 16;
 const SYMBOL_LEN: usize = 24;
 
-/// A value in the object.
+/// Reads a value in the object.
 ///
 /// # Safety
 /// The object has a value of this type there.
@@ -19,23 +20,23 @@ unsafe fn at<T: Copy>(address: usize) -> T {
     unsafe { (address as *const T).read_unaligned() }
 }
 
-/// The address of a function.
+/// The address of the function with this name.
 pub fn function(name: &CStr) -> Option<usize> {
     // SAFETY: no pointers involved.
     let base = usize::try_from(unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) }).ok()?;
     if base == 0 {
         return None;
     }
-    // SAFETY: the kernel says that an ELF object is there, which stays as it is.
+    // SAFETY: the kernel guarantees that an ELF object is there, which does not change.
     unsafe { lookup(base, name) }
 }
 
-/// In the hash table of the object (`DT_GNU_HASH`).
+/// Looks the name up in the hash table of the object (`DT_GNU_HASH`).
 ///
 /// # Safety
 /// A whole ELF object of this machine begins at `base`.
 unsafe fn lookup(base: usize, name: &CStr) -> Option<usize> {
-    // SAFETY: the caller's contract, here and below: each place is one that the object names.
+    // SAFETY: the caller's contract. Here and below, the object's own headers name each address.
     let head: libc::Elf64_Ehdr = unsafe { at(base) };
     let headers = base + usize::try_from(head.e_phoff).ok()?;
     let dynamic = (0..usize::from(head.e_phnum)).find_map(|index| {
@@ -44,7 +45,7 @@ unsafe fn lookup(base: usize, name: &CStr) -> Option<usize> {
         let header: libc::Elf64_Phdr = unsafe { at(place) };
         (header.p_type == PT_DYNAMIC).then_some(header.p_vaddr)
     })?;
-    // The C library may have turned the addresses in it into those in memory.
+    // The C library may have relocated the addresses in the dynamic section.
     let address = |value: u64| {
         let value = usize::try_from(value).ok()?;
         Some(if value < base { base + value } else { value })

@@ -1,40 +1,41 @@
-//! The server's first flight: what it chose (RFC 8446 4.1.3, RFC 5246 7.4).
+//! Reads the server's first flight, which shows what the server chose (RFC 8446 4.1.3, RFC 5246
+//! 7.4).
 
 use std::io::Read;
 
 use crate::suites::{self, Exchange};
 use crate::version::Version;
 
-/// What the server chose of an offer.
+/// What the server chose from an offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// The version.
     pub version: Version,
     /// The suite's code point.
     pub suite: u16,
-    /// The group's code point, if one was needed and shown.
+    /// The code point of the group, if the suite needs a group and the answer contains it.
     pub group: Option<u16>,
     /// Bits of the prime of a finite-field exchange.
     pub dh_bits: Option<u32>,
-    /// The certificates (DER), the server's own first; none in TLS 1.3, which hides them.
+    /// The certificates (DER), the server's own first; none in TLS 1.3, which encrypts them.
     pub certificates: Vec<Vec<u8>>,
 }
 
 /// The server's answer to an offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It takes the offer.
+    /// The server accepts the offer.
     Takes(Box<Choice>),
-    /// It refuses with an alert (RFC 8446 6).
+    /// The server refuses with this alert (RFC 8446 6).
     Refuses(u8),
-    /// It closes the connection or answers what is no TLS.
+    /// The server closes the connection, or its answer is not TLS.
     Closes,
 }
 
-/// More than any first flight.
+/// The most bytes that are read: more than any first flight has.
 const LONGEST_FLIGHT_BYTES: usize = 1 << 18;
 
-/// A reader of big-endian fields; every read may find the end.
+/// A reader of big-endian fields. Each read returns `None` if too few bytes are left.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -53,17 +54,17 @@ impl<'a> Fields<'a> {
         u16::try_from(self.number(2)?).ok()
     }
 
-    /// What stands behind its length.
+    /// The bytes that follow a length of `bytes` bytes.
     fn block(&mut self, bytes: usize) -> Option<Fields<'a>> {
         let length = self.number(bytes)?;
         self.take(length).map(Fields)
     }
 }
 
-/// Reads the server's first flight as far as it is needed.
+/// Reads as much of the server's first flight as is needed.
 ///
 /// # Errors
-/// When reading fails for another reason than that the server has closed the connection.
+/// Those of reading, unless the server has closed the connection.
 pub fn read(stream: &mut impl Read) -> std::io::Result<Answer> {
     let mut handshake = Vec::new();
     let mut choice: Option<Choice> = None;
@@ -104,7 +105,7 @@ pub fn read(stream: &mut impl Read) -> std::io::Result<Answer> {
     Ok(Answer::Closes)
 }
 
-/// Where the server has gone away that is an answer, too.
+/// A closed connection as an answer; other errors remain errors.
 fn ended(result: std::io::Result<()>) -> std::io::Result<Option<Answer>> {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     match result {
@@ -118,7 +119,7 @@ fn ended(result: std::io::Result<()>) -> std::io::Result<Option<Answer>> {
     }
 }
 
-/// The next whole handshake message: kind, body, where the one behind it begins.
+/// The next complete handshake message: its kind, its body, and the offset of the message after it.
 fn message(handshake: &[u8], from: usize) -> Option<(u8, &[u8], usize)> {
     let mut fields = Fields(handshake.get(from..)?);
     let kind = *fields.take(1)?.first()?;
@@ -138,7 +139,8 @@ fn server_hello(body: &[u8]) -> Option<Choice> {
         while let (Some(kind), Some(mut body)) = (extensions.code(), extensions.block(2)) {
             match kind {
                 43 => version = body.code()?,
-                // In a HelloRetryRequest all of it, else the group stands before the server's key.
+                // A HelloRetryRequest contains only the group, a ServerHello the group and then a
+                // key.
                 51 => group = Some(body.code()?),
                 _ => {}
             }
@@ -227,7 +229,7 @@ mod tests {
         assert_eq!(read(&mut [].as_slice()).unwrap(), Answer::Closes);
         assert_eq!(read(&mut record(22, &retry())[..40].as_ref()).unwrap(), Answer::Closes);
         for cut in 4..retry().len() {
-            // Any cut of the message is an end, never a crash.
+            // A truncated message never makes the reader panic.
             let _ = read(&mut record(22, &retry()[..cut]).as_slice()).unwrap();
         }
         assert_eq!(read(&mut b"HTTP/1.1 400 Bad Request\r\n".as_slice()).unwrap(), Answer::Closes);

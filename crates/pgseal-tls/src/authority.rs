@@ -1,4 +1,5 @@
-//! A private certificate authority, and server and client certificates from it (RFC 5280).
+//! A private certificate authority, and the server and client certificates that it signs (RFC
+//! 5280).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,7 +16,7 @@ pub enum KeyKind {
     /// ECDSA on P-256 (FIPS 186-5): small and the fastest for servers.
     #[default]
     EcdsaP256,
-    /// RSA, 2048 bits: for clients that know nothing else.
+    /// RSA, 2048 bits: for clients that support nothing else.
     Rsa2048,
     /// RSA, 3072 bits: as strong as P-256.
     Rsa3072,
@@ -66,7 +67,7 @@ impl std::fmt::Debug for Pair {
 /// How long a private CA is valid, in days.
 const CA_DAYS: u32 = 3652;
 
-/// Clocks differ: certificates are valid from so long ago.
+/// Certificates are valid from this long before now, because clocks differ.
 const SKEW: Duration = Duration::from_secs(3600);
 
 /// A certificate authority that can sign.
@@ -77,7 +78,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes a new one, with a name for people to know it by.
+    /// Makes a new certificate authority. `name` is its common name.
     ///
     /// # Errors
     /// [`TlsError::Certificate`].
@@ -91,7 +92,7 @@ impl Authority {
         Ok((Authority { issuer: Issuer::new(params, key), pem: certificate }, pair))
     }
 
-    /// One that was made before, from its certificate and key (PEM).
+    /// Opens an existing certificate authority from its certificate and key (PEM).
     ///
     /// # Errors
     /// [`TlsError::Certificate`].
@@ -101,7 +102,7 @@ impl Authority {
         Ok(Authority { issuer, pem: certificate.to_owned() })
     }
 
-    /// Its certificate, PEM.
+    /// The certificate of the authority, PEM.
     pub fn pem(&self) -> &str {
         &self.pem
     }
@@ -133,7 +134,7 @@ impl Authority {
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         if kind != KeyKind::EcdsaP256 {
-            // Clients that check it want this for DHE and RSA key exchange in TLS 1.2.
+            // Some clients require this for RSA key exchange in TLS 1.2.
             params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
         }
         let key = kind.generate().map_err(refused)?;
@@ -142,7 +143,7 @@ impl Authority {
     }
 }
 
-/// A certificate signed by itself, as many guides have it: for tests of what finds such ones.
+/// A self-signed certificate, for tests of the check that finds such certificates.
 ///
 /// # Errors
 /// [`TlsError::Certificate`].
@@ -174,8 +175,9 @@ fn params(hosts: Vec<String>, name: &str, days: u32) -> Result<CertificateParams
     Ok(params)
 }
 
-/// A name that a certificate can be for: letters, digits, dots, hyphens (RFC 952, 1123), also
-/// underscores, as container networks have them; `*` as its first label; an IP address.
+/// Whether a certificate can be made for this name: an IP address, or letters, digits, dots and
+/// hyphens (RFC 952, 1123). Underscores are allowed because container networks use them, and `*` as
+/// the first label.
 fn is_host(host: &str) -> bool {
     let name = host.strip_prefix("*.").unwrap_or(host);
     let fits = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);

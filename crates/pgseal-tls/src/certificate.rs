@@ -1,4 +1,4 @@
-//! What a certificate says (RFC 5280), and whether clients take it.
+//! Parses certificates (RFC 5280), and checks whether clients accept them.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use x509_parser::public_key::PublicKey;
 use crate::conninfo::Root;
 use crate::error::TlsError;
 
-/// Where distributions keep the certificates that they trust.
+/// Where distributions keep their trusted certificates.
 const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -24,21 +24,21 @@ const SYSTEM_ROOTS: [&str; 3] = [
 pub struct Certificate {
     /// Distinguished name of its owner.
     pub subject: String,
-    /// Distinguished name of who signed it.
+    /// Distinguished name of the signer.
     pub issuer: String,
     /// `RSA`, `EC`, or another algorithm's object identifier.
     pub key: String,
-    /// Size of its key in bits.
+    /// Size of the key in bits.
     pub key_bits: usize,
-    /// How it was signed.
+    /// Name of the signature algorithm.
     pub signature: String,
-    /// Names that it is for: DNS names, addresses; the common name if there are none.
+    /// The DNS names and addresses that the certificate is for, or else the common name.
     pub names: Vec<String>,
     /// Valid from, in seconds since 1970.
     pub not_before_unix_s: i64,
     /// Valid until, in seconds since 1970.
     pub not_after_unix_s: i64,
-    /// Signed by itself.
+    /// Whether the certificate is self-signed.
     pub self_signed: bool,
 }
 
@@ -46,31 +46,32 @@ pub struct Certificate {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "trust")]
 pub enum Trust {
-    /// It does.
+    /// The chain leads to a trusted certificate.
     Trusted {
-        /// Where the trusted certificate is.
+        /// The file with the trusted certificate.
         root: PathBuf,
     },
-    /// It does not.
+    /// The chain does not lead to a trusted certificate.
     Distrusted {
-        /// Where the trusted certificates are.
+        /// The file with the trusted certificates.
         root: PathBuf,
-        /// Why.
+        /// Why the chain is not trusted.
         why: String,
     },
-    /// There is nothing to compare with.
+    /// No trusted certificates are known.
     Unchecked,
 }
 
 impl Certificate {
-    /// Reads a certificate (DER); `None`: it is none.
+    /// Parses a certificate (DER); `None` if the bytes are not a certificate.
     pub fn parse(der: &[u8]) -> Option<Certificate> {
         let (_, parsed) = X509Certificate::from_der(der).ok()?;
         let key = parsed.public_key();
         let (kind, key_bits) = match key.parsed() {
             Ok(PublicKey::RSA(rsa)) => ("RSA".to_owned(), bits(rsa.modulus)),
             Ok(PublicKey::EC(point)) => ("EC".to_owned(), point.key_size()),
-            // Ed25519 and Ed448 (RFC 8410) have no parser of their own: their keys are all bits.
+            // x509-parser does not parse Ed25519 and Ed448 keys (RFC 8410): all their bytes are
+            // key.
             _ => (key.algorithm.algorithm.to_id_string(), key.subject_public_key.data.len() * 8),
         };
         let mut names: Vec<String> = parsed.extensions().iter().flat_map(names_of).collect();
@@ -91,8 +92,8 @@ impl Certificate {
         })
     }
 
-    /// Whether the certificate is for this host, as libpq decides it under `verify-full`: a name or
-    /// address of the certificate is equal, or has `*` for the whole first label.
+    /// Whether libpq accepts the certificate for this host under `verify-full`: a name or address
+    /// in the certificate is equal to it, or has `*` as the whole first label.
     pub fn is_for(&self, host: &str) -> bool {
         if let Ok(address) = host.parse::<IpAddr>() {
             return self.names.iter().any(|name| name.parse() == Ok(address));
@@ -104,7 +105,7 @@ impl Certificate {
         })
     }
 
-    /// Whether its key is weaker than 112 bits of security (SP 800-57 part 1, table 2).
+    /// Whether the key has less than 112 bits of security (SP 800-57 part 1, table 2).
     pub fn key_is_weak(&self) -> bool {
         match self.key.as_str() {
             "RSA" => self.key_bits < 2048,
@@ -113,7 +114,7 @@ impl Certificate {
         }
     }
 
-    /// Whether it was signed with a broken hash.
+    /// Whether the signature uses a broken hash function.
     pub fn signature_is_weak(&self) -> bool {
         self.signature.contains("SHA1") || self.signature.contains("MD5")
     }
@@ -138,7 +139,7 @@ fn names_of(extension: &x509_parser::extensions::X509Extension<'_>) -> Vec<Strin
     names.general_names.iter().filter_map(one).collect()
 }
 
-/// Names of signature algorithms (RFC 3279, 4055, 5758, 8410); others keep their identifier.
+/// The name of a signature algorithm (RFC 3279, 4055, 5758, 8410), or its object identifier.
 fn signature_name(identifier: &str) -> String {
     let name = match identifier {
         "1.2.840.113549.1.1.4" => "RSA with MD5",
@@ -159,10 +160,10 @@ fn signature_name(identifier: &str) -> String {
 }
 
 /// Whether the chain (DER, the server's own certificate first) leads to a trusted certificate. The
-/// time of validity is judged apart.
+/// period of validity is checked elsewhere.
 ///
 /// # Errors
-/// When the file of trusted certificates cannot be read, or has none.
+/// If the file of trusted certificates cannot be read, or contains none.
 pub fn trust(chain: &[Vec<u8>], root: Option<&Root>) -> Result<Trust, TlsError> {
     let path = match root {
         None => return Ok(Trust::Unchecked),
@@ -180,7 +181,7 @@ pub fn trust(chain: &[Vec<u8>], root: Option<&Root>) -> Result<Trust, TlsError> 
     let Some((own, others)) = chain.split_first() else {
         return Ok(Trust::Distrusted { root: path, why: "no certificate was shown".to_owned() });
     };
-    // OpenSSL takes a certificate that is itself in the file.
+    // OpenSSL trusts a server certificate that is itself in the file.
     if trusted.iter().any(|certificate| certificate.as_ref() == own) {
         return Ok(Trust::Trusted { root: path });
     }
@@ -201,7 +202,7 @@ fn verify(own: &[u8], others: &[Vec<u8>], trusted: &[CertificateDer<'_>]) -> Res
     let anchors: Vec<_> =
         trusted.iter().filter_map(|root| webpki::anchor_from_trusted_cert(root).ok()).collect();
     let certificate = webpki::EndEntityCert::try_from(&own_der).map_err(words)?;
-    // The middle of its validity: that it has expired is another finding, with its own words.
+    // A time within the period of validity, because an expired certificate is a finding of its own.
     let facts = Certificate::parse(own).ok_or("it cannot be read")?;
     let now = UnixTime::now().as_secs();
     let from = u64::try_from(facts.not_before_unix_s).unwrap_or(0);
@@ -222,7 +223,7 @@ fn verify(own: &[u8], others: &[Vec<u8>], trusted: &[CertificateDer<'_>]) -> Res
         .map_err(words)
 }
 
-/// The certificates in a text in PEM form (RFC 7468); what is none is passed over.
+/// The certificates in a text in PEM form (RFC 7468). Anything else in the text is ignored.
 pub fn read_pem_text(text: &[u8]) -> Vec<CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(text).flatten().collect()
 }
@@ -230,7 +231,7 @@ pub fn read_pem_text(text: &[u8]) -> Vec<CertificateDer<'static>> {
 /// The certificates in a PEM file.
 ///
 /// # Errors
-/// When it cannot be read, or has none.
+/// If the file cannot be read, or contains no certificate.
 pub fn read_pem(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let bytes = std::fs::read(path).map_err(TlsError::io(path, "read the certificates"))?;
     let all = read_pem_text(&bytes);

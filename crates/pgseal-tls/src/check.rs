@@ -1,4 +1,4 @@
-//! What a server negotiates, all of it: the facts that [`crate::judge`] judges.
+//! Collects the facts about a server from which [`crate::judge`] derives findings.
 
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use crate::handshake::{self, Negotiated};
 use crate::probe::{Accepted, Prober};
 use crate::wire::{self, Plain};
 
-/// What was found out about a server.
+/// The facts about a server.
 #[derive(Debug, Clone, Serialize)]
 pub struct Facts {
-    /// Host name or address that was asked for.
+    /// Host name or address in the connection string.
     pub host: String,
     /// Port.
     pub port: u16,
     /// Whether the server has TLS at all.
     pub tls: bool,
-    /// What becomes of a connection without TLS, for this user and database.
+    /// How the server reacts to a login without TLS by this user to this database.
     pub plain: Plain,
-    /// The user who asked for it.
+    /// The user of that login.
     pub user: String,
-    /// The database.
+    /// The database of that login.
     pub dbname: String,
-    /// What a client of today and the server agree on.
+    /// What a current client and the server agree on.
     pub negotiated: Option<Negotiated>,
-    /// Why they do not.
+    /// Why a current client and the server do not agree.
     pub not_negotiated: Option<String>,
-    /// All that the server takes.
+    /// Everything that the server accepts.
     pub accepted: Accepted,
-    /// Its certificate.
+    /// The server's certificate.
     pub certificate: Option<Certificate>,
-    /// Whether that is trusted.
+    /// Whether the certificate is trusted.
     pub trust: Trust,
 }
 
-/// Asks the server all questions: some fifty short connections, none of which logs in.
+/// Examines a server with about fifty short connections, none of which logs in.
 ///
 /// # Errors
-/// When the server cannot be reached, is none, or the trusted certificates cannot be read.
+/// If the server cannot be reached, is not PostgreSQL, or the trusted certificates cannot be read.
 pub fn examine(target: &Target, timeout: Duration) -> Result<Facts, TlsError> {
     let prober = Prober::new(target, timeout);
     let tls = prober.has_tls()?;

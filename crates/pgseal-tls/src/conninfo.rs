@@ -1,5 +1,5 @@
-//! Connection strings as libpq takes them (PostgreSQL documentation, "Connection Strings"), as far
-//! as they say where the server is and which certificate it must have.
+//! Parses libpq's connection strings (PostgreSQL documentation, "Connection Strings"): only the
+//! parts that say where the server is and which certificates are trusted.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::error::TlsError;
 
-/// Where a server is, and as whom one would log in.
+/// Where a server is, and the user and database of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The name that the certificate must be for.
@@ -16,12 +16,11 @@ pub struct Target {
     pub hostaddr: Option<String>,
     /// TCP port.
     pub port: u16,
-    /// User name, for the question whether plain connections are let in.
+    /// User name, for the check whether the server accepts connections without TLS.
     pub user: String,
-    /// Database name, for the same.
+    /// Database name, for the same check.
     pub dbname: String,
-    /// File of the certificates that are trusted; `None`: none was named and libpq's default place
-    /// is empty.
+    /// The trusted certificates; `None` if none were named and libpq's default file does not exist.
     pub root: Option<Root>,
 }
 
@@ -30,11 +29,11 @@ pub struct Target {
 pub enum Root {
     /// `sslrootcert`, or `~/.postgresql/root.crt`.
     File(PathBuf),
-    /// `sslrootcert=system`: the operating system's.
+    /// `sslrootcert=system`: those of the operating system.
     System,
 }
 
-/// The parameters that matter, with their environment variables.
+/// The parameters that are used, with their environment variables.
 const VARIABLES: [(&str, &str); 6] = [
     ("host", "PGHOST"),
     ("hostaddr", "PGHOSTADDR"),
@@ -47,11 +46,12 @@ const VARIABLES: [(&str, &str); 6] = [
 const DEFAULT_PORT: u16 = 5432;
 
 impl Target {
-    /// Reads a connection string (keywords and values, or a URI; empty: all from the environment),
-    /// with libpq's environment variables for what it leaves out.
+    /// Parses a connection string: keywords and values, or a URI. libpq's environment variables
+    /// give the parameters that the string does not contain, or all of them if it is empty.
     ///
     /// # Errors
-    /// When it cannot be read, names a Unix socket, several hosts or a service.
+    /// [`TlsError::Conninfo`] if the string is malformed, or names a Unix socket, several hosts or
+    /// a service.
     pub fn parse(conninfo: &str) -> Result<Target, TlsError> {
         Target::from_parts(conninfo, |name| env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -129,7 +129,7 @@ impl Target {
         Ok(Target { host, hostaddr, port, user, dbname, root })
     }
 
-    /// Host and port for people.
+    /// Host and port, for messages.
     pub fn address(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -138,7 +138,7 @@ impl Target {
         }
     }
 
-    /// What to connect to.
+    /// The host name or address to connect to.
     pub fn connect_to(&self) -> &str {
         self.hostaddr.as_deref().unwrap_or(&self.host)
     }

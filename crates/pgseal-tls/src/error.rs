@@ -1,12 +1,12 @@
-//! What can go wrong, by whose fault it is.
+//! Errors of setting up and checking TLS, one variant for each cause.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error of TLS set-up and checking. Each text names the thing and the next step.
+/// An error of setting up or checking TLS. Each message names what failed and what to do next.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The connection string makes no sense, or names nothing that has TLS.
+    /// The connection string is malformed, or names something that cannot have TLS.
     #[error("{0}")]
     Conninfo(String),
     /// The server cannot be reached.
@@ -19,12 +19,12 @@ pub enum TlsError {
         /// Why it failed.
         source: io::Error,
     },
-    /// What answers there is no PostgreSQL.
+    /// The server at this address is not PostgreSQL.
     #[error("{address}: what answers there is no PostgreSQL server ({what}); check host and port")]
     NotPostgres {
         /// Host and port.
         address: String,
-        /// What it did.
+        /// How it answered.
         what: String,
     },
     /// A file cannot be read or written.
@@ -58,7 +58,7 @@ pub enum TlsError {
     /// A name, number of days or kind of key that no certificate can have.
     #[error("certificate: {0}")]
     Certificate(String),
-    /// The cluster's settings stand against what is to be set.
+    /// The cluster's settings prevent what is to be set.
     #[error("{0}")]
     Settings(String),
 }

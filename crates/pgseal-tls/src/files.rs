@@ -1,4 +1,4 @@
-//! Writing files that others rely on: whole or not at all, the old one kept, no wider rights than
+//! Replaces files atomically, keeps the old ones, and never gives a file wider permissions than
 //! asked for.
 
 use std::fs::{self, File, OpenOptions};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::TlsError;
 
-/// Rights of a private key.
+/// Permissions of a private key.
 pub const KEY_MODE: u32 = 0o600;
-/// Rights of a certificate.
+/// Permissions of a certificate.
 pub const CERTIFICATE_MODE: u32 = 0o644;
 
 /// The user and group that files are given to.
@@ -23,7 +23,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Those of a file or directory.
+    /// The owner of a file or directory.
     ///
     /// # Errors
     /// [`TlsError::Io`].
@@ -33,19 +33,19 @@ impl Owner {
     }
 }
 
-/// What became of a file.
+/// The result of writing a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Its path, links resolved.
+    /// The path of the file, with links resolved.
     pub path: PathBuf,
-    /// Where the one before is.
+    /// The path of the copy of the old file, if there was one.
     pub backup: Option<PathBuf>,
-    /// Whether it was there already with this very content.
+    /// Whether the file had this content already.
     pub unchanged: bool,
 }
 
-/// `NAME.LABEL`; of keys and certificates `NAME.LABEL.key`, `NAME.LABEL.crt`: in a sealed data
-/// directory their class goes by the ending.
+/// `NAME.LABEL`; for keys and certificates `NAME.LABEL.key` and `NAME.LABEL.crt`, because in a
+/// sealed data directory the suffix decides about the class of the file.
 fn labelled(path: &Path, label: &str) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let split = name.rsplit_once('.').filter(|(_, end)| ["key", "crt"].contains(end));
@@ -55,7 +55,7 @@ fn labelled(path: &Path, label: &str) -> PathBuf {
     })
 }
 
-/// A name beside `path` that is free, for keeping what is there.
+/// An unused name beside `path`, for a copy of the file at `path`.
 pub fn backup_name(path: &Path) -> PathBuf {
     let mut candidate = labelled(path, "before-pgseal-tls");
     let mut number = 0u32;
@@ -66,9 +66,10 @@ pub fn backup_name(path: &Path) -> PathBuf {
     candidate
 }
 
-/// Where the file at `path` really is: a link may lead to a file beside it. Whoever writes the directory
-/// makes links in it, so that one that leads elsewhere is not followed, and nothing but a file is read.
-fn real_place(path: &Path) -> Result<PathBuf, TlsError> {
+/// The file that `path` leads to. A link to another file in the same directory is followed. A link
+/// that leads out of the directory is refused, because an attacker who can write to the directory
+/// could make one. Anything but a regular file is refused as well.
+fn resolve(path: &Path) -> Result<PathBuf, TlsError> {
     let refused = |why| Err(TlsError::io(path, "replace it")(Error::other(why)));
     let Ok(real) = path.canonicalize() else {
         if path.is_symlink() {
@@ -86,12 +87,13 @@ fn real_place(path: &Path) -> Result<PathBuf, TlsError> {
     Ok(real)
 }
 
-/// Makes `path` hold `bytes`. What is there is kept beside it, with its own rights.
+/// Writes `bytes` to the file at `path`. If there is an old file, a copy of it is kept beside it,
+/// with its owner and permissions.
 ///
 /// # Errors
-/// [`TlsError::Io`]; then the old file is still there.
+/// [`TlsError::Io`]; the old file is then still there.
 pub fn replace(path: &Path, bytes: &[u8], mode: u32, owner: Owner) -> Result<Written, TlsError> {
-    let path = real_place(path)?;
+    let path = resolve(path)?;
     let old = match fs::read(&path) {
         Ok(old) => Some(old),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -111,7 +113,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32, owner: Owner) -> Result<Wri
         }
         let backup = backup_name(&path);
         let whose = Owner { uid: meta.uid(), gid: meta.gid() };
-        // The copy of a key is no wider open than a key.
+        // The copy of a key has no wider permissions than a key.
         let kept = if mode == KEY_MODE { now & KEY_MODE } else { now };
         create(&backup, &old, kept, whose)?;
         written.backup = Some(backup);
@@ -120,7 +122,7 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32, owner: Owner) -> Result<Wri
     let result = create(&temporary, bytes, mode, owner)
         .and_then(|()| fs::rename(&temporary, &path).map_err(TlsError::io(&path, "replace it")));
     if result.is_err() {
-        // It may not be there; either way it is not wanted.
+        // This fails if the file was not even created, which is fine.
         let _ = fs::remove_file(&temporary);
     }
     result?;
@@ -128,10 +130,10 @@ pub fn replace(path: &Path, bytes: &[u8], mode: u32, owner: Owner) -> Result<Wri
     Ok(written)
 }
 
-/// A new file, on disk when this returns.
+/// Creates a file. The file and its name are synced when this returns.
 fn create(path: &Path, bytes: &[u8], mode: u32, owner: Owner) -> Result<(), TlsError> {
     let failed = || TlsError::io(path, "write it");
-    // Closed to all others from the first moment.
+    // No other user can open the file, not even for a moment.
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -156,7 +158,7 @@ fn sync_directory(path: &Path) -> Result<(), TlsError> {
         .map_err(TlsError::io(directory, "flush the directory"))
 }
 
-/// A directory that only its owner can enter. One that is there is left as it is.
+/// Creates a directory that only its owner can enter. An existing directory is not changed.
 ///
 /// # Errors
 /// [`TlsError::Io`].
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_and_keys_stay_private() {
+    fn old_files_are_kept_and_keys_stay_private() {
         let dir = tempfile::tempdir().unwrap();
         let owner = Owner::of(dir.path()).unwrap();
         let key = dir.path().join("server.key");
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_that_are_too_wide_are_narrowed_though_the_content_is_right() {
+    fn permissions_that_are_too_wide_are_narrowed_even_if_the_content_is_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let owner = Owner::of(dir.path()).unwrap();
         let key = dir.path().join("k");
@@ -222,7 +224,7 @@ mod tests {
         replace(&link, b"two", KEY_MODE, owner).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&real).unwrap(), b"two");
-        // One that leads elsewhere is not followed, and a device is not read.
+        // A link that leads out of the directory is not followed, and a device is not read.
         let elsewhere = tempfile::tempdir().unwrap();
         let victim = elsewhere.path().join("file");
         fs::write(&victim, "mine").unwrap();
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_the_old_file() {
+    fn a_failed_write_names_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let owner = Owner::of(dir.path()).unwrap();
         let error = replace(&dir.path().join("no/key"), b"x", KEY_MODE, owner).unwrap_err();

@@ -7,9 +7,9 @@ pub struct Group {
     pub id: u16,
     /// OpenSSL's name, as `ssl_groups` and `ssl_ecdh_curve` take it.
     pub name: &'static str,
-    /// Safe against a quantum computer: it contains ML-KEM (FIPS 203).
+    /// Whether the group contains ML-KEM (FIPS 203), which resists quantum computers.
     pub post_quantum: bool,
-    /// Security in bits against a computer of today, roughly.
+    /// Approximate security in bits against classical computers.
     pub bits: u16,
 }
 
@@ -17,7 +17,7 @@ const fn group(id: u16, name: &'static str, post_quantum: bool, bits: u16) -> Gr
     Group { id, name, post_quantum, bits }
 }
 
-/// The groups that are asked for.
+/// The groups that are probed.
 pub const GROUPS: &[Group] = &[
     group(0x11ec, "X25519MLKEM768", true, 128),
     group(0x11eb, "SecP256r1MLKEM768", true, 128),

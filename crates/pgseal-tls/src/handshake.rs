@@ -1,5 +1,5 @@
-//! One whole handshake, as a client of today makes it, by rustls: what is negotiated, and the
-//! certificates, which TLS 1.3 shows only then.
+//! One complete handshake, by rustls, as a current client makes it. It shows what is negotiated,
+//! and the server's certificates, which are encrypted in TLS 1.3.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::conninfo::Target;
 use crate::error::TlsError;
 use crate::{groups, suites, wire};
 
-/// What a client of today and the server agree on.
+/// What a current client and the server agree on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Negotiated {
     /// `TLSv1.2` or `TLSv1.3`.
@@ -28,8 +28,9 @@ pub struct Negotiated {
     pub certificates: Vec<Vec<u8>>,
 }
 
-/// Takes every certificate and keeps it: it is judged afterwards, all of it, not only up to the
-/// first fault. That the server holds its key is proved as ever.
+/// Accepts and keeps every certificate. The certificates are checked afterwards, so that all their
+/// faults are found and not only the first. The handshake still proves that the server has the
+/// private key.
 #[derive(Debug)]
 struct Keeper {
     provider: Arc<CryptoProvider>,

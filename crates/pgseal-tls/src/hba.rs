@@ -1,6 +1,7 @@
-//! `pg_hba.conf` (documentation, "The pg_hba.conf File"), changed so that TCP connections need TLS.
+//! Rewrites `pg_hba.conf` (PostgreSQL documentation, "The pg_hba.conf File") so that TCP
+//! connections need TLS.
 
-/// The rules afterwards, and what happened to them.
+/// The new rules, and what was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rewritten {
     /// The new text.
@@ -9,20 +10,20 @@ pub struct Rewritten {
     pub changed: usize,
     /// How many `hostnossl` rules were turned into comments.
     pub disabled: usize,
-    /// What people should know.
+    /// Notes for the administrator.
     pub notes: Vec<String>,
 }
 
 const MARK: &str = "# pgseal tls init: connections over TCP need TLS.";
 
-/// The first matching rule counts: these keep out everybody without TLS, whatever follows,
-/// included files as well.
+/// The first matching rule counts, so these reject all connections without TLS, whatever rules and
+/// included files follow.
 const REJECT: &str = "\
 hostnossl all all all reject
 hostnossl replication all all reject";
 
-/// Turns every `host` into `hostssl`, every `hostnossl` into a comment, and refuses what is left
-/// without TLS. Rules for Unix sockets, `hostssl` and `hostgssenc` stay as they are.
+/// Turns every `host` rule into `hostssl` and every `hostnossl` rule into a comment, and rejects
+/// all other connections without TLS. Rules `local`, `hostssl` and `hostgssenc` do not change.
 pub fn tls_only(old: &str, backup: &str) -> Rewritten {
     let mut done = Rewritten { text: String::new(), changed: 0, disabled: 0, notes: Vec::new() };
     let mut body = String::new();
@@ -92,7 +93,7 @@ fn note_trust(rule: &str, notes: &mut Vec<String>) {
     }
 }
 
-/// Whether these rules are what [`tls_only`] makes of them.
+/// Whether [`tls_only`] would not change these rules.
 pub fn is_tls_only(text: &str) -> bool {
     let without_marks = |text: &str| -> Vec<String> {
         text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
@@ -117,7 +118,7 @@ host
 ";
 
     #[test]
-    fn only_rules_of_tcp_change_and_nothing_comes_before_the_refusal() {
+    fn only_tcp_rules_change_and_no_rule_comes_before_the_rejection() {
         let done = tls_only(OLD, "old.conf");
         assert_eq!((done.changed, done.disabled), (3, 1));
         let want = "\
@@ -142,7 +143,7 @@ host
     }
 
     #[test]
-    fn a_second_time_changes_nothing_but_the_backup_s_name() {
+    fn a_second_run_changes_nothing() {
         let once = tls_only(OLD, "a");
         let twice = tls_only(&once.text, "a");
         assert_eq!(once.text, twice.text);
@@ -151,7 +152,7 @@ host
     }
 
     #[test]
-    fn kerberos_encryption_stays_and_is_said() {
+    fn rules_for_kerberos_encryption_stay_and_are_noted() {
         let done = tls_only("hostgssenc all all all gss\nhost all all all gss\n", "b");
         let refusal = done.text.find("hostnossl all").unwrap();
         assert!(done.text.find("hostgssenc").unwrap() < refusal);
@@ -159,7 +160,7 @@ host
     }
 
     #[test]
-    fn rules_without_tcp_are_said() {
+    fn rules_that_allow_no_tcp_connection_are_noted() {
         let done = tls_only("local all all peer\n", "b");
         assert!(done.notes.iter().any(|note| note.contains("no rule lets anybody in")));
     }

@@ -1,8 +1,9 @@
-//! A ClientHello that offers exactly what is asked about (RFC 8446 4.1.2, RFC 5246 7.4.1.2).
+//! Writes a ClientHello that offers exactly what is being probed (RFC 8446 4.1.2, RFC 5246
+//! 7.4.1.2).
 //!
-//! It is written here and not by a TLS library, since libraries refuse to offer what must be asked
-//! about: TLS 1.0, RSA key exchange, groups that they do not know. No key is agreed on: the server's
-//! first answer says what it would take, in TLS 1.3 because no key share is offered, so that it
+//! A TLS library cannot write it, because libraries refuse to offer what must be probed: TLS 1.0,
+//! RSA key exchange, unknown groups. The handshake is never completed: the server's first answer
+//! shows what it would accept. In TLS 1.3 the ClientHello contains no key share, so that the server
 //! must name the group and the suite in a HelloRetryRequest (RFC 8446 4.1.4).
 
 use crate::version::Version;
@@ -23,13 +24,13 @@ pub struct Offer {
 /// TLS_EMPTY_RENEGOTIATION_INFO_SCSV (RFC 5746 3.3).
 const RENEGOTIATION_SCSV: u16 = 0x00ff;
 
-/// Signatures that are accepted: all that servers may have, since it is not the point here.
+/// The signature algorithms that are offered: all that a server may use, since they are not probed.
 const SIGNATURES: [u16; 19] = [
     0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0904,
     0x0905, 0x0906, 0x0401, 0x0501, 0x0601, 0x0203, 0x0201,
 ];
 
-/// Appends what `body` writes, behind its length in 1, 2 or 3 bytes.
+/// Appends what `body` writes, preceded by its length in 1, 2 or 3 bytes.
 fn with_length(out: &mut Vec<u8>, bytes: usize, body: impl FnOnce(&mut Vec<u8>)) {
     let mut inner = Vec::new();
     body(&mut inner);
@@ -52,7 +53,8 @@ fn extension(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
 }
 
 impl Offer {
-    /// The record with the ClientHello. `random` need not be secret: no key comes of it.
+    /// The record with the ClientHello. `random` need not be secret, since no key is derived from
+    /// it.
     pub fn record(&self, random: &[u8; 32]) -> Vec<u8> {
         let mut out = vec![22];
         // RFC 8446 5.1: an initial ClientHello may say 0x0301 here.
@@ -67,7 +69,7 @@ impl Offer {
     fn body(&self, out: &mut Vec<u8>, random: &[u8; 32]) {
         number(out, self.version.code().min(Version::Tls12.code()));
         out.extend(random);
-        // RFC 8446 D.4: a session id, as middleboxes expect it.
+        // RFC 8446 D.4: middleboxes expect a session id.
         let session: &[u8] = if self.version == Version::Tls13 { random } else { &[] };
         with_length(out, 1, |out| out.extend(session));
         let mut suites = self.suites.clone();
@@ -97,7 +99,7 @@ impl Offer {
         }
         if self.version == Version::Tls13 {
             extension(out, 43, |out| with_length(out, 1, |out| number(out, self.version.code())));
-            // psk_dhe_ke: some servers want to see it.
+            // psk_dhe_ke: some servers require this extension.
             extension(out, 45, |out| out.extend([1, 1]));
             extension(out, 51, |out| list(out, &[]));
         } else {

@@ -1,4 +1,4 @@
-//! What is weak about a server. Pure: from facts to findings.
+//! Derives findings, the weaknesses of a server, from facts. No input or output.
 
 use serde::Serialize;
 
@@ -13,20 +13,20 @@ use crate::wire::Plain;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// It works and should be better.
+    /// The connection is secure today, but should be improved.
     Warning,
-    /// Somebody on the way can read, or pose as the server, or clients cannot connect.
+    /// An attacker on the network can read or impersonate the server, or clients cannot connect.
     Critical,
 }
 
-/// One thing that is weak.
+/// One weakness.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// A word for monitoring, the same in all versions of pgseal.
+    /// A code for monitoring, the same in all versions of pgseal.
     pub code: &'static str,
-    /// How bad it is.
+    /// How bad the weakness is.
     pub severity: Severity,
-    /// What is weak.
+    /// What is weak, in words.
     pub what: String,
     /// What to do.
     pub remedy: String,
@@ -68,8 +68,8 @@ impl Findings {
     }
 }
 
-/// Judges. `now_unix_s`: seconds since 1970; `warn_days`: how long before its end a certificate
-/// counts as expiring.
+/// The findings, critical ones first. `now_unix_s` is the time in seconds since 1970. A certificate
+/// that expires within `warn_days` days is a finding.
 pub fn judge(facts: &Facts, now_unix_s: i64, warn_days: u32) -> Vec<Finding> {
     let mut found = Findings(Vec::new());
     judge_plain(facts, &mut found);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_critical_comes_first() {
+    fn critical_findings_come_first() {
         let mut facts = sound();
         facts.accepted.groups.clear();
         facts.host = "other".to_owned();

@@ -1,11 +1,11 @@
-//! TLS between PostgreSQL and its clients: certificates, settings and rules that
-//! `pgseal tls init` sets up, and the questions by which `pgseal tls check` finds out what a server
-//! really negotiates.
+//! TLS between PostgreSQL and its clients: the certificates, settings and rules that
+//! `pgseal tls init` makes, and the probes by which `pgseal tls check` finds out what a server
+//! accepts.
 //!
-//! Nothing of this depends on the OpenSSL of the machine: what a server accepts is seen from its
-//! answers to hand-made offers ([`hello`], [`answer`], [`probe`]), since a library would not offer
-//! what has to be asked about; the one whole handshake, the chain and the certificates are the work
-//! of rustls, webpki and rcgen.
+//! Nothing here depends on the OpenSSL of the machine. The probes are ClientHello messages that
+//! this crate writes itself ([`hello`], [`answer`], [`probe`]), because a TLS library refuses to
+//! offer the old versions and ciphers that have to be probed. rustls makes the one complete
+//! handshake, webpki verifies the certificate chain, and rcgen makes certificates.
 #![forbid(unsafe_code)]
 
 pub mod answer;

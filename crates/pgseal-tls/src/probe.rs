@@ -1,4 +1,4 @@
-//! What a server takes: versions, suites and groups, found by offering them.
+//! Finds out which versions, suites and groups a server accepts, by offering them.
 
 use std::time::Duration;
 
@@ -14,23 +14,24 @@ use crate::suites::{self, Exchange, SUITES, Suite};
 use crate::version::Version;
 use crate::wire;
 
-/// Asks one server.
+/// Probes one server.
 #[derive(Debug, Clone)]
 pub struct Prober<'a> {
     target: &'a Target,
     timeout: Duration,
 }
 
-/// All that a server takes.
+/// Everything that a server accepts.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Accepted {
     /// Versions, oldest first.
     pub versions: Vec<Version>,
-    /// OpenSSL's names of the suites of TLS 1.3 in the server's order.
+    /// OpenSSL's names of the accepted suites of TLS 1.3, in the server's order.
     pub tls13_suites: Vec<String>,
-    /// Suites of the newest version before 1.3, in the server's order.
+    /// OpenSSL's names of the accepted suites of the newest version before 1.3, in the server's
+    /// order.
     pub tls12_suites: Vec<String>,
-    /// Groups in the server's order.
+    /// OpenSSL's names of the accepted groups, in the server's order.
     pub groups: Vec<String>,
     /// Smallest prime of a finite-field exchange (DHE), in bits.
     pub dh_bits: Option<u32>,
@@ -40,16 +41,16 @@ pub struct Accepted {
 }
 
 impl<'a> Prober<'a> {
-    /// Asks the server at `target`, waiting for each answer no longer than `timeout`.
+    /// A prober for the server at `target`, which waits for each answer at most `timeout`.
     pub fn new(target: &'a Target, timeout: Duration) -> Prober<'a> {
         Prober { target, timeout }
     }
 
-    /// Offers one version with these suites and groups, on a connection of its own. `None`: the
+    /// Offers one version with these suites and groups on a new connection. Returns `None` if the
     /// server has no TLS.
     ///
     /// # Errors
-    /// When the server cannot be reached, or is none.
+    /// If the server cannot be reached, or is not PostgreSQL.
     pub fn offer(
         &self,
         version: Version,
@@ -80,7 +81,7 @@ impl<'a> Prober<'a> {
         answer::read(&mut stream).map(Some).map_err(unreachable)
     }
 
-    /// What the server chooses of an offer; `None` if it refuses.
+    /// What the server chooses from an offer; `None` if it refuses.
     fn choice(
         &self,
         version: Version,
@@ -88,7 +89,7 @@ impl<'a> Prober<'a> {
         groups: &[u16],
     ) -> Result<Option<Choice>, TlsError> {
         match self.offer(version, suites, groups)? {
-            // A server may answer with an older version than was asked for; that is a refusal.
+            // An answer with an older version than was offered counts as a refusal.
             Some(Answer::Takes(choice)) if choice.version == version => Ok(Some(*choice)),
             _ => Ok(None),
         }
@@ -97,17 +98,17 @@ impl<'a> Prober<'a> {
     /// Whether the server has TLS at all.
     ///
     /// # Errors
-    /// When the server cannot be reached, or is none.
+    /// If the server cannot be reached, or is not PostgreSQL.
     pub fn has_tls(&self) -> Result<bool, TlsError> {
         let mut stream = wire::connect(self.target, self.timeout)?;
         wire::request_tls(&mut stream, self.target)
     }
 
-    /// Finds all that the server takes: a connection for each thing that it takes, and one more
-    /// for each list.
+    /// Finds everything that the server accepts. Makes a connection for each accepted version,
+    /// suite and group, and one more for each list.
     ///
     /// # Errors
-    /// When the server cannot be reached, or is none.
+    /// If the server cannot be reached, or is not PostgreSQL.
     pub fn accepted(&self) -> Result<Accepted, TlsError> {
         let mut accepted = Accepted::default();
         for version in Version::ALL {
@@ -136,15 +137,15 @@ impl<'a> Prober<'a> {
         Ok(accepted)
     }
 
-    /// The suites that the server takes, in the order in which it chooses them.
+    /// The suites that the server accepts, in the order in which it chooses them.
     ///
     /// # Errors
-    /// When the server cannot be reached, or is none.
+    /// If the server cannot be reached, or is not PostgreSQL.
     pub fn suites(&self, version: Version) -> Result<Vec<Choice>, TlsError> {
         let mut left = suites_of(version);
         let mut found = Vec::new();
         while let Some(choice) = self.choice(version, &left, &all_groups())? {
-            // A server that chooses what was not offered would keep us here for ever.
+            // A server that chooses a suite that was not offered must not keep this loop running.
             let before = left.len();
             left.retain(|suite| *suite != choice.suite);
             if left.len() == before {
@@ -155,10 +156,10 @@ impl<'a> Prober<'a> {
         Ok(found)
     }
 
-    /// The groups that the server takes, in the order in which it chooses them.
+    /// The groups that the server accepts, in the order in which it chooses them.
     ///
     /// # Errors
-    /// When the server cannot be reached, or is none.
+    /// If the server cannot be reached, or is not PostgreSQL.
     pub fn groups(&self, version: Version) -> Result<Vec<u16>, TlsError> {
         let suites: Vec<u16> = match version {
             Version::Tls13 => suites_of(version),

@@ -1,4 +1,4 @@
-//! PostgreSQL's settings of TLS, as this version and its OpenSSL can have them.
+//! The TLS settings for PostgreSQL, depending on its version and its OpenSSL.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,25 +6,25 @@ use std::process::Command;
 
 use crate::version::Version;
 
-/// One line of the settings.
+/// One setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     /// Name.
     pub name: &'static str,
     /// Value.
     pub value: String,
-    /// Why, in words.
+    /// The reason, in words.
     pub why: &'static str,
 }
 
-/// What the settings depend on.
+/// What the settings depend on: versions, OpenSSL and the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abilities {
     /// Major version of PostgreSQL.
     pub major: u32,
-    /// The server's OpenSSL has the hybrid X25519MLKEM768 (OpenSSL 3.5).
+    /// Whether the server's OpenSSL has the hybrid group X25519MLKEM768 (OpenSSL 3.5).
     pub ml_kem: bool,
-    /// The processor has instructions for AES.
+    /// Whether the processor has instructions for AES.
     pub aes: bool,
 }
 
@@ -36,7 +36,7 @@ pub const FIRST_WITH_VERSIONS: u32 = 12;
 /// The hybrid group by OpenSSL's name.
 const HYBRID: &str = "X25519MLKEM768";
 
-/// The settings, those of files apart.
+/// The recommended settings, except those that name files.
 pub fn recommended(abilities: Abilities, oldest: Version) -> Vec<Setting> {
     let setting = |name, value: &str, why| Setting { name, value: value.to_owned(), why };
     let gcm = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\
@@ -78,8 +78,8 @@ pub fn recommended(abilities: Abilities, oldest: Version) -> Vec<Setting> {
     all
 }
 
-/// Whether the OpenSSL that `postgres` is linked with has X25519MLKEM768: its libraries hold the
-/// name. `None`: the libraries were not found.
+/// Whether the OpenSSL that `postgres` is linked with has X25519MLKEM768, which is the case if its
+/// libraries contain this name. `None` if the libraries were not found.
 pub fn has_ml_kem(postgres: &Path) -> Option<bool> {
     let output = Command::new("ldd").arg(postgres).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -110,12 +110,12 @@ pub fn has_aes_instructions() -> bool {
         .any(|line| line.split_whitespace().any(|flag| flag == "aes"))
 }
 
-/// A value as `postgresql.conf` wants it.
+/// A value, quoted for `postgresql.conf`.
 pub fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
 }
 
-/// Settings that a configuration file makes, names in lower case, later ones first.
+/// The settings in a configuration file, the last one first, with names in lower case.
 pub fn assignments(text: &str) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = text.lines().filter_map(assignment).collect();
     all.reverse();
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_gets_the_settings_that_it_has() {
+    fn each_version_gets_only_settings_that_it_supports() {
         let old = Abilities { major: 17, ml_kem: true, aes: true };
         let settings = recommended(old, Version::Tls12);
         assert_eq!(value(&settings, "ssl_groups"), None);

@@ -1,4 +1,4 @@
-//! `pgseal tls init`: certificates, settings and rules of one cluster.
+//! `pgseal tls init`: makes the certificates, settings and rules of one cluster.
 
 use std::fs;
 use std::io;
@@ -13,14 +13,14 @@ use crate::hba::{self, Rewritten};
 use crate::settings::{self, Abilities, Setting};
 use crate::version::Version;
 
-/// What is asked for.
+/// The options of `pgseal tls init`.
 #[derive(Debug, Clone)]
 pub struct Wish {
-    /// The directory with `postgresql.conf`, as `postgres -D` takes it.
+    /// The directory with `postgresql.conf`, which is passed to `postgres -D`.
     pub dir: PathBuf,
     /// The program `postgres`.
     pub postgres: PathBuf,
-    /// Host names and addresses of the server, the one for the connection string first.
+    /// Host names and addresses of the server. The first one goes into the connection string.
     pub hosts: Vec<String>,
     /// Kind of the keys.
     pub key: KeyKind,
@@ -28,12 +28,12 @@ pub struct Wish {
     pub days: u32,
     /// Database users who get a client certificate.
     pub clients: Vec<String>,
-    /// Where the CA is, or will be; `None`: beside the data directory.
+    /// The directory of an existing or new CA; `None` for the default, beside the data directory.
     pub ca_dir: Option<PathBuf>,
-    /// Oldest version of TLS.
+    /// The oldest version of TLS that the server shall accept.
     pub oldest: Version,
-    /// Runs a program to its end, with what it prints, and stops one that does not answer: a FIFO among
-    /// the configuration files would make it wait for ever.
+    /// Runs a program and returns its output, with a time limit: a FIFO among the configuration
+    /// files would make `postgres` wait for ever.
     pub output: fn(&mut Command) -> io::Result<Output>,
 }
 
@@ -44,22 +44,22 @@ pub struct Done {
     pub written: Vec<Written>,
     /// Directory of the CA.
     pub ca_dir: PathBuf,
-    /// The CA was there already.
+    /// Whether the CA existed already.
     pub ca_reused: bool,
-    /// Settings that were made.
+    /// The new settings.
     pub settings: Vec<Setting>,
-    /// The rules.
+    /// The new rules of `pg_hba.conf`.
     pub rules: Rewritten,
     /// Connection strings: for passwords, then for each client certificate.
     pub conninfo: Vec<String>,
-    /// What people should know.
+    /// Notes for the administrator.
     pub notes: Vec<String>,
 }
 
 /// Name of the file with the settings, beside `postgresql.conf`.
 pub const SETTINGS_FILE: &str = "pgseal-tls.conf";
 
-/// What the cluster says about itself.
+/// What `postgres -C` says about the cluster.
 struct Cluster {
     data: PathBuf,
     config: PathBuf,
@@ -69,10 +69,10 @@ struct Cluster {
     major: u32,
 }
 
-/// Sets TLS up. Everything that can be refused is refused before the first file is written.
+/// Sets up TLS. Checks everything that can be checked before it writes the first file.
 ///
 /// # Errors
-/// [`TlsError`]; files that had been replaced by then are kept beside the new ones.
+/// [`TlsError`]. Files that were replaced before the error are kept beside the new ones.
 pub fn set_up(wish: &Wish) -> Result<Done, TlsError> {
     let cluster = Cluster::look(wish)?;
     let ml_kem = if cluster.major >= settings::FIRST_WITH_GROUPS {
@@ -138,9 +138,9 @@ pub fn set_up(wish: &Wish) -> Result<Done, TlsError> {
         let text = done.rules.text.clone();
         done.write(&cluster.hba, text.as_bytes(), mode, Owner::of(&cluster.hba)?)?;
     }
-    // Last: from here on the server takes the settings.
+    // This comes last, because from now on the server uses the new settings.
     include(&cluster, &mut done)?;
-    prove(wish, &done.settings)?;
+    verify_settings(wish, &done.settings)?;
     done.say(wish, &cluster, ml_kem);
     Ok(done)
 }
@@ -186,13 +186,13 @@ impl Cluster {
     }
 }
 
-/// The value of a setting, as the server would read it from its files.
+/// The value of a setting, as the server reads it from its configuration files.
 ///
 /// # Errors
 /// [`TlsError::Program`] with what `postgres -C` said.
 fn ask(wish: &Wish, name: &str) -> Result<String, TlsError> {
     let Wish { postgres, dir, output, .. } = wish;
-    // With -C first, postgres answers root, too.
+    // With -C as its first argument, postgres may be run by root.
     let mut command = Command::new(postgres);
     command.args(["-C", name, "-D"]).arg(dir).env_remove("LD_PRELOAD");
     let output = output(&mut command).map_err(TlsError::io(postgres, "run it"))?;
@@ -217,7 +217,8 @@ fn file_settings(clients: bool) -> Vec<Setting> {
     all
 }
 
-/// `postgresql.auto.conf` is read last: what ALTER SYSTEM has set would win.
+/// Fails if ALTER SYSTEM has set another value of a wanted setting: the server reads
+/// `postgresql.auto.conf` last, so that value would win.
 fn refuse_overridden(cluster: &Cluster, wanted: &[Setting]) -> Result<(), TlsError> {
     let path = cluster.data.join("postgresql.auto.conf");
     let text = fs::read_to_string(&path).unwrap_or_default();
@@ -237,14 +238,14 @@ fn refuse_overridden(cluster: &Cluster, wanted: &[Setting]) -> Result<(), TlsErr
     Ok(())
 }
 
-/// `DATA-tls`.
+/// The default directory of the CA, `DATA-tls`.
 fn beside(data: &Path) -> PathBuf {
     let mut name = data.file_name().unwrap_or_default().to_owned();
     name.push("-tls");
     data.with_file_name(name)
 }
 
-/// The CA that is there, or a new one with its files' content.
+/// Opens the existing CA, or makes a new one and returns also the content of its files.
 fn open_or_create(dir: &Path, wish: &Wish) -> Result<(Authority, Option<Pair>), TlsError> {
     let (certificate, key) = (dir.join("ca.crt"), dir.join("ca.key"));
     match (certificate.exists(), key.exists()) {
@@ -353,7 +354,7 @@ impl Done {
     }
 }
 
-/// A value for a connection string, in quotes if it needs them.
+/// A value for a connection string, quoted if necessary.
 fn conninfo_value(value: &str) -> String {
     if value.chars().all(|c| !c.is_whitespace() && c != '\'' && c != '\\') {
         return value.to_owned();
@@ -361,7 +362,7 @@ fn conninfo_value(value: &str) -> String {
     format!("'{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
 }
 
-/// Makes `postgresql.conf` read the settings, at its end.
+/// Appends an `include` of the settings file to `postgresql.conf`.
 fn include(cluster: &Cluster, done: &mut Done) -> Result<(), TlsError> {
     let path = &cluster.config;
     let mut text = fs::read_to_string(path).map_err(TlsError::io(path, "read the settings"))?;
@@ -377,8 +378,8 @@ fn include(cluster: &Cluster, done: &mut Done) -> Result<(), TlsError> {
     done.write(path, text.as_bytes(), mode, Owner::of(path)?)
 }
 
-/// Asks the server's own parser whether the settings have arrived.
-fn prove(wish: &Wish, wanted: &[Setting]) -> Result<(), TlsError> {
+/// Checks with `postgres -C` that the server reads the new settings.
+fn verify_settings(wish: &Wish, wanted: &[Setting]) -> Result<(), TlsError> {
     for setting in wanted {
         let value = ask(wish, setting.name)?;
         if value != setting.value {

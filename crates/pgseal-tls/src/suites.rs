@@ -1,5 +1,5 @@
-//! Cipher suites: their code points (IANA's TLS registry) and OpenSSL's names, by which PostgreSQL
-//! calls them.
+//! Cipher suites: their code points (IANA's TLS registry) and OpenSSL's names, which PostgreSQL
+//! uses.
 
 use serde::Serialize;
 
@@ -7,15 +7,15 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exchange {
-    /// TLS 1.3: always ephemeral, in a group that is negotiated apart.
+    /// TLS 1.3: always ephemeral, in a group that is negotiated separately.
     Tls13,
     /// Ephemeral elliptic curves.
     Ecdhe,
     /// Ephemeral finite field.
     Dhe,
-    /// The client encrypts it with the certificate's key: no forward secrecy.
+    /// The client encrypts the secret with the certificate's key: no forward secrecy.
     Rsa,
-    /// Ephemeral, without a certificate: anybody may sit in between.
+    /// Ephemeral, without a certificate: a machine in the middle is not noticed.
     Anonymous,
 }
 
@@ -52,7 +52,7 @@ const fn suite(id: u16, name: &'static str, exchange: Exchange, cipher: Cipher) 
     Suite { id, name, exchange, cipher }
 }
 
-/// All suites with certificates or without, those with pre-shared keys left out: PostgreSQL has none.
+/// All suites except those with pre-shared keys, which PostgreSQL does not support.
 pub const SUITES: &[Suite] = &[
     suite(0x1302, "TLS_AES_256_GCM_SHA384", Exchange::Tls13, Cipher::Aead),
     suite(0x1303, "TLS_CHACHA20_POLY1305_SHA256", Exchange::Tls13, Cipher::Aead),
@@ -158,7 +158,7 @@ pub fn by_id(id: u16) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.id == id)
 }
 
-/// The suite that OpenSSL calls so.
+/// The suite with this OpenSSL name.
 pub fn by_name(name: &str) -> Option<&'static Suite> {
     SUITES.iter().find(|suite| suite.name == name)
 }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_code_point_and_no_name_is_there_twice() {
+    fn code_points_and_names_are_unique() {
         for (place, suite) in SUITES.iter().enumerate() {
             assert_eq!(by_id(suite.id), Some(suite));
             assert_eq!(SUITES.iter().position(|other| other.name == suite.name), Some(place));

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// A version of TLS, oldest first. SSL 3.0 is not asked about: OpenSSL of this decade cannot speak
-/// it and PostgreSQL has refused it since 9.4.
+/// A version of TLS, oldest first. SSL 3.0 is not probed: current OpenSSL does not implement it,
+/// and PostgreSQL has refused it since 9.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Version {
     /// RFC 2246, deprecated by RFC 8996.

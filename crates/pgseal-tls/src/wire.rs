@@ -61,7 +61,7 @@ pub fn connect(target: &Target, timeout: Duration) -> Result<TcpStream, TlsError
     Err(unreachable("connect")(last))
 }
 
-/// Asks for TLS; `false`: the server has none.
+/// Asks for TLS. Returns `false` if the server has no TLS.
 ///
 /// # Errors
 /// [`TlsError::Unreachable`], [`TlsError::NotPostgres`].
@@ -76,7 +76,7 @@ pub fn request_tls(stream: &mut TcpStream, target: &Target) -> Result<bool, TlsE
     match answer[0] {
         b'S' => Ok(true),
         b'N' => Ok(false),
-        // An error message: for one, too many clients.
+        // An error message, for example "too many clients".
         b'E' => {
             let (code, message) = error_fields(&rest_of_message(stream).map_err(unreachable)?);
             Err(TlsError::NotPostgres {
@@ -91,7 +91,7 @@ pub fn request_tls(stream: &mut TcpStream, target: &Target) -> Result<bool, TlsE
     }
 }
 
-/// Asks to log in without TLS and says what becomes of it. No password is sent.
+/// Asks to log in without TLS, and returns the server's reaction. Sends no password.
 ///
 /// # Errors
 /// [`TlsError::Unreachable`], [`TlsError::NotPostgres`].
@@ -118,7 +118,8 @@ pub fn try_plain(target: &Target, timeout: Duration) -> Result<Plain, TlsError> 
         b'R' => Ok(Plain::Accepted { method: method(&body) }),
         b'E' => {
             let (code, message) = error_fields(&body);
-            // invalid_authorization_specification, before anything was asked for: pg_hba.conf.
+            // invalid_authorization_specification before any authentication request: a rule of
+            // pg_hba.conf rejects the connection.
             if code == "28000" {
                 Ok(Plain::Refused { message })
             } else {
@@ -153,7 +154,7 @@ fn error_fields(body: &[u8]) -> (String, String) {
     (field(b'C'), field(b'M'))
 }
 
-/// The name in `pg_hba.conf` of an authentication request.
+/// The authentication method of an authentication request, as `pg_hba.conf` names it.
 fn method(body: &[u8]) -> &'static str {
     match body.get(..4).and_then(|code| code.try_into().ok()).map(u32::from_be_bytes) {
         Some(0) => "trust",

@@ -1,4 +1,4 @@
-//! `pgseal cat`: the plain content of a sealed file.
+//! `pgseal cat`: writes the plain content of a sealed file.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ Examples:
 The keyring is that of the data directory around the file, unless -D, --keyring or PGSEAL_DATA says
 otherwise. Reading stops at the first damaged block. A file that is not sealed is written as it is.";
 
-/// Bytes that are read at once.
+/// The bytes of one read.
 const CHUNK: usize = 128 * 1024;
 
 /// Write the plain content of a sealed file to standard output
@@ -103,7 +103,7 @@ fn copy(args: &Args, file: &ReadOnly, source: &mut Source) -> Result<u8, CliErro
     let mut left = args.length.unwrap_or(u64::MAX);
     while left > 0 && !out.is_closed() {
         let want = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
-        // Blocks in front of a damaged one are still written: one block at a time when it comes.
+        // The blocks before a damaged one are still written: read again, up to the damaged block.
         let step = match source.read(file, &mut buf[..want], off) {
             Err(SealError::BlockDamaged(block)) if block.0 * 8192 > off => {
                 let whole = usize::try_from(block.0 * 8192 - off).unwrap_or(0).min(want);

@@ -1,8 +1,8 @@
-//! `pgseal completions`.
+//! `pgseal completions`: the completion script for a shell.
 
 use std::io::Write;
 
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 
 use crate::error::CliError;
@@ -22,9 +22,10 @@ pub struct Args {
     shell: Shell,
 }
 
-pub fn run(args: &Args) -> Result<u8, CliError> {
+/// `command`: the whole command line.
+pub fn run(args: &Args, mut command: Command) -> Result<u8, CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut super::Cli::command(), "pgseal", &mut script);
+    clap_complete::generate(args.shell, &mut command, "pgseal", &mut script);
     let mut out = Out::new();
     out.write_all(&script)?;
     out.flush()?;

@@ -1,5 +1,5 @@
-//! `pgseal config`: the configuration of a data directory is recorded, and the server reads it as it
-//! was recorded (`spec/config-lock.md`).
+//! `pgseal config`: records the configuration of a data directory, so that the server reads no
+//! other one (`spec/config-lock.md`).
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgseal_core::KeySet;
-use pgseal_keys::config_record::{ConfigRecord, Version, generation_of};
+use pgseal_keys::config_record::{ConfigRecord, Version};
 use pgseal_keys::{
     Kek, Keyring, config_record_path, keyring_path, read_config_record, update, write_config_record,
 };
@@ -17,7 +17,7 @@ use crate::config_files::{self, ConfigFiles};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out::{Out, count};
-use crate::{diff, exit, keys};
+use crate::{config_record, diff, exit, keys};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -100,8 +100,7 @@ impl Opened {
     fn new(target: &Target) -> Result<Opened, CliError> {
         let dir = DataDir::open(&target.dir)?;
         dir.expect_whole()?;
-        let none = keys::KeyOptions::default();
-        let keyring = keys::keyring_of(&dir, &none, || super::key::any_sealed(&dir.root))?;
+        let keyring = keys::own_keyring(&dir)?;
         let kek = keys::kek(&keyring, target.provider.as_deref())?;
         let keys = keyring.unlock(&kek)?;
         Ok(Opened { dir, keyring, kek, keys })
@@ -111,15 +110,18 @@ impl Opened {
         &self.dir.root
     }
 
-    /// The record, if it can be believed, and what is wrong with it otherwise.
+    /// The record, if there is one.
+    ///
+    /// # Errors
+    /// [`CliError::Damaged`] if the record is not valid.
     fn record(&self) -> Result<Option<ConfigRecord>, CliError> {
         let path = config_record_path(self.root());
-        believed(self.root(), &self.keys)?
+        config_record::valid(self.root(), &self.keys)?
             .map_err(|why| CliError::Damaged(format!("{}: {why}", path.display())))
     }
 
-    /// Writes record and keyring, the record first, unless somebody else has written one since
-    /// `before` was read.
+    /// Writes the record and then the keyring, unless the record has changed since the one with the
+    /// sequence number `before` was read.
     fn write(&self, files: Option<&ConfigFiles>, before: Option<u64>) -> Result<u64, CliError> {
         let mut sequence = 0;
         update(&keyring_path(self.root()), |keyring| {
@@ -151,72 +153,12 @@ impl Opened {
     }
 }
 
-/// The record of a locked directory, `None` of one that is not locked, or why the record cannot be
-/// believed.
-///
-/// # Errors
-/// When the file cannot be read.
-pub fn believed(
-    root: &Path,
-    keys: &KeySet,
-) -> Result<Result<Option<ConfigRecord>, String>, CliError> {
-    let least = keys.config_lock;
-    let Some(bytes) = read_config_record(root)? else {
-        return Ok(match least {
-            0 => Ok(None),
-            _ => Err("the record of the locked configuration is gone".to_owned()),
-        });
-    };
-    let record = match ConfigRecord::open(&bytes, keys) {
-        Ok(record) => record,
-        Err(why) => return Ok(Err(why.to_string())),
-    };
-    Ok(if record.sequence < least {
-        Err("it is an older copy of the record".to_owned())
-    } else if !record.locked && least > 0 {
-        Err("it says that nothing is locked, and the keyring says otherwise; an unlock may have \
-             been cut off"
-            .to_owned())
-    } else {
-        Ok(Some(record).filter(|record| record.locked))
-    })
-}
-
-/// Says what to do after a command that has changed the configuration, where it is locked.
-pub fn print_if_locked(out: &mut Out, root: &Path) -> io::Result<()> {
-    match Keyring::load(&keyring_path(root)) {
-        Ok(keyring) if keyring.config_lock().is_some() => writeln!(
-            out,
-            "The configuration is locked, so no server reads it yet: pgseal config accept {}",
-            root.display()
-        ),
-        _ => Ok(()),
-    }
-}
-
-/// Seals the record with the active data key, where there is one under another. Within [`update`].
-///
-/// # Errors
-/// When the record cannot be opened or written.
-pub fn seal_anew(root: &Path, keys: &KeySet) -> Result<(), CliError> {
-    let Some(bytes) = read_config_record(root)? else { return Ok(()) };
-    if generation_of(&bytes) == Ok(keys.active) {
-        return Ok(());
-    }
-    let sealed = ConfigRecord::open(&bytes, keys).and_then(|record| record.seal(keys));
-    let sealed = sealed.map_err(|why| {
-        let path = config_record_path(root);
-        CliError::Damaged(format!("{}: {why}; pgseal config accept writes it anew", path.display()))
-    })?;
-    Ok(write_config_record(root, &sealed)?)
-}
-
 fn milliseconds() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(0)
 }
 
-/// The files, unless they name code in the data directory.
+/// The configuration files; an error if a setting names a library in the data directory.
 fn lockable(dir: &DataDir) -> Result<ConfigFiles, CliError> {
     let files = config_files::find(dir)?;
     if let Some(library) = files.libraries.first() {
@@ -231,7 +173,7 @@ fn lockable(dir: &DataDir) -> Result<ConfigFiles, CliError> {
 }
 
 fn lock(opened: &Opened) -> Result<u8, CliError> {
-    // One that cannot be believed is no reason against a new one, which only the key can make.
+    // An invalid record does not stop a new one, which takes the key.
     if opened.keyring.config_lock().is_some() {
         return Err(CliError::Exists {
             path: opened.root().to_owned(),
@@ -310,7 +252,7 @@ struct Difference {
     text: String,
 }
 
-/// What differs: files of the record, and files that are read now and are not in it.
+/// The files that differ from the record, and the files that the server reads and the record lacks.
 fn differences(
     opened: &Opened,
     record: &ConfigRecord,
@@ -335,7 +277,7 @@ fn differences(
             }
             continue;
         }
-        // What is shown is what is recorded: one reading of the file for both.
+        // Show the same bytes that will be recorded: the file is read once.
         let bytes = match now.inside.get(name) {
             Some(Version::Content(bytes)) => Some(bytes.clone()),
             Some(Version::Absent) => None,
@@ -402,7 +344,8 @@ fn not_locked(opened: &Opened) -> CliError {
 }
 
 fn accept(opened: &Opened, yes: bool) -> Result<u8, CliError> {
-    // The record first: whoever changes both after this makes it an old one.
+    // Read the record first: a later change of record and files then gives it another sequence
+    // number.
     let record = opened.record();
     if matches!(record, Ok(None)) {
         return Err(not_locked(opened));
@@ -423,7 +366,7 @@ fn accept(opened: &Opened, yes: bool) -> Result<u8, CliError> {
             Some(record.sequence)
         }
         Err(error @ CliError::Damaged(_)) => {
-            // There is nothing to compare with: all of it is shown.
+            // There is no record to compare with: show all files.
             writeln!(out, "{error}. This is what would be recorded:")?;
             print_differences(&mut out, &differences(opened, &nothing(), &files)?)?;
             None
@@ -441,7 +384,7 @@ fn accept(opened: &Opened, yes: bool) -> Result<u8, CliError> {
     Ok(exit::SOUND)
 }
 
-/// A record of no file.
+/// A record without files.
 fn nothing() -> ConfigRecord {
     ConfigRecord { sequence: 1, locked: true, entries: Vec::new() }
 }
@@ -469,7 +412,7 @@ struct Status {
     locked: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     sequence: Option<u64>,
-    /// Why the record cannot be used.
+    /// Why the record is not valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<String>,
     differences: Vec<Difference>,

@@ -1,4 +1,4 @@
-//! `pgseal env`: the variables for those who start the server themselves.
+//! `pgseal env`: prints the variables that a server needs, for services that start it themselves.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out::{self, Out};
 use crate::register::{self, Registration};
-use crate::{exit, keys, library};
+use crate::{environment, exit, keys, library};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +40,7 @@ pub struct Args {
     format: Format,
 }
 
-/// The forms that others read.
+/// The formats of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Commands for a shell
@@ -57,7 +57,7 @@ enum Format {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let library = utf8(library::library()?)?;
-    let helper = match keys::variable("PGSEAL_HELPER")? {
+    let helper = match environment::variable("PGSEAL_HELPER")? {
         Some(path) => path,
         None => utf8(library::program()?)?,
     };
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if let Some(dir) = &args.dir {
         let wanted = match &args.provider {
             Some(uri) => Some(uri.clone()),
-            None => keys::variable(keys::PROVIDER)?,
+            None => environment::variable(environment::PROVIDER)?,
         };
         let registration = match (&wanted, args.register) {
             (Some(uri), true) => Some(Registration::begin(&Provider::parse_typed(uri)?, dir)?),
@@ -80,9 +80,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             _ => None,
         };
         let dir = DataDir::open(dir)?;
-        let keyring = keys::keyring_of(&dir, &keys::KeyOptions::default(), || {
-            super::key::any_sealed(&dir.root)
-        })?;
+        let keyring = keys::own_keyring(&dir)?;
         if let Some(registration) = registration {
             keyring.unlock(&keys::kek(&keyring, wanted.as_deref())?)?;
             let path = registration.finish(keyring.id())?;
@@ -92,16 +90,16 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             Ok(source) => note_on_key(source.provider()),
             Err(error) => error.to_string(),
         });
-        variables.push((keys::KEYRING_ID, keyring.id().to_string()));
+        variables.push((environment::KEYRING_ID, keyring.id().to_string()));
         if keyring.config_lock().is_some() {
-            variables.push((keys::CONFIG, "locked".to_owned()));
+            variables.push((environment::CONFIG, "locked".to_owned()));
         }
         variables.push(("PGDATA", utf8(dir.root)?));
-    } else if let Some(pinned) = keys::variable(keys::KEYRING_ID)? {
-        variables.push((keys::KEYRING_ID, pinned));
+    } else if let Some(pinned) = environment::variable(environment::KEYRING_ID)? {
+        variables.push((environment::KEYRING_ID, pinned));
     }
     for name in ["PGSEAL_PROVIDER", "PGSEAL_PROGRAMS", "PGSEAL_ALLOW_MODULES"] {
-        if let Some(value) = keys::variable(name)? {
+        if let Some(value) = environment::variable(name)? {
             variables.push((name, value));
         }
     }
@@ -132,7 +130,7 @@ fn print(
     }
     for (name, value) in variables {
         match format {
-            // A library that is preloaded already stays, behind ours.
+            // A library that is preloaded already stays, behind that of pgseal.
             Format::Sh if *name == "LD_PRELOAD" => {
                 writeln!(out, "export {name}={}${{LD_PRELOAD:+:$LD_PRELOAD}}", sh_quoted(value))?;
             }

@@ -1,13 +1,12 @@
-//! `pgseal guard`: the guard module in the configuration of a data directory that is sealed already.
+//! `pgseal guard`: adds the guard module to the configuration of a sealed data directory.
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::convert_cluster;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out::Out;
-use crate::{bindir, exit, guard_conf, keys, library};
+use crate::{bindir, cluster, config_record, exit, guard_conf, keys, library};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,7 +42,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let bindir = bindir::of_major(args.bindir.as_deref(), &major, &dir.root)?;
     let pkglibdir = bindir::ask_pg_config(&bindir.join("pg_config"), "--pkglibdir");
     let guard = library::guard(&major, pkglibdir.as_deref())?;
-    let found = convert_cluster::config_file(args.config_file.as_deref(), &dir.root, &major)?;
+    let found = cluster::config_file(args.config_file.as_deref(), &dir.root, &major)?;
     let Some(config_file) = found else {
         return Err(CliError::Usage(format!(
             "{}: there is no postgresql.conf in it; give the server's with --config-file FILE",
@@ -57,7 +56,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     let mut out = Out::new();
     writeln!(out, "{}: the server loads {guard} first.", config_file.display())?;
-    super::config::print_if_locked(&mut out, &dir.root)?;
+    config_record::print_if_locked(&mut out, &dir.root)?;
     out.flush()?;
     Ok(exit::SOUND)
 }

@@ -1,19 +1,26 @@
-//! `pgseal helper`: what the preloaded library runs. The protocol is in docs/reference.md.
+//! `pgseal helper`: what the preloaded library, the extension and `pgseal-lab` run. The protocol is
+//! in docs/reference.md.
+
+mod column_keys;
+mod new_keyring;
+mod places;
 
 use std::env;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pgseal_core::Suite;
-use pgseal_keys::{Keyring, Provider, handover, kek_from_fd, keyring_path};
+use pgseal_convert::{Journal, Operation};
+use pgseal_core::{KeyringId, Suite};
+use pgseal_keys::handover::{self, Conversion};
+use pgseal_keys::{Keyring, keyring_path};
+use zeroize::Zeroizing;
 
-use crate::cmd::helper_columns;
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::{as_owner, exit, keys, register};
+use crate::{as_owner, exit, keys, library, out, register};
 
-/// For the preloaded library and the extension only
+/// For the preloaded library, the extension and pgseal-lab only
 #[derive(Debug, clap::Args)]
 #[command(hide = true)]
 pub struct Args {
@@ -28,6 +35,9 @@ enum Task {
         /// The keyring
         #[arg(long, value_name = "FILE")]
         keyring: PathBuf,
+        /// Unlock the keyring only if it has this identity
+        #[arg(long, value_name = "ID", value_parser = identity)]
+        id: Option<KeyringId>,
     },
     /// Write the file of a cluster in /etc/pgseal/clusters.d; its identity comes on standard input
     Register {
@@ -61,98 +71,81 @@ enum Task {
         /// rewrap: where the new key comes from
         #[arg(long, value_name = "URI")]
         to: Option<String>,
-        task: helper_columns::Task,
+        task: column_keys::Task,
+    },
+    /// For pgseal-lab: where PostgreSQL, the library and the guard module are, as JSON
+    Places {
+        /// Directory of the PostgreSQL programs; default: the newest here
+        #[arg(long, value_name = "DIR")]
+        bindir: Option<PathBuf>,
     },
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    shed_preload()?;
+    without_preload()?;
     match &args.task {
-        Task::Keys { keyring } => {
-            let datadir = keyring.parent().and_then(Path::parent);
-            match datadir.filter(|datadir| keyring_path(datadir) == *keyring && datadir.is_dir()) {
-                Some(datadir) => drop(DataDir::open(datadir)?),
-                None => as_owner::step_down_beside(keyring)?,
-            }
-            let keyring = Keyring::load(keyring)?;
-            let frame = handover::encode(&keyring.unlock(&keys::kek(&keyring, None)?)?);
-            crate::out::secret(&frame)?;
-        }
+        Task::Keys { keyring, id } => out::secret(&frame(keyring, *id)?)?,
         Task::Register { provider, group } => register::serve(provider, *group)?,
         Task::NewKeyring { dir, provider, suite, from } => {
-            new_keyring(dir, provider.clone(), *suite, from.clone())?;
+            new_keyring::run(dir, provider.clone(), *suite, from.clone())?;
         }
         Task::ColumnKeys { provider, to, task } => {
-            helper_columns::run(*task, provider, to.as_deref())?;
+            column_keys::run(*task, provider, to.as_deref())?;
         }
+        Task::Places { bindir } => places::run(bindir.as_deref())?,
     }
     Ok(exit::SOUND)
 }
 
-/// Starts over without `LD_PRELOAD`, so that no command of a provider inherits the library.
-fn shed_preload() -> Result<(), CliError> {
+/// The identity of a keyring on the command line.
+fn identity(text: &str) -> Result<KeyringId, String> {
+    register::parse_id(text).ok_or_else(|| "not the identity of a keyring".to_owned())
+}
+
+/// The hand-over frame of a keyring (`spec/key-hierarchy.md`, section 7); with `wanted`, its keys only if
+/// it has this identity.
+fn frame(path: &Path, wanted: Option<KeyringId>) -> Result<Zeroizing<Vec<u8>>, CliError> {
+    let datadir = path.parent().and_then(Path::parent);
+    let conversion =
+        match datadir.filter(|datadir| keyring_path(datadir) == *path && datadir.is_dir()) {
+            Some(datadir) => DataDir::open(datadir)?.conversion,
+            None => {
+                as_owner::step_down_beside(path)?;
+                None
+            }
+        };
+    let keyring = Keyring::load(path);
+    if let (Some(wanted), Ok(keyring)) = (wanted, &keyring)
+        && keyring.id() != wanted
+    {
+        return Ok(Zeroizing::new(handover::encode_other_keyring(keyring.id())));
+    }
+    // There may be no keyring yet.
+    if let Some(journal) = conversion {
+        return Ok(Zeroizing::new(handover::encode_interrupted(interrupted(&journal))));
+    }
+    let keyring = keyring?;
+    let source = keys::source(&keyring, None)?;
+    let unlocked = keyring.unlock(&keys::kek_from(&source, &keyring)?)?;
+    let variable = keys::variable_of(&source, &keyring)?;
+    Ok(handover::encode_keys(&unlocked, variable.as_deref()))
+}
+
+fn interrupted(journal: &Journal) -> Conversion {
+    match journal.operation {
+        Operation::Encrypt => Conversion::Encrypt,
+        Operation::Decrypt => Conversion::Decrypt,
+        Operation::Rekey => Conversion::Rekey,
+    }
+}
+
+/// Executes the program again without `LD_PRELOAD`, so that no command of a provider inherits the
+/// library.
+fn without_preload() -> Result<(), CliError> {
     if env::var_os("LD_PRELOAD").is_none() {
         return Ok(());
     }
-    let program = crate::library::program()?;
+    let program = library::program()?;
     let error = Command::new(&program).args(env::args_os().skip(1)).env_remove("LD_PRELOAD").exec();
     Err(CliError::Io { path: program, action: "start the helper anew", source: error })
-}
-
-fn new_keyring(
-    dir: &std::path::Path,
-    provider: Option<String>,
-    suite: Option<Suite>,
-    from: Option<PathBuf>,
-) -> Result<(), CliError> {
-    if dir.is_dir() {
-        as_owner::step_down(dir)?;
-    }
-    let target = keyring_path(dir);
-    let provider = match provider {
-        Some(uri) => Some(uri),
-        None => keys::variable(keys::PROVIDER)?,
-    };
-    let from = from.or_else(|| {
-        env::var_os("PGSEAL_KEYRING_FROM").filter(|path| !path.is_empty()).map(PathBuf::from)
-    });
-    if let Some(from) = from {
-        let mut keyring = Keyring::load(&from)?;
-        // A copy that nobody can open would be found out only after the work is done.
-        let kek = match (&provider, keys::kek_fd()?) {
-            (Some(uri), None) => keys::kek(&keyring, Some(uri))?,
-            _ => keys::kek(&keyring, None)?,
-        };
-        keyring.unlock(&kek)?;
-        if keyring.config_lock().is_some() {
-            // The new directory has configuration of its own.
-            keyring.set_config_lock(&kek, None)?;
-        }
-        return Ok(keyring.store_new(&target)?);
-    }
-    let Some(uri) = provider else {
-        return Err(CliError::Usage(format!(
-            "{}: a new keyring needs a key; set PGSEAL_PROVIDER (env:NAME, file:PATH, ...)",
-            dir.display()
-        )));
-    };
-    let suite = match suite {
-        Some(suite) => suite,
-        None => suite_from_environment()?,
-    };
-    let provider = Provider::parse_typed(&uri)?;
-    let kek = match keys::kek_fd()? {
-        Some(fd) => kek_from_fd(fd)?,
-        None => provider.kek_for_new()?,
-    };
-    Ok(Keyring::create(suite, &provider.to_string(), &kek)?.store_new(&target)?)
-}
-
-fn suite_from_environment() -> Result<Suite, CliError> {
-    match keys::variable("PGSEAL_SUITE")? {
-        Some(name) => {
-            name.parse().map_err(|error| CliError::Usage(format!("PGSEAL_SUITE: {error}")))
-        }
-        None => Ok(Suite::Aes256Gcm),
-    }
 }

@@ -1,8 +1,13 @@
-//! `pgseal initdb`: a new sealed data directory, made by the stock initdb.
+//! `pgseal initdb`: makes a sealed data directory with PostgreSQL's own initdb.
+//!
+//! `options` looks at the options for initdb itself; `directory` finds the new directory, and
+//! removes it after a failure.
+
+mod directory;
+mod options;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,15 +15,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pgseal_core::Suite;
-use pgseal_keys::{KEYRING_DIR, Kek, Keyring, Provider, keyring_path};
+use pgseal_keys::{Kek, Keyring, Provider, keyring_path};
 
 use crate::error::CliError;
 use crate::out::{self, Out};
 use crate::register::{self, Registration};
-use crate::{bindir, exit, guard_conf, keys, library};
-
-#[path = "initdb_options.rs"]
-mod options;
+use crate::{bindir, environment, exit, guard_conf, keys, library};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,16 +78,16 @@ pub struct Args {
     options: Vec<OsString>,
 }
 
-/// What the new directory is sealed with.
+/// How the new directory is sealed.
 struct Sealing {
     provider: Provider,
     kek: Kek,
     suite: Suite,
-    /// The keyring that is copied.
+    /// The keyring to copy.
     from: Option<PathBuf>,
 }
 
-/// Asks for the key once, here, where the user is: a wrong one must not be found out half-way.
+/// Asks for the key once, before initdb runs, so that a wrong key is an error now.
 fn sealing(args: &Args) -> Result<Sealing, CliError> {
     if let Some(other) = &args.keyring_of {
         let from = std::path::absolute(keyring_path(other))
@@ -118,9 +120,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if args.keyring_of.is_none() {
         provider(args)?;
     }
-    options::refuse_ours(&args.options)?;
-    let dir = target(args)?;
-    let existed = check_target(&dir)?;
+    options::refuse_directory(&args.options)?;
+    let dir = directory::named(args.pgdata.as_deref().or(args.dir.as_deref()))?;
+    let existed = directory::check(&dir)?;
     let initdb = bindir::initdb(args.bindir.as_deref())?;
     let major = bindir::major_of(&initdb)?;
     let suite = match &args.keyring_of {
@@ -136,7 +138,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let pkglibdir = bindir::ask_pg_config(&pg_config, "--pkglibdir");
     let guard = library::guard(&major, pkglibdir.as_deref())?;
 
-    let kek_fd = super::run::in_memory(&sealing.kek)?;
+    let kek_fd = keys::in_memory(&sealing.kek)?;
 
     let mut command = Command::new(&initdb);
     command.arg("-D").arg(&dir);
@@ -144,13 +146,13 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         command.arg("-k");
     }
     command.arg("--no-instructions").args(&args.options);
-    super::run::set_library(&mut command, &library)?;
+    library::set(&mut command, &library)?;
     command
-        .env(keys::PROVIDER, sealing.provider.to_string())
+        .env(environment::PROVIDER, sealing.provider.to_string())
         .env("PGSEAL_SUITE", sealing.suite.name())
-        .env(keys::KEK_FD, kek_fd.as_raw_fd().to_string())
+        .env(environment::KEK_FD, kek_fd.as_raw_fd().to_string())
         .env_remove("PGSEAL_KEYRING_FROM")
-        .env_remove(keys::KEYRING_ID)
+        .env_remove(environment::KEYRING_ID)
         .envs(sealing.from.map(|path| ("PGSEAL_KEYRING_FROM", path)))
         .env_remove("PGDATA");
     hold_signals()?;
@@ -158,9 +160,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let keep = options::no_clean(&args.options);
     if !status.success() {
         if !keep {
-            remove_ours(&dir, existed)?;
+            directory::remove_keyring(&dir, existed)?;
         }
-        crate::out::complain(&format!(
+        out::complain(&format!(
             "{}: initdb failed ({status}), see its message above; {}",
             dir.display(),
             if keep { "what it made was left (--no-clean)" } else { "nothing was left behind" }
@@ -182,50 +184,15 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         }
         Err(error) => {
             if !keep {
-                remove_all(&dir, existed)?;
+                directory::remove_all(&dir, existed)?;
             }
             Err(error)
         }
     }
 }
 
-fn target(args: &Args) -> Result<PathBuf, CliError> {
-    let given = args.pgdata.clone().or_else(|| args.dir.clone());
-    let given =
-        given.or_else(|| std::env::var_os("PGDATA").filter(|d| !d.is_empty()).map(Into::into));
-    let Some(given) = given else {
-        return Err(CliError::Usage(
-            "initdb: which data directory? give DIR, -D DIR or set PGDATA".to_owned(),
-        ));
-    };
-    std::path::absolute(&given).map_err(CliError::io(&given, "resolve the path"))
-}
-
-/// Whether the directory is there already; anything in it is a reason to stop.
-fn check_target(dir: &Path) -> Result<bool, CliError> {
-    let exists = |what| {
-        let remedy = "choose another directory, or empty this one yourself";
-        Err(CliError::Exists { path: dir.to_owned(), what, remedy })
-    };
-    let mut listing = match fs::read_dir(dir) {
-        Ok(listing) => listing,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            return exists("there is a file of this name");
-        }
-        Err(error) => return Err(CliError::io(dir, "read the directory")(error)),
-    };
-    if keyring_path(dir).exists() {
-        return exists("there is a sealed data directory already");
-    }
-    if listing.next().is_some() {
-        return exists("the directory is not empty");
-    }
-    Ok(true)
-}
-
-/// The signals of an interrupted initdb reach initdb itself, which cleans up; this program stays
-/// to do the same.
+/// Ignores the signals that interrupt initdb: initdb gets them itself and cleans up; then this
+/// program cleans up, too.
 fn hold_signals() -> Result<(), CliError> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
@@ -233,7 +200,7 @@ fn hold_signals() -> Result<(), CliError> {
     Ok(())
 }
 
-/// After an initdb that succeeded: it must have been under the library.
+/// After initdb has succeeded: the keyring shows that it ran with the library.
 fn check_sealed(dir: &Path, library: &Path) -> Result<Keyring, CliError> {
     let path = keyring_path(dir);
     if !path.exists() {
@@ -245,43 +212,6 @@ fn check_sealed(dir: &Path, library: &Path) -> Result<Keyring, CliError> {
         )));
     }
     Ok(Keyring::load(&path)?)
-}
-
-/// After an initdb that failed and cleaned up after itself: what it cannot see.
-fn remove_ours(dir: &Path, existed: bool) -> Result<(), CliError> {
-    let ours = dir.join(KEYRING_DIR);
-    match fs::remove_dir_all(&ours) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(CliError::io(&ours, "remove the directory")(error)),
-    }
-    if !existed {
-        // It stays if somebody else put something there.
-        let _ = fs::remove_dir(dir);
-    }
-    Ok(())
-}
-
-/// After an initdb that made everything in the directory, which was empty before.
-fn remove_all(dir: &Path, existed: bool) -> Result<(), CliError> {
-    // Of a WAL directory elsewhere (initdb -X) as well.
-    let mut roots = vec![dir.to_owned()];
-    if let Ok(wal) = fs::read_link(dir.join("pg_wal")) {
-        roots.push(wal);
-    }
-    for root in &roots {
-        let listing = fs::read_dir(root).map_err(CliError::io(root, "read the directory"))?;
-        for item in listing.flatten() {
-            let is_dir = item.file_type().is_ok_and(|kind| kind.is_dir());
-            let path = item.path();
-            let removed = if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-            removed.map_err(CliError::io(&path, "remove what was half-made"))?;
-        }
-    }
-    if !existed {
-        let _ = fs::remove_dir(dir);
-    }
-    Ok(())
 }
 
 fn next_steps(

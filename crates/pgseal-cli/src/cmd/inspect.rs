@@ -1,4 +1,4 @@
-//! `pgseal inspect`: one file's header and sizes. Needs no key.
+//! `pgseal inspect`: prints the header and the sizes of a file. Needs no key.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use pgseal_core::{BlockNo, Layout, SealError, SealedLen};
 use serde::Serialize;
 
 use crate::error::CliError;
-use crate::out::Out;
+use crate::out::{self, Out};
 use crate::storage::ReadOnly;
 use crate::{exit, zeros};
 
@@ -154,19 +154,11 @@ fn print(out: &mut Out, report: &Report) -> std::io::Result<()> {
         .zero_ranges
         .iter()
         .take(SHOWN)
-        .map(|(first, count)| range_text(&BlockRange { first: BlockNo(*first), count: *count }))
+        .map(|(first, count)| out::blocks(&BlockRange { first: BlockNo(*first), count: *count }))
         .collect();
     let more = if sealed.zero_ranges.len() > SHOWN { ", ..." } else { "" };
     match sealed.zero_blocks {
         0 => writeln!(out, "Zero blocks  none"),
         number => writeln!(out, "Zero blocks  {number}: {}{more}", ranges.join(", ")),
-    }
-}
-
-/// `7` or `7-9`.
-pub fn range_text(range: &BlockRange) -> String {
-    match range.count {
-        0 | 1 => range.first.to_string(),
-        count => format!("{}-{}", range.first, range.first.0.saturating_add(count - 1)),
     }
 }

@@ -1,123 +1,45 @@
-//! `pgseal lab`: what encryption costs on this machine.
+//! `pgseal lab` and `pgseal advise`: they become the program `pgseal-lab`, which is a package of its
+//! own, so that nothing of what it measures with is in the program that unlocks keys.
 
+use std::env;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 
-use clap::{ArgMatches, FromArgMatches, Subcommand};
-use pgseal_lab::{LabError, experiments};
-
-use super::lab_compare::{self, CompareArgs};
-use super::lab_run::{self, RunArgs};
 use crate::error::CliError;
-use crate::exit;
+use crate::{bindir, library};
 
-const EXAMPLES: &str = "\
-Examples:
-  pgseal lab all --quick --output ~/lab
-  pgseal lab modes --output ~/lab
-  pgseal lab report ~/lab
-  pgseal lab compare ~/lab-before ~/lab-after
+const PROGRAM: &str = "pgseal-lab";
+/// Names another `pgseal-lab` than the one beside this program.
+const VARIABLE: &str = "PGSEAL_LAB";
 
-Leave the machine alone while it measures. docs/lab.md says how to read a report.";
-
-/// Measure what encryption costs on this machine
-///
-/// Repeats the experiments of four published studies with throw-away clusters of the PostgreSQL that is
-/// installed, and prints the studies' figures beside the measured ones. Nothing of an existing cluster is
-/// touched. Each experiment writes samples.jsonl (every value at once), results.json, results.csv and
-/// report.html into DIR/EXPERIMENT.
+/// All arguments go to `pgseal-lab` as they are, `--help` too.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(disable_help_flag = true)]
 pub struct Args {
-    #[command(subcommand)]
-    task: Task,
+    /// Arguments of pgseal-lab; --help lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
 }
 
-/// The experiments come from their list, so that a new one needs no word here.
-#[derive(Debug)]
-enum Task {
-    Run { experiment: &'static str, args: RunArgs },
-    Fixed(Fixed),
+/// Becomes `pgseal-lab` with `first` and the arguments; comes back only with an error.
+pub fn run(first: &[&str], args: &Args) -> Result<u8, CliError> {
+    let program = program()?;
+    let error = Command::new(&program).args(first).args(&args.arguments).exec();
+    Err(CliError::Io { path: program, action: "run the program", source: error })
 }
 
-#[derive(Debug, Subcommand)]
-enum Fixed {
-    /// Run all experiments, then write one page over them
-    All(RunArgs),
-    /// Write the reports anew from recorded results
-    Report(ReportArgs),
-    Compare(CompareArgs),
-    /// What a measurement runs in a process of its own
-    #[command(hide = true)]
-    Child {
-        /// The experiment
-        experiment: String,
-        /// Its own arguments
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        arguments: Vec<OsString>,
-    },
-}
-
-/// Arguments of `report`.
-#[derive(Debug, clap::Args)]
-pub struct ReportArgs {
-    /// The --output of a run, or one experiment's directory in it
-    pub dir: PathBuf,
-    /// Print the results and all that follows from them as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-impl Subcommand for Task {
-    fn augment_subcommands(mut command: clap::Command) -> clap::Command {
-        for experiment in experiments::all() {
-            let one = clap::Command::new(experiment.name()).about(experiment.title());
-            let study = format!("{}\n\nRepeats: {}", experiment.title(), experiment.study());
-            let one = <RunArgs as clap::Args>::augment_args(one).long_about(study);
-            command = command.subcommand(one.about(experiment.title()));
-        }
-        Fixed::augment_subcommands(command)
+/// The file that [`VARIABLE`] names, else the one beside this program. Not from `PATH`, and a relative
+/// path is refused, because the working directory may be a data directory.
+fn program() -> Result<PathBuf, CliError> {
+    let named = env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let path = match &named {
+        Some(path) => path.clone(),
+        None => library::program()?.with_file_name(PROGRAM),
+    };
+    if !path.is_absolute() || !bindir::is_program(&path) {
+        return Err(CliError::NoLab { path, variable: named.is_some() });
     }
-
-    fn augment_subcommands_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_subcommands(command)
-    }
-
-    fn has_subcommand(name: &str) -> bool {
-        experiments::named(name).is_some() || Fixed::has_subcommand(name)
-    }
-}
-
-impl FromArgMatches for Task {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        if let Some((name, matches)) = matches.subcommand()
-            && let Some(experiment) = experiments::named(name)
-        {
-            let args = RunArgs::from_arg_matches(matches)?;
-            return Ok(Self::Run { experiment: experiment.name(), args });
-        }
-        Fixed::from_arg_matches(matches).map(Self::Fixed)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-pub fn run(args: &Args) -> Result<u8, CliError> {
-    match &args.task {
-        Task::Run { experiment, args } => lab_run::one(experiment, args),
-        Task::Fixed(Fixed::All(args)) => lab_run::all(args),
-        Task::Fixed(Fixed::Report(args)) => lab_run::report(args),
-        Task::Fixed(Fixed::Compare(args)) => lab_compare::run(args),
-        Task::Fixed(Fixed::Child { experiment, arguments }) => {
-            let known = experiments::named(experiment).ok_or_else(|| {
-                LabError::Usage(format!("{experiment}: there is no such experiment"))
-            })?;
-            known.child(arguments)?;
-            Ok(exit::SOUND)
-        }
-    }
+    Ok(path)
 }

@@ -1,10 +1,10 @@
-//! `pgseal man`.
+//! `pgseal man`: the manual pages.
 
 use std::fs;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
+use clap::Command;
 
 use crate::error::CliError;
 use crate::exit;
@@ -24,8 +24,8 @@ pub struct Args {
     dir: Option<PathBuf>,
 }
 
-pub fn run(args: &Args) -> Result<u8, CliError> {
-    let command = super::Cli::command();
+/// `command`: the whole command line.
+pub fn run(args: &Args, command: Command) -> Result<u8, CliError> {
     let Some(dir) = &args.dir else {
         let mut page = Vec::new();
         clap_mangen::Man::new(command).render(&mut page)?;
@@ -35,6 +35,19 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         return Ok(exit::SOUND);
     };
     fs::create_dir_all(dir).map_err(CliError::io(dir, "make the directory"))?;
-    clap_mangen::generate_to(command, dir).map_err(CliError::io(dir, "write the pages into"))?;
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    write(&command, dir).map_err(CliError::io(dir, "write the pages into"))?;
     Ok(exit::SOUND)
+}
+
+/// The pages of a command and of those below it. Not of `pgseal lab`: `pgseal-lab.1` is the page of the
+/// program `pgseal-lab`.
+fn write(command: &clap::Command, dir: &Path) -> io::Result<()> {
+    let shown = |sub: &&clap::Command| !sub.is_hide_set() && sub.get_name() != "lab";
+    for sub in command.get_subcommands().filter(shown) {
+        write(sub, dir)?;
+    }
+    clap_mangen::Man::new(command.clone()).generate_to(dir)?;
+    Ok(())
 }

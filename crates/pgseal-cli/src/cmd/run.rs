@@ -1,4 +1,4 @@
-//! `pgseal run`: a program of PostgreSQL, with the library.
+//! `pgseal run`: runs a program of PostgreSQL with the library.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -8,11 +8,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pgseal_keys::{Kek, KeyError, Keyring, Provider, Source, keyring_path};
-use rustix::fs::MemfdFlags;
+use pgseal_keys::{KeyError, Keyring, Provider, Source, keyring_path};
 
 use crate::error::CliError;
-use crate::{bindir, datadir, keys, library};
+use crate::{bindir, datadir, environment, keys, library};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -59,29 +58,20 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 
     let mut command = Command::new(&program);
     command.args(rest);
-    set_library(&mut command, &library)?;
+    library::set(&mut command, &library)?;
     if let Some(dir) = &dir {
         command.env("PGDATA", dir);
     }
-    // Lives until exec; the program inherits the descriptor.
+    // Open until exec; the program inherits the descriptor.
     let kek_fd = match meant.as_deref() {
-        Some(dir) if env::var_os(keys::KEK_FD).is_none() => passphrase(dir)?,
+        Some(dir) if env::var_os(environment::KEK_FD).is_none() => passphrase(dir)?,
         _ => None,
     };
     if let Some(fd) = &kek_fd {
-        command.env(keys::KEK_FD, fd.as_raw_fd().to_string());
+        command.env(environment::KEK_FD, fd.as_raw_fd().to_string());
     }
     let error = command.exec();
     Err(CliError::Io { path: program, action: "run the program", source: error })
-}
-
-/// `LD_PRELOAD` and `PGSEAL_HELPER`.
-pub fn set_library(command: &mut Command, library: &Path) -> Result<(), CliError> {
-    command.env("LD_PRELOAD", library::preload(library, env::var_os("LD_PRELOAD")));
-    if env::var_os("PGSEAL_HELPER").is_none() {
-        command.env("PGSEAL_HELPER", library::program()?);
-    }
-    Ok(())
 }
 
 /// The data directory that the program's own `-D` names.
@@ -103,13 +93,13 @@ fn dir_in(args: &[OsString]) -> Option<PathBuf> {
     None
 }
 
-/// Asks for the passphrase of the data directory, if its key is one, and leaves the key in memory
-/// that the program inherits.
+/// If the key of the data directory comes from a passphrase, asks for it and puts the key into
+/// memory that the program inherits.
 fn passphrase(dir: &Path) -> Result<Option<OwnedFd>, CliError> {
-    let override_uri = keys::variable(keys::PROVIDER)?;
+    let override_uri = environment::variable(environment::PROVIDER)?;
     let keyring = match Keyring::load(&keyring_path(dir)) {
         Ok(keyring) => Some(keyring),
-        // The directory may be about to be made, or may be plain; then nothing is asked here.
+        // The directory may not exist yet, or may be plain.
         Err(KeyError::KeyringMissing { .. }) => None,
         Err(error) => return Err(error.into()),
     };
@@ -118,7 +108,7 @@ fn passphrase(dir: &Path) -> Result<Option<OwnedFd>, CliError> {
         (None, Some(keyring)) => match keys::source(keyring, None) {
             Ok(Source::Provider(provider)) => provider,
             Ok(Source::Descriptor(_)) => return Ok(None),
-            // COMMAND may need no key, and says the same if it does.
+            // COMMAND may need no key; if it does, it reports the same error.
             Err(CliError::Key(KeyError::NotRegistered { .. })) => return Ok(None),
             Err(error) => return Err(error),
         },
@@ -130,34 +120,13 @@ fn passphrase(dir: &Path) -> Result<Option<OwnedFd>, CliError> {
     let kek = match &keyring {
         Some(keyring) => {
             let kek = keys::kek_from(&Source::Provider(provider), keyring)?;
-            // A mistyped passphrase is told here, not in the server's log.
+            // A mistyped passphrase is an error here, not in the server's log.
             keyring.unlock(&kek)?;
             kek
         }
         None => provider.kek_for_new()?,
     };
-    in_memory(&kek).map(Some)
-}
-
-/// The KEK in a memfd that programs started from here inherit.
-pub fn in_memory(kek: &Kek) -> Result<OwnedFd, CliError> {
-    let path = Path::new("memfd");
-    let failed = |action| {
-        move |error: rustix::io::Errno| CliError::Io {
-            path: path.to_owned(),
-            action,
-            source: error.into(),
-        }
-    };
-    let fd = rustix::fs::memfd_create("pgseal-kek", MemfdFlags::empty())
-        .map_err(failed("make memory for the key"))?;
-    let bytes = kek.hand_through()?;
-    let mut off = 0;
-    while let Some(rest) = bytes.get(off..).filter(|rest| !rest.is_empty()) {
-        let at = u64::try_from(off).unwrap_or(u64::MAX);
-        off += rustix::io::pwrite(&fd, rest, at).map_err(failed("write the key to memory"))?;
-    }
-    Ok(fd)
+    keys::in_memory(&kek).map(Some)
 }
 
 #[cfg(test)]

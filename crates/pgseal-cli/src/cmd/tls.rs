@@ -1,8 +1,10 @@
-//! `pgseal tls`: TLS between the server and its clients.
+//! `pgseal tls`: TLS between the server and its clients. `pgseal-tls` does the work.
+
+mod check;
+mod init;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-use crate::cmd::{tls_check, tls_init};
 use crate::error::CliError;
 
 /// Set up and check TLS between a server and its clients
@@ -15,14 +17,14 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Init(tls_init::Args),
-    Check(tls_check::Args),
+    Init(init::Args),
+    Check(check::Args),
 }
 
 /// Runs the subcommand.
 pub fn run(args: &Args) -> Result<u8, CliError> {
     match &args.command {
-        Command::Init(args) => tls_init::run(args),
-        Command::Check(args) => tls_check::run(args),
+        Command::Init(args) => init::run(args),
+        Command::Check(args) => check::run(args),
     }
 }

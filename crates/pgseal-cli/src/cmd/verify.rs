@@ -1,4 +1,9 @@
 //! `pgseal verify`: authenticates every block of every file.
+//!
+//! `file` checks one file, `report` collects the findings and prints them.
+
+mod file;
+mod report;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,17 +13,17 @@ use std::thread;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pgseal_core::{KeySet, Scratch};
+use pgseal_keys::KEYRING_DIR;
 use pgseal_keys::config_record::CONFIG_RECORD_FILE;
-use pgseal_keys::{KEYRING_DIR, KeyError, Keyring};
 
-use super::config;
-use super::verify_file::{self, Checked};
-use super::verify_report::Report;
+use self::file::Checked;
+use self::report::Report;
+use crate::config_record;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::keys::{self, KeyOptions};
 use crate::out::Out;
-use crate::scan::{self, Entry, Root, Scan};
+use crate::scan::{self, Entry, Root};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,7 +71,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     dir.expect_whole()?;
     let mut scan = scan::scan(&dir.root, kind);
     let keyring = keys::keyring_of(&dir, &args.keys, || scan.headers().next().is_some())?;
-    expect_keyring(&scan, &keyring)?;
+    scan.expect_keyring(&keyring)?;
     let keys = keyring.unlock(&keys::kek(&keyring, args.keys.provider.as_deref())?)?;
     let is_live = kind == Root::DataDir && dir.server_pid().is_some();
 
@@ -83,7 +88,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         report.add(entry, checked);
     }
     if kind == Root::DataDir {
-        let record = config::believed(&dir.root, &keys);
+        let record = config_record::valid(&dir.root, &keys);
         let locked = record.unwrap_or_else(|error| Err(error.to_string()));
         let name = format!("{KEYRING_DIR}/{CONFIG_RECORD_FILE}");
         report.add_config_record(name, locked.map(|record| record.is_some()));
@@ -101,7 +106,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     Ok(report.exit_code())
 }
 
-/// The directory, and whether it is one of data or of archived WAL.
+/// Opens the directory, and says whether it is a data directory or an archive of WAL.
 fn open(args: &Args) -> Result<(DataDir, Root), CliError> {
     match DataDir::open(&args.dir) {
         Ok(dir) => Ok((dir, Root::DataDir)),
@@ -119,22 +124,6 @@ fn open(args: &Args) -> Result<(DataDir, Root), CliError> {
     }
 }
 
-/// A keyring that no file names is that of another cluster; one that only some do not name means
-/// that those files are foreign, and is found file by file.
-fn expect_keyring(scan: &Scan, keyring: &Keyring) -> Result<(), KeyError> {
-    let mut headers = scan.headers().peekable();
-    match headers.peek() {
-        Some(first) => {
-            let first = first.keyring_id;
-            if headers.any(|header| header.keyring_id == keyring.id()) {
-                return Ok(());
-            }
-            keyring.expect_id(first)
-        }
-        None => Ok(()),
-    }
-}
-
 fn progress_bar(bytes: u64, is_hidden: bool) -> ProgressBar {
     let target =
         if is_hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
@@ -146,7 +135,7 @@ fn progress_bar(bytes: u64, is_hidden: bool) -> ProgressBar {
     bar
 }
 
-/// Checks all files on several threads; the result is in the order of the files.
+/// Checks all files in several threads; the results are in the order of the files.
 fn check_all(
     entries: Vec<Entry>,
     keys: &KeySet,
@@ -163,12 +152,12 @@ fn check_all(
         while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
             let (entry, checked) = &mut *place;
-            *checked = verify_file::check(entry, keys, is_live, &mut scratch, &mut progress);
+            *checked = file::check(entry, keys, is_live, &mut scratch, &mut progress);
         }
     };
     thread::scope(|scope| {
         for _ in 1..jobs.min(places.len()).max(1) {
-            // A thread less only makes it slower.
+            // With fewer threads it is only slower.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();

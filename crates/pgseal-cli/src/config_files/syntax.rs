@@ -1,9 +1,9 @@
-//! The syntax of PostgreSQL's configuration files, as far as one file names another one:
-//! `guc-file.l` for settings, `hba.c` for `pg_hba.conf` and `pg_ident.conf`.
+//! Parses PostgreSQL's configuration files for settings and includes: `guc-file.l` for settings,
+//! `hba.c` for `pg_hba.conf` and `pg_ident.conf`.
 
 use crate::conf_text;
 
-/// How a file names another one.
+/// What an include names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Included {
     /// One file.
@@ -12,8 +12,8 @@ pub enum Included {
     Directory,
 }
 
-/// The settings of a file, in order, names in lower case. `include` and its kind are among them. What
-/// is no setting is left out: the server refuses such a file.
+/// The settings of a file, in order, with names in lower case; `include` and its variants are among
+/// them. Lines that are no settings are left out: the server refuses a file with such a line.
 pub fn settings(text: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(text);
     let settings = text.lines().filter_map(conf_text::setting);
@@ -23,7 +23,7 @@ pub fn settings(text: &[u8]) -> Vec<(String, String)> {
 /// The files that a `pg_hba.conf`, a `pg_ident.conf` or a file of names includes.
 pub fn included(text: &[u8]) -> Vec<(Included, Vec<u8>)> {
     let mut found = Vec::new();
-    // A line that ends in a backslash goes on.
+    // A line that ends in a backslash continues on the next one.
     let mut joined: Vec<Vec<u8>> = vec![Vec::new()];
     for line in text.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -24,7 +24,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A sealed data directory with one file of each layout and the usual plain ones.
+    /// A sealed data directory with one file of each layout, and the usual plain files.
     pub fn sealed() -> Fixture {
         let fixture = Fixture::plain();
         let key = fixture.key_file();
@@ -39,7 +39,7 @@ impl Fixture {
         fixture
     }
 
-    /// The same without any sealed file.
+    /// The same without a sealed file.
     pub fn plain() -> Fixture {
         let fixture = Fixture { temp: tempfile::tempdir().unwrap() };
         for dir in ["base/5", "global", "pg_wal/archive_status", "pg_stat", "pg_tblspc"] {
@@ -107,7 +107,7 @@ impl Fixture {
         self.write(rel, &bytes);
     }
 
-    /// The program, in an environment without anything of pgseal's or PostgreSQL's.
+    /// The program, in an environment without variables of pgseal and PostgreSQL.
     pub fn pgseal(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pgseal"));
         command.current_dir(self.temp.path()).env_remove("PGDATA").env_remove("LD_PRELOAD");
@@ -139,7 +139,7 @@ impl Fixture {
     }
 }
 
-/// What the program did.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub struct Answer {
     pub code: i32,
@@ -156,7 +156,7 @@ impl Answer {
         }
     }
 
-    /// The exit code, and a message in the one form: `pgseal: what; what to do next`.
+    /// Checks the exit code, and that the message has the form `pgseal: what; what to do next`.
     #[track_caller]
     pub fn fails_with(&self, code: i32, words: &str) {
         assert_eq!(self.code, code, "{self:?}");

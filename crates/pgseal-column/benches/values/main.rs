@@ -1,9 +1,11 @@
-//! What one value costs, through the C interface: medians of nanoseconds, the contenders of a group in turns.
-//! Run with `cargo bench -p pgseal-column --bench values [-- blocks|ff1|authenticated|raw|keys]...`.
+//! Measures the time for one value through the C interface: medians in nanoseconds. The contenders
+//! of a group take turns. Run with `cargo bench -p pgseal-column --bench values [--
+//! blocks|ff1|authenticated|raw|keys]...`.
 //!
-//! The rows "pgcrypto's calls" repeat what pgcrypto does for each value (contrib/pgcrypto/openssl.c: a new context, two
-//! initialisations, one update, one final, the context freed), with the OpenSSL of the system where it is
-//! installed, without palloc, name parsing and function call. They are what a cached key saves.
+//! The rows "pgcrypto's calls" repeat what pgcrypto does for each value
+//! (contrib/pgcrypto/openssl.c: a new context, two initialisations, one update, one final, the
+//! context freed), with the OpenSSL of the system if it is installed, but without palloc, name
+//! parsing and the SQL function call. They show how much a cached key saves.
 
 #![allow(unsafe_code, missing_docs, clippy::unwrap_used, clippy::multiple_unsafe_ops_per_block)]
 
@@ -19,7 +21,7 @@ use pgseal_column::ff1::Ff1;
 use pgseal_column::ffi::*;
 use pgseal_column::{ColumnKey, RawKey};
 
-/// How long a pass takes: long against the clock, short against the slices of a busy machine.
+/// How long a pass takes: much longer than a tick of the clock, much shorter than a time slice.
 const PASS_NS: u64 = 200_000;
 const ROUNDS: usize = 501;
 const INT8: u32 = 2;
@@ -35,7 +37,7 @@ fn per_value(values: u64, work: &mut dyn FnMut(u64)) -> f64 {
     start.elapsed().as_nanos() as f64 / values as f64
 }
 
-/// Runs the contenders in turns, beginning with another one in each round; prints the medians.
+/// Runs the contenders in turns, each round beginning with another one, and prints the medians.
 fn group(title: &str, mut rows: Vec<Row>) {
     let passes: Vec<u64> = rows
         .iter_mut()

@@ -1,4 +1,4 @@
-//! The OpenSSL of the system, opened at run time: what pgcrypto calls.
+//! The functions of OpenSSL that pgcrypto calls, from the system's library, loaded at run time.
 
 #![allow(
     clippy::missing_transmute_annotations,
@@ -25,7 +25,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// `None` where it is not installed.
+    /// Loads the library; `None` if it is not installed.
     pub fn open() -> Option<Library> {
         // SAFETY: a system library, with its symbols kept to itself.
         let handle =
@@ -53,13 +53,13 @@ impl Library {
         })
     }
 
-    /// The calls of pgcrypto for one value; returns how many bytes of `out`.
+    /// Makes the calls that pgcrypto makes for one value. Returns the number of bytes in `out`.
     pub fn pgcrypto_encrypt(&self, key: &[u8; 32], plain: &[u8], out: &mut [u8]) -> usize {
         assert!(out.len() >= plain.len() + 32);
         let (null, iv) = (ptr::null_mut(), [0; 16]);
         let (mut updated, mut finished) = (0, 0);
-        // SAFETY: the calls in the order of contrib/pgcrypto/openssl.c, a key of 32 bytes, an IV of 16, an
-        // output buffer with room for one block more.
+        // SAFETY: the calls in the order of contrib/pgcrypto/openssl.c, a key of 32 bytes, an IV of
+        // 16, an output buffer with room for one block more.
         let done = unsafe {
             let context = (self.new)();
             let done = (self.init)(context, (self.cipher)(), null, ptr::null(), ptr::null())

@@ -1,4 +1,5 @@
-//! Writes the test vectors: `cargo run -p pgseal-column --example make_column_vectors -- vectors/column`.
+//! Writes the test vectors: `cargo run -p pgseal-column --example make_column_vectors --
+//! vectors/column`.
 
 #![allow(clippy::unwrap_used)]
 

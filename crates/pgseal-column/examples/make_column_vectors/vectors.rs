@@ -1,5 +1,5 @@
-//! The vectors of `spec/column-cipher.md`, put together from the primitives as the specification says: nothing here
-//! uses the code paths of values, only the general FF1, AES-SIV, AES-GCM, HKDF and HMAC.
+//! Makes the vectors of `spec/column-cipher.md` from the primitives, as the specification says. It
+//! does not use the crate's code for values, only the general FF1, AES-SIV, AES-GCM, HKDF and HMAC.
 
 use std::fmt::Write as _;
 
@@ -216,7 +216,7 @@ fn randomised() -> Vec<Record> {
     records
 }
 
-/// Values that a reader with the first key, for text (7), refuses.
+/// Values that opening with the first key and the type text (7) must refuse.
 fn refused() -> Vec<Record> {
     let [key, long_version, _] = Key::all();
     let good = key.deterministic(7, b"hello");

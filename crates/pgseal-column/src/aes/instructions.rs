@@ -1,5 +1,6 @@
-//! AES with the instructions of x86-64 (AES-NI), inline: a Feistel network of one block a round, or a CBC-MAC, spends as
-//! much on calling a library for each block as on the block. Tests hold it to AWS-LC's AES.
+//! AES with the instructions of x86-64 (AES-NI), inline. A Feistel network with one block for each
+//! round, or a CBC-MAC, would spend as much time on calling a library for each block as on the
+//! block itself. Tests compare the results with those of AWS-LC.
 //!
 //! Timing does not depend on data: no table, no branch on a key or a block.
 
@@ -14,7 +15,7 @@ use zeroize::Zeroize;
 use super::{BLOCK_BYTES, Block, Feistel};
 
 const MAX_ROUNDS: usize = 14;
-/// Blocks of key stream made at a time.
+/// Number of key stream blocks that are computed at the same time.
 const LANES: usize = 4;
 
 /// The round keys of FIPS 197, on a processor that has the instructions; wiped when dropped.
@@ -186,11 +187,12 @@ impl Drop for RoundKeys {
 
 /// The constants of a Feistel network, in registers.
 struct Vectors {
-    /// The block without round and half, after the first AddRoundKey.
+    /// The constant part of each block (all but the round number and the half), after AddRoundKey.
     base: __m128i,
     round_shift: u32,
     mask: __m128i,
-    /// Bytes of a number (little endian, low half of a register) to the end of a block, and back from its start.
+    /// Shuffles that move a number (little-endian, in the low half of a register) to the end of a
+    /// block, and a number at the start of a block back to the low half of a register.
     to_block: __m128i,
     to_number: __m128i,
 }

@@ -29,10 +29,10 @@ fn blocks_of_fips_197() {
     assert!(matches!(Aes::new(&key[..20]), Err(ColumnError::KeyLength)));
 }
 
-/// Otherwise the properties below compare AWS-LC with itself.
+/// If the instructions were not used, the properties below would compare AWS-LC with itself.
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn the_instructions_are_used_where_there_are_some() {
+fn the_instructions_are_used_if_the_processor_has_them() {
     let aes = Aes::new(&[0; 32]).unwrap();
     assert_eq!(aes.instructions.is_some(), is_x86_feature_detected!("aes"));
 }
@@ -56,7 +56,7 @@ proptest! {
         let (ours, theirs) = (Aes::new(&key).unwrap(), Aes::by_library(&key).unwrap());
         prop_assert_eq!(ours.encrypt(&block), theirs.encrypt(&block));
         prop_assert_eq!(ours.chain(&block, &blocks), theirs.chain(&block, &blocks));
-        // As AES-SIV begins a counter: 2^31 blocks before the lower half of it overflows.
+        // As in AES-SIV: the counter begins 2^31 blocks before its low 32 bits overflow.
         let mut counter = block;
         counter[8] &= 0x7F;
         counter[12] &= 0x7F;

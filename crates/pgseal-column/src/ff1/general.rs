@@ -1,11 +1,11 @@
-//! FF1 as SP 800-38G writes it: numeral strings of any radix and any tweak.
+//! FF1 as SP 800-38G defines it, for numeral strings of any radix and any tweak.
 
 use crate::aes::{Aes, BLOCK_BYTES, Block};
 use crate::error::ColumnError;
 
-/// Fewer strings than this are refused: radix^length must reach it (SP 800-38G Revision 1, second draft).
+/// The smallest domain: radix^length must be at least this (SP 800-38G Revision 1, second draft).
 pub const MIN_DOMAIN: u128 = 1_000_000;
-/// Half a string, as a number, has at most this many bits.
+/// The most bits of half a string, as a number.
 const MAX_HALF_BITS: u32 = 120;
 const MAX_TWEAK_BYTES: usize = 1 << 16;
 const ROUNDS: u8 = 10;
@@ -17,7 +17,7 @@ pub struct Ff1 {
     radix: u32,
 }
 
-/// What depends on the length of the string: names as in SP 800-38G, algorithm 7.
+/// The values that depend on the length of the string, named as in SP 800-38G, algorithm 7.
 struct Shape {
     u: usize,
     v: usize,
@@ -32,7 +32,7 @@ struct Shape {
 }
 
 impl Ff1 {
-    /// From an AES key of 16, 24 or 32 bytes and a radix from 2 to 65536.
+    /// Makes a cipher from an AES key of 16, 24 or 32 bytes and a radix from 2 to 65536.
     ///
     /// # Errors
     /// [`ColumnError::KeyLength`], [`ColumnError::Domain`] for the radix.
@@ -46,8 +46,9 @@ impl Ff1 {
     /// Enciphers a numeral string in place.
     ///
     /// # Errors
-    /// [`ColumnError::Domain`] when radix^length is below a million, half the string has more than 120 bits, or
-    /// a numeral is not below the radix; [`ColumnError::TooLong`] for a tweak above 65536 bytes.
+    /// [`ColumnError::Domain`] when radix^length is below a million, half the string has more than
+    /// 120 bits, or a numeral is not below the radix; [`ColumnError::TooLong`] for a tweak above
+    /// 65536 bytes.
     pub fn encrypt(&self, tweak: &[u8], numerals: &mut [u16]) -> Result<(), ColumnError> {
         let shape = self.shape(tweak, numerals)?;
         let (left, right) = numerals.split_at_mut(shape.u);

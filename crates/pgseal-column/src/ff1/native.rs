@@ -1,8 +1,9 @@
-//! FF1 with radix 2 over all numbers of 32, 60 or 64 bits, for a 9-byte tweak, one AES block a round.
+//! FF1 with radix 2 over all numbers of 32, 60 or 64 bits, for a 9-byte tweak, one AES block a
+//! round.
 //!
-//! With n bits and t = 9 bytes, P || Q of SP 800-38G, algorithm 7, is two blocks: P is constant, so that its cipher
-//! block is kept; Q holds the tweak, zeros, the round and the half B. NUM and STR of bit strings are what the
-//! processor does anyway, and the modulus is a mask.
+//! With n bits and t = 9 bytes, P || Q of SP 800-38G, algorithm 7, is two blocks. P is constant, so
+//! CIPH(P) is computed once. Q holds the tweak, zeros, the round and the half B. NUM and STR of bit
+//! strings are machine integers, and the modulus is a mask.
 
 use crate::aes::{Aes, Feistel};
 use crate::error::ColumnError;
@@ -94,7 +95,7 @@ impl Ff1Native {
     }
 }
 
-/// The network of N bits: Q begins with the tweak.
+/// The parameters of the Feistel network for N bits. Q begins with the tweak.
 #[inline]
 fn shape<const N: u32>(p: u128, tweak: &[u8; TWEAK_BYTES]) -> Feistel {
     let mut block = [0; 16];

@@ -2,13 +2,13 @@
 
 use crate::error::ColumnError;
 
-/// What a handle points to.
+/// The object that a handle points to.
 pub(super) unsafe fn borrow<'a, T>(handle: *const T) -> Result<&'a T, ColumnError> {
     // SAFETY: null, or a handle that C got from `give` and has not freed; never changed after that.
     unsafe { handle.as_ref() }.ok_or(ColumnError::NullPointer)
 }
 
-/// Hands an object over to C.
+/// Moves an object to the heap and gives C the pointer to it.
 pub(super) unsafe fn give<T>(out: *mut *mut T, object: T) -> Result<(), ColumnError> {
     if out.is_null() {
         return Err(ColumnError::NullPointer);
@@ -18,7 +18,7 @@ pub(super) unsafe fn give<T>(out: *mut *mut T, object: T) -> Result<(), ColumnEr
     Ok(())
 }
 
-/// Takes an object back and drops it.
+/// Takes an object back from C and drops it.
 pub(super) unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
         // SAFETY: C got it from `give` and does not use it again.

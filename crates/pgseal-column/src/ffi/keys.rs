@@ -1,4 +1,4 @@
-//! KEKs, wrapped column keys, column keys, raw keys.
+//! The C functions for KEKs, wrapped column keys, column keys and raw keys.
 
 use core::ffi::{c_char, c_int};
 

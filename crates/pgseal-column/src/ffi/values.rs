@@ -1,4 +1,4 @@
-//! Values: the functions that are called once for each.
+//! The C functions that are called once for each value.
 
 use core::ffi::c_int;
 
@@ -9,7 +9,7 @@ use crate::header::{Header, Mode};
 use crate::key::{ColumnKey, NumberCode, TypeCode};
 use crate::raw::RawKey;
 
-/// The functions of FF1 differ in the number and the direction.
+/// Defines a C function of FF1. They differ in the type of the number and in the direction.
 macro_rules! ff1 {
     ($name:ident, $method:ident, $number:ty, $result:expr) => {
         #[doc = concat!("`", stringify!($name), "`.")]

@@ -1,5 +1,6 @@
 /*
- * api.c: every function of pgseal_column.h, called from C as an extension would. Says what failed, and how often.
+ * api.c: calls every function of pgseal_column.h from C, as an extension would. Prints each failed
+ * check, and how many checks failed.
  */
 #include "pgseal_column.h"
 
@@ -60,7 +61,7 @@ keys(void)
 	CHECK(pgseal_column_unwrap(kek, DOMAIN, 1, wrapped, sizeof(wrapped), NULL) == PGSEAL_COLUMN_NULL_POINTER);
 	CHECK(pgseal_column_unwrap(kek, DOMAIN, 1, wrapped, sizeof(wrapped), bare) == PGSEAL_COLUMN_OK);
 
-	/* The bare key, the wrapped one, and the one wrapped anew under another KEK are one and the same. */
+	/* The bare key, the wrapped key and the key wrapped again under another KEK are the same key. */
 	CHECK(pgseal_column_key_unwrap(kek, DOMAIN, 1, wrapped, sizeof(wrapped), &key) == PGSEAL_COLUMN_OK);
 	CHECK(pgseal_column_key_new(bare, sizeof(bare), DOMAIN, 1, &same) == PGSEAL_COLUMN_OK);
 	CHECK(pgseal_column_ff1_encrypt64(key, PGSEAL_COLUMN_TYPE_INT8, 42, &one) == PGSEAL_COLUMN_OK);

@@ -1,5 +1,5 @@
 /*
- * module.c: a shared object with the library in it, as an extension is.
+ * module.c: a shared object that contains the library, as an extension does.
  */
 #include "pgseal_column.h"
 

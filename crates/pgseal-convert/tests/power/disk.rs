@@ -1,4 +1,4 @@
-//! A disk that forgets at a power cut what was not synced: bytes of files, and names.
+//! A simulated disk that loses what was not synced at a power cut: bytes of files, and names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -48,7 +48,7 @@ impl NameOp {
 struct State {
     live: BTreeMap<PathBuf, Inode>,
     durable: BTreeMap<PathBuf, Inode>,
-    /// Changes of names that a power cut may take away, those of one directory from the last on.
+    /// Changes of names that a power cut may lose. Within a directory, it loses the latest first.
     pending: Vec<NameOp>,
 }
 
@@ -80,7 +80,7 @@ impl PowerDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a power cut leaves, as `seed` chooses.
+    /// The disk after a power cut; `seed` chooses what is lost.
     pub fn cut(&self, seed: u64) -> PowerDisk {
         let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut next = move || {
@@ -173,7 +173,7 @@ impl Media for PowerDisk {
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state();
-        // Everything in the directory, and what must come before it elsewhere.
+        // Syncs all changes in the directory, and earlier changes elsewhere that they depend on.
         let mut dirs: BTreeSet<PathBuf> = [dir.to_owned()].into();
         let pending = std::mem::take(&mut state.pending);
         let mut kept = Vec::new();

@@ -1,4 +1,4 @@
-//! The vectors: deterministic sealed files, one behaviour each, and their text form.
+//! The vectors: deterministic sealed files, each for one behaviour, and their text form.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ pub const DATA_KEY: [u8; 32] = [0xD5; 32];
 /// The keyring id of all vectors.
 pub const KEYRING_ID: [u8; 16] = *b"pgseal-vectors-1";
 
-/// One file and what a reader must make of it.
+/// One file, and the result that a reader must get.
 pub struct Vector {
     pub name: String,
     pub expect: String,
@@ -28,7 +28,7 @@ pub struct Vector {
     pub bytes: Vec<u8>,
 }
 
-/// Random bytes that are always the same: SHA-256 of a counter.
+/// Random bytes that are the same in each run: SHA-256 of a counter.
 struct Fixed(Cell<u64>);
 
 impl Random for Fixed {
@@ -64,8 +64,8 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 impl Vector {
-    /// Fields, an empty line, then the bytes: `@OFFSET` lines, hexadecimal digits, 32 bytes a line;
-    /// what is not given is zeros up to `length`.
+    /// Fields, an empty line, then the bytes: `@OFFSET` lines, hexadecimal digits, 32 bytes a line.
+    /// Bytes up to `length` that are not given are zeros.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         let Form { suite, layout, solid, place } = self.form;
@@ -106,7 +106,7 @@ enum Step {
     SetLen(u64),
 }
 
-/// Makes the sealed bytes of a file by steps, and its plain contents.
+/// Makes a file by steps. Returns its sealed bytes and its plain contents.
 fn build(form: &Form, seed: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
     let (keys, storage, random) = (keys(), MemStorage::default(), Fixed(Cell::new(seed << 32)));
     let mut scratch = Scratch::new();
@@ -150,7 +150,7 @@ impl Maker {
         });
     }
 
-    /// A file of two short blocks' worth, then changed by `spoil`.
+    /// Adds a file of one whole block and a part of a second one, changed by `spoil`.
     fn bad(
         &mut self,
         name: &str,

@@ -2,9 +2,9 @@
 
 use crate::memory::{self, OutOfMemory};
 
-/// Where a buffer starts: at a page of memory. A large piece of memory from the C library's
-/// allocator starts 16 bytes behind one, and what is copied there crosses a cache line at each step:
-/// a `read` of 8192 bytes takes a quarter longer then.
+/// The alignment of a buffer: a page of memory. A large piece of memory from the C library's
+/// allocator starts 16 bytes behind a page boundary, so that each step of a copy crosses a cache
+/// line: a `read` of 8192 bytes then takes a quarter longer.
 const ALIGN: usize = 4096;
 
 /// A buffer that only ever grows. Its contents are unspecified between two uses.
@@ -37,7 +37,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// The first `len` bytes, as they were left; fewer if it never was so large.
+    /// The first `len` bytes, as the last use left them; fewer if the buffer was never that large.
     #[must_use]
     pub fn bytes(&self, len: usize) -> &[u8] {
         let end = (self.start + len).min(self.memory.len());

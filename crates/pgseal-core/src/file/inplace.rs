@@ -16,7 +16,7 @@ use crate::units::{BlockNo, PlainLen, SealedLen, SealedOff};
 
 const CELL: usize = CELL_LEN as usize;
 const SECTOR: usize = SECTOR_LEN as usize;
-/// The most bytes that lie behind the last plain byte: a padded cell and its filler.
+/// The most bytes that can follow the last full cell: a padded cell and its filler.
 const TAIL: usize = 2 * CELL - 1;
 
 /// The in-place layout.
@@ -50,11 +50,11 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, InPlace> {
     fn write(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
         let end = plain_off + bytes.len() as u64;
         let mut had = self.file.reached;
-        // The length that a write which fails leaves. Behind a hole it is that of the gap: another
-        // process may have written into it meanwhile.
+        // The length to which a failed write is cut back. In a file that may have holes it is at
+        // least `plain_off`, because another process may have written into the gap meanwhile.
         let mut kept = had;
-        // A part of a block is written up to the end that the file has now, which another process
-        // may have moved.
+        // A write of a part of a block needs the present end of the file, which another process may
+        // have moved.
         let whole = plain_off.is_multiple_of(BLOCK_LEN) && end.is_multiple_of(BLOCK_LEN);
         if end > self.file.reached || !whole {
             had = self.plain_len()?;
@@ -66,7 +66,7 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, InPlace> {
         }
         let result = self.write_cells(bytes, plain_off, had);
         if result.is_err() && end > had {
-            // A full disk: what was there stays, what was appended goes.
+            // For example a full disk: cut off what was appended, keep the rest.
             let _ = self.cut(kept);
             return result;
         }
@@ -74,7 +74,8 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, InPlace> {
         if end > had {
             self.cut_filler(had, end)?;
         }
-        // Only up to a cell: behind an odd end lies a filler that the next append has to know of.
+        // Rounded down to a full cell: a file that ends inside a cell has a filler, which the next
+        // append must notice and cut off.
         let known = end.max(had);
         self.file.has_reached(known - known % CELL_LEN);
         Ok(())
@@ -87,8 +88,8 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, InPlace> {
 }
 
 impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
-    /// Reads and opens cells from the start of a unit on. Returns the plain bytes before the end of
-    /// the file; what `target` holds behind them is unspecified.
+    /// Reads and opens cells from the start of a unit on. Returns the number of plain bytes before
+    /// the end of the file; the bytes of `target` behind them are unspecified.
     fn read_cells(
         &mut self,
         start: u64,
@@ -100,8 +101,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
             let len = self.plain_len()?;
             self.file.reached = len - len % CELL_LEN;
         }
-        // Within what the file is known to have reached there is no padding to be told from data, and
-        // the call that asks for a little more than PostgreSQL did is the dearer one.
+        // Before the known length there is no padding to tell from data, so the cheaper call
+        // without the tail is enough.
         let inside = end <= self.file.reached;
         let sealed_off = SealedOff(HEADER_LEN + start);
         let (got, most) = if inside {
@@ -136,7 +137,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         Ok(plain)
     }
 
-    /// Writes bytes into a file of the plain length `had`, which reaches up to them at least.
+    /// Writes bytes into a file of the plain length `had`, which is at least `plain_off`.
     fn write_cells(&mut self, bytes: &[u8], plain_off: u64, had: u64) -> Result<(), SealError> {
         for span in spans(plain_off, bytes.len() as u64).most(BATCH) {
             let (pos, plain) = (span.off(), &bytes[span.range()]);
@@ -144,8 +145,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
             if !span.is_whole() {
                 self.write_part(pos, plain, had)?;
             } else if pos >= had && !self.file.header.solid && all_zero(plain) {
-                // Appended zeros are a hole, only with its room on the disk: so are new WAL
-                // segments and new pages made.
+                // Appended zeros are written unsealed: they read like a hole, but have their room
+                // on the disk. PostgreSQL makes new WAL segments and new pages this way.
                 self.storage.write_at(plain, sealed_off)?;
             } else {
                 let out = self.scratch.out.room(plain.len())?;
@@ -156,8 +157,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         Ok(())
     }
 
-    /// Writes bytes within one unit: whole sectors, with what they held before, so that a sector is
-    /// either a hole or sealed to its last cell.
+    /// Writes bytes within one unit. Writes whole sectors, with the old content around the bytes,
+    /// so that a sector is either a hole or sealed to its last cell.
     fn write_part(&mut self, pos: u64, bytes: &[u8], had: u64) -> Result<(), SealError> {
         let unit_start = pos - pos % BLOCK_LEN;
         let end = pos + bytes.len() as u64;
@@ -169,7 +170,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         self.lend(
             |scratch| &mut scratch.old,
             |op, page| {
-                // The cells of the unit before ours do not matter to ours, but XTS starts at the first.
+                // XTS starts at the first cell of the unit. What the cells before `first` hold does
+                // not change the cells that are written.
                 let page = page.room(BLOCK)?;
                 page[..cells].fill(0);
                 if first < pos || end < stop {
@@ -187,7 +189,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
                 let off = SealedOff(HEADER_LEN + first);
                 let result = op.storage.write_at(&out[from..cells + filler], off);
                 if result.is_err() && first < had {
-                    // A torn cell would cost its neighbours: put back what was there.
+                    // A torn cell would also lose the old bytes in it: write the old content back.
                     page[changed.clone()].copy_from_slice(&before[changed]);
                     let old = ((stop.min(had) - unit_start) as usize).next_multiple_of(CELL);
                     op.file.seal_units(unit_start, &page[..old], &mut out[..old])?;
@@ -199,8 +201,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         )
     }
 
-    /// Makes the file end at `end`, which lies within it: a padded last cell and its filler, if the
-    /// length is odd.
+    /// Truncates the file to `end`, which lies within it. If `end` is inside a cell, writes a
+    /// padded last cell and its filler.
     fn cut(&mut self, end: u64) -> Result<(), SealError> {
         let first = end - end % CELL_LEN;
         let odd = (end - first) as usize;
@@ -216,15 +218,16 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         Ok(())
     }
 
-    /// After the file grew from `had` to `end`: cuts off what is left of the filler that was behind its
-    /// last cell.
+    /// After the file grew from `had` to `end`: cuts off the rest of the filler that followed the
+    /// old last cell.
     fn cut_filler(&self, had: u64, end: u64) -> Result<(), SealError> {
         let had = sealed_len(Layout::InPlace, PlainLen(had));
         let end = sealed_len(Layout::InPlace, PlainLen(end));
         if end < had { Ok(self.storage.set_len(end)?) } else { Ok(()) }
     }
 
-    /// Lengthens the file with zeros: cells of zeros up to the next sector, a hole behind it.
+    /// Lengthens the file with zeros: sealed zeros up to the end of the sector and a hole behind
+    /// it, or only sealed zeros in a file that must have no holes.
     fn lengthen(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
         self.fill_gap(had, new_len)?;
         if self.file.header.solid {
@@ -233,9 +236,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         Ok(self.storage.set_len(sealed_len(Layout::InPlace, PlainLen(new_len)))?)
     }
 
-    /// Before a write at `new_len`, behind the end of the file: a hole, or in a file that has none
-    /// sealed zeros. In such a file the caller keeps apart writers that lengthen it: another one's page
-    /// must not be taken for a gap.
+    /// Before a write at `new_len`, behind the end of the file: leaves a hole, or seals zeros in a
+    /// file that must have no holes. The caller lets only one writer at a time lengthen such a
+    /// file; otherwise the zeros could overwrite a page that another writer just appended.
     fn fill_gap(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
         if !self.file.header.solid {
             return self.fill_sector(had, new_len);
@@ -252,13 +255,14 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         Ok(())
     }
 
-    /// Before the file grows to `new_len`: cells of zeros up to the end of the sector in which it
-    /// ends. A file that ends with a whole sector is not touched: two processes may write different
-    /// pages behind the end of one SLRU segment, and a length set here would cut off the other's.
+    /// Before the file grows to `new_len`: seals zeros up to the end of the sector in which the
+    /// file ends. A file that ends with a whole sector is not touched: two processes may write
+    /// different pages behind the end of one SLRU segment, and a length set here would cut off the
+    /// other process's page.
     fn fill_sector(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
         let pad_end = had.next_multiple_of(CELL_LEN);
         if pad_end > had && new_len > pad_end {
-            // The padding of an odd last cell is zeros already; its filler goes.
+            // The padding of the last cell is zeros already; only its filler is cut off.
             self.storage.set_len(SealedLen(HEADER_LEN + pad_end))?;
         }
         let explicit_end = had.next_multiple_of(SECTOR_LEN).min(new_len);
@@ -270,8 +274,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         Ok(())
     }
 
-    /// Seals zeros where a file that has no holes has some: a power cut kept its length and lost what
-    /// was written. Only while no process writes, before redo makes anew what the power cut lost.
+    /// Seals zeros into the holes of a file that must have none: a power cut kept its length and
+    /// lost what was written. No process may write meanwhile, and redo must come later, to restore
+    /// what was lost.
     ///
     /// Returns how many sectors were filled.
     pub(super) fn fill_holes(&mut self) -> Result<u64, SealError> {
@@ -320,8 +325,8 @@ enum Holes {
     All,
 }
 
-/// Where the hole of each sector of a unit starts, counted from the sector; a sector without one costs
-/// a look at its last cell.
+/// For each sector of a unit, the offset in the sector at which its hole starts. For a sector
+/// without a hole, only its last cell is looked at.
 fn data_lens(unit: &[u8]) -> [usize; BLOCK / SECTOR] {
     let mut lens = [SECTOR; BLOCK / SECTOR];
     for (sector, len) in unit.chunks(SECTOR).zip(&mut lens) {

@@ -1,4 +1,4 @@
-//! One operation on a sealed file: what it works on, and what the three layouts share.
+//! One operation on a sealed file: its inputs and buffers, and what the three layouts share.
 
 use core::marker::PhantomData;
 
@@ -9,9 +9,9 @@ use crate::random::{Random, RandomFailed};
 use crate::storage::Accelerator;
 use crate::units::BlockNo;
 
-/// One operation on a file of the layout `L`, and what it works on. Each layout has its methods in a
-/// file of its own: [`Paged`](super::paged::Paged), [`Stream`](super::stream::Stream),
-/// [`InPlace`](super::inplace::InPlace).
+/// One operation on a file of the layout `L`, with its inputs and buffers. Each layout implements
+/// its methods in a module of its own: [`Paged`](super::paged::Paged),
+/// [`Stream`](super::stream::Stream), [`InPlace`](super::inplace::InPlace).
 pub(super) struct Operation<'a, S: ?Sized, L> {
     pub(super) file: &'a mut SealedFile,
     pub(super) storage: &'a S,
@@ -21,13 +21,13 @@ pub(super) struct Operation<'a, S: ?Sized, L> {
     layout: PhantomData<L>,
 }
 
-/// What each layout does in its own way.
+/// The methods that each layout implements in its own way.
 pub(super) trait InLayout: Sized {
     /// The pieces in which a range is read.
     fn read_spans(plain_off: u64, len: u64) -> Spans;
 
-    /// Reads one piece into `target`. Returns the bytes read, fewer than the piece has only where the
-    /// file ends.
+    /// Reads one piece into `target`. Returns the number of bytes read, which is less than the
+    /// length of the piece only where the file ends.
     fn read_span(
         &mut self,
         span: Span,
@@ -75,8 +75,8 @@ impl<'a, S: Accelerator + ?Sized, L> Operation<'a, S, L> {
         Ok(self.file.plain_len(self.storage)?.0)
     }
 
-    /// Runs a part of the operation that needs one of the buffers beside all the rest. The part must
-    /// not use that buffer in another way: an empty one is in its place.
+    /// Runs `part` with one of the scratch buffers, taken out of the operation so that both can be
+    /// borrowed. In the operation, an empty buffer takes its place meanwhile.
     #[inline]
     pub(super) fn lend<T>(
         &mut self,
@@ -90,7 +90,7 @@ impl<'a, S: Accelerator + ?Sized, L> Operation<'a, S, L> {
     }
 }
 
-/// What a read has found so far, and what it does about damage.
+/// The outcome of a read so far, and what the read does about damage.
 pub(super) struct Reading {
     pub(super) outcome: ReadOutcome,
     on_damage: OnDamage,
@@ -101,8 +101,8 @@ impl Reading {
         Reading { outcome: ReadOutcome::default(), on_damage }
     }
 
-    /// A block does not authenticate: fills `page`, which is what was read of the block, with what the
-    /// reader gets instead, or fails.
+    /// Handles a block that does not authenticate: fails, or fills `page`, the bytes read of the
+    /// block, with what the reader gets instead.
     pub(super) fn note_damage(&mut self, block: BlockNo, page: &mut [u8]) -> Result<(), SealError> {
         match self.on_damage {
             OnDamage::Fail => return Err(SealError::BlockDamaged(block)),
@@ -115,7 +115,7 @@ impl Reading {
     }
 }
 
-/// The random source of an operation that draws nothing.
+/// The random source of an operation that needs no random bytes.
 pub(super) struct NoRandom;
 
 impl Random for NoRandom {

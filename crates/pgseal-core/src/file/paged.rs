@@ -1,4 +1,4 @@
-//! The paged layout: 8192-byte pages in groups of 256 behind a tag block each
+//! The paged layout: 8192-byte pages in groups of 256, each group behind its tag block
 //! (`spec/sealed-file.md`, section 6).
 
 use super::operation::{InLayout, Operation, Reading};
@@ -30,7 +30,7 @@ const WRITTEN: [u8; 4] = 1_u32.to_le_bytes();
 /// The paged layout.
 pub(super) struct Paged;
 
-/// What a page turned out to be.
+/// The result of opening a page.
 enum Page {
     Data,
     Zero,
@@ -101,7 +101,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         }
         let got = self.storage.read_at(pages, block_sealed_off(Layout::Paged, first))?;
         if got > BLOCK {
-            // One call for the tags of all of them, if any.
+            // One call reads the tags of all pages, unless they are cached.
             if !self.file.tags.has(self.storage, first.0 / GROUP_PAGES) {
                 self.file.tags.load(self.storage, first)?;
             }
@@ -116,13 +116,13 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         Ok(got)
     }
 
-    /// Has the tag of a single page at hand.
+    /// Loads the tag entry of a single page.
     fn prepare_tag(&mut self, block: BlockNo) -> Result<(), SealError> {
         self.file.tags.prepare(self.storage, block, &mut self.scratch.recent)
     }
 
-    /// Opens a page that was just read and whose tag is at hand, in place; reads page and tag again
-    /// where a writer may have been between the two.
+    /// Opens in place a page that was just read and whose tag entry is loaded. If that fails, reads
+    /// page and tag again, because a writer may have written one of them but not yet the other.
     fn open_page(
         &mut self,
         block: BlockNo,
@@ -159,13 +159,14 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         let pages = plain.len().div_ceil(BLOCK);
         let start = first.0 * BLOCK_LEN;
         let zeros = all_zero(plain);
-        // Both questions are only asked where the answer can be yes, and only behind what is known of
-        // the file: a write into the middle asks nothing.
+        // Whether the write appends matters only for zeros and for the first page of a group. The
+        // storage is asked for the length only if the write starts behind the cached length: a
+        // write into the middle of the file costs no call.
         let appends = (zeros || first.0.is_multiple_of(GROUP_PAGES))
             && start >= self.file.reached
             && self.plain_len()? <= start;
-        // The first page of a group brings the whole tag block, so that no later tag of the group has
-        // to find room on a full disk.
+        // An appended first page of a group is written together with the whole tag block, so that
+        // no later tag of the group needs new room on a full disk.
         let new_group = appends && first.0.is_multiple_of(GROUP_PAGES);
         if appends && zeros {
             return self.append_zeros(first, plain, new_group);
@@ -178,7 +179,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         }
         let entries = &mut tags[at..at + pages * ENTRY];
         let mut nonces = [[0; 12]; BATCH];
-        // One draw for all: it may be a system call.
+        // Draw all nonces with one call: it may be a system call.
         self.random.fill(nonces[..pages].as_flattened_mut())?;
         for (index, (((page, sealed), entry), nonce)) in plain
             .chunks(BLOCK)
@@ -208,9 +209,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         Ok(())
     }
 
-    /// Appends pages of zeros as they are, without tags: PostgreSQL lengthens a relation this way and
-    /// writes the pages when they have contents. They read as zeros, and after a power cut there is no
-    /// page without its tag.
+    /// Appends pages of zeros unsealed and without tags: PostgreSQL lengthens a relation this way
+    /// and writes the pages when they have contents. Such pages read as zeros, and a power cut
+    /// cannot separate them from their tags, as they have none.
     fn append_zeros(
         &mut self,
         first: BlockNo,
@@ -260,8 +261,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         )
     }
 
-    /// Reads what there is of a page, and keeps its sealed bytes in the buffer `old`; damage is an
-    /// error.
+    /// Reads and opens a page, or as much of it as the file has, and keeps its sealed bytes in the
+    /// buffer `old`. Returns the bytes read; damage is an error.
     fn read_page(&mut self, block: BlockNo, page: &mut [u8]) -> Result<usize, SealError> {
         let got = self.storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
         self.scratch.old.room(BLOCK)?[..got].copy_from_slice(&page[..got]);
@@ -274,13 +275,14 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
 }
 
 impl SealedFile {
-    /// Opens a page in place under the tag that is at hand.
+    /// Opens a page in place with the loaded tag entry.
     fn try_open(&mut self, block: BlockNo, page: &mut [u8]) -> Page {
         let entry = self.tags.entry(block);
         if all_zero(&entry) {
             return if all_zero(page) { Page::Zero } else { Page::Damaged };
         }
-        // CTR has no tag that would tell a wiped page; a few bytes may be zeros by chance.
+        // CTR cannot authenticate, so a written page that is all zeros counts as wiped. Fewer than
+        // 16 bytes may be zeros by chance.
         let wiped = !self.header.suite.authenticates() && page.len() >= 16 && all_zero(page);
         let Some((nonce, tag)) = decode_entry(&entry).filter(|_| !wiped) else {
             return Page::Damaged;

@@ -40,8 +40,8 @@ impl Span {
         self.in_block == 0 && self.len.is_multiple_of(BLOCK)
     }
 
-    /// Copies the bytes of the piece from its block, of which `block` is as much as there is. Returns
-    /// how many there were.
+    /// Copies the bytes of the piece from `block`, which holds as much of the block as the file
+    /// has. Returns the number of bytes copied.
     pub(super) fn copy_from(&self, block: &[u8], target: &mut [u8]) -> usize {
         let bytes = block.get(self.in_block..).unwrap_or_default();
         let bytes = &bytes[..bytes.len().min(self.len)];
@@ -67,8 +67,8 @@ pub(super) struct Spans {
     joined: bool,
 }
 
-/// Cuts `len` plain bytes at `off` into pieces: as many whole blocks as there are in one piece, and
-/// the parts of blocks before and behind them in pieces of their own.
+/// Cuts `len` plain bytes at `off` into pieces: one piece for all whole blocks, and one piece each
+/// for a part of a block before and behind them.
 pub(super) fn spans(off: u64, len: u64) -> Spans {
     Spans { off, at: 0, len, most: usize::MAX, in_groups: false, joined: false }
 }

@@ -20,7 +20,7 @@ const OVERHEAD: usize = STREAM_OVERHEAD as usize;
 const NONCE: usize = NONCE_LEN as usize;
 const TAG: usize = TAG_LEN as usize;
 
-/// What a gap is filled with; a constant, so that filling one needs no heap.
+/// Zeros to fill gaps with; a static, so that filling needs no heap.
 static ZEROS: [u8; BATCH * BLOCK] = [0; BATCH * BLOCK];
 
 /// The stream layout.
@@ -59,8 +59,9 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, Stream> {
     }
 
     fn write(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
-        // What is remembered will do where one process writes. Elsewhere another one may have cut the
-        // file since, and a gap that is not filled is damage.
+        // For a temporary file (ephemeral key), to which only one process writes, the cached length
+        // is enough. Any other file may have been cut by another process since, and a gap that is
+        // not filled is damage.
         if plain_off > self.file.reached || self.file.header.generation != Generation::EPHEMERAL {
             let plain = self.plain_len()?;
             self.file.reached = plain;
@@ -131,7 +132,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Stream> {
         Ok(&stride[NONCE..end])
     }
 
-    /// Writes bytes that begin in the last block of the file, right behind it, or before it.
+    /// Writes bytes that leave no gap: they begin before the end of the last block or right behind
+    /// it.
     fn write_bytes(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
         for span in spans(plain_off, bytes.len() as u64).most(BATCH) {
             let plain = &bytes[span.range()];
@@ -145,8 +147,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Stream> {
         Ok(())
     }
 
-    /// What is put back if the file cannot grow over a gap: its length, and the sealed bytes of the last
-    /// block if it is not full, because it is sealed anew with zeros. They are read into `last`.
+    /// Prepares the rollback of growth over a gap: the old length of the file and, if the last
+    /// block is not full, its sealed bytes, because the block is sealed anew with zeros. The bytes
+    /// are read into `last`.
     fn undo_of_growth<'b>(
         &self,
         plain: u64,
@@ -159,8 +162,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Stream> {
         Ok(Undo { old: [(at, &last[..got]), NOTHING], end })
     }
 
-    /// Seals zeros from the plain length `plain` up to `new_len`, the rest of a last block that is not
-    /// full first: bytes that were never sealed are damage.
+    /// Seals zeros from the plain length `plain` up to `new_len`, starting with the rest of a last
+    /// block that is not full. Bytes of a stream file that were never sealed would be damage.
     fn fill_gap(&mut self, plain: u64, new_len: u64) -> Result<(), SealError> {
         for span in spans(plain, new_len - plain).most(BATCH) {
             let zeros = &ZEROS[..span.len];
@@ -185,8 +188,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Stream> {
         Ok(self.storage.write_at(out, block_sealed_off(Layout::Stream, first))?)
     }
 
-    /// Writes a part of a block. What the block held before is put back if the disk is full, so that
-    /// a failed append loses nothing that was there.
+    /// Writes a part of a block. If the write fails, for example on a full disk, restores the old
+    /// content of the block, so that a failed append loses no old data.
     fn write_part(
         &mut self,
         block: BlockNo,
@@ -214,7 +217,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Stream> {
                 let sealed = &mut stride[..len + OVERHEAD];
                 op.file.seal_stride(block, &page[..len], sealed, op.random)?;
                 op.storage.write_at(sealed, at).inspect_err(|_| {
-                    // A block that is not full ended the file.
+                    // A block that is not full was the end of the file.
                     let end = (got < STRIDE).then_some(SealedLen(at.0 + got as u64));
                     let old = [(at, op.scratch.old.bytes(got)), NOTHING];
                     Undo { old, end }.roll_back(op.storage);

@@ -1,26 +1,26 @@
-//! What a change that fails halfway takes back.
+//! Rollback of a change that fails halfway.
 
 use crate::storage::Storage;
 use crate::units::{SealedLen, SealedOff};
 
-/// Sealed bytes before a change, and where they lie.
+/// Sealed bytes before a change, with their offset.
 pub(super) type Old<'a> = (SealedOff, &'a [u8]);
 
-/// No bytes.
+/// Nothing to restore.
 pub(super) const NOTHING: Old<'static> = (SealedOff(0), &[]);
 
-/// A part of the file as it was before a change. If the change fails halfway, because the disk is full
-/// for example, the part is put back, so that nothing is lost that was there.
+/// A part of the file as it was before a change. If the change fails halfway, for example on a full
+/// disk, [`Undo::roll_back`] restores this part, so that no old data is lost.
 pub(super) struct Undo<'a> {
-    /// What the change overwrites.
+    /// The bytes that the change overwrites.
     pub(super) old: [Old<'a>; 2],
-    /// The length of the file, if the change lengthens it.
+    /// The length of the file before the change, if the change lengthens the file.
     pub(super) end: Option<SealedLen>,
 }
 
 impl Undo<'_> {
-    /// Puts the old bytes back, and cuts off what is behind the old end. Errors are not reported: the
-    /// one to report is that of the change.
+    /// Restores the old bytes, and cuts off what lies behind the old end. Errors are ignored: the
+    /// caller reports the error of the change.
     pub(super) fn roll_back<S: Storage + ?Sized>(&self, storage: &S) {
         for (off, bytes) in self.old.iter().filter(|(_, bytes)| !bytes.is_empty()) {
             let _ = storage.write_at(bytes, *off);

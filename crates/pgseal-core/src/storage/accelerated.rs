@@ -1,4 +1,5 @@
-//! A storage with an accelerator, for tests that compare it with the same storage without one.
+//! A storage that accelerates and one that does not, for tests that compare both with a storage
+//! that has the default methods of [`Accelerator`].
 
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +8,12 @@ use std::io;
 use super::{Accelerator, GroupName, Storage};
 use crate::units::{SealedLen, SealedOff};
 
-/// A storage around another one that counts changes of tags, as the processes of a server do, so that
-/// tags are remembered; and that reads two buffers in an order of its own.
+/// A storage around another one that counts changes of tags, as the processes of a server do, so
+/// that tags are cached. Its `read_two_at` fills the second buffer first.
 #[derive(Debug, Default)]
 pub struct Accelerated<S> {
     inner: S,
-    /// Few counters, so that groups share them.
+    /// Few counters, so that several groups share one.
     changes: [AtomicU64; 4],
     used: AtomicU64,
 }
@@ -88,5 +89,45 @@ impl<S: Storage> Accelerator for Accelerated<S> {
 
     fn count_tag_change(&self, group: GroupName) -> Option<u64> {
         Some(self.counter(group).fetch_add(1, Ordering::AcqRel))
+    }
+}
+
+/// A storage around another one that lets no tag be cached.
+#[derive(Debug, Default)]
+pub struct Unaccelerated<S>(pub S);
+
+impl<S> Deref for Unaccelerated<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.0
+    }
+}
+
+impl<S: Storage> Storage for Unaccelerated<S> {
+    fn read_at(&self, buf: &mut [u8], off: SealedOff) -> io::Result<usize> {
+        self.0.read_at(buf, off)
+    }
+
+    fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {
+        self.0.write_at(buf, off)
+    }
+
+    fn len(&self) -> io::Result<SealedLen> {
+        self.0.len()
+    }
+
+    fn set_len(&self, len: SealedLen) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+impl<S: Storage> Accelerator for Unaccelerated<S> {
+    fn remembers_tags(&self) -> bool {
+        false
     }
 }

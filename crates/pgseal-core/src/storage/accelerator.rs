@@ -1,22 +1,23 @@
-//! Short ways of a storage, and what it knows of other processes.
+//! Faster methods that a storage may have, and counters that it may share with other processes.
 
 use std::io;
 
 use super::Storage;
 use crate::units::SealedOff;
 
-/// The name of a group of pages among all groups of all files: random for each file, consecutive for
-/// the groups of one. Two groups may have the same one.
+/// The name of a group of pages among all groups of all files: random for the first group of a
+/// file, consecutive for the groups of one file. Two groups may have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupName(pub u64);
 
-/// What a storage can do to make reading and writing of a sealed file faster.
+/// Methods with which a storage can make reading and writing of a sealed file faster.
 ///
-/// The file has the same bytes, and reads the same, with each method as it is here: `impl Accelerator
-/// for MyStorage {}` accelerates nothing. A storage replaces the methods for which it knows a shorter
-/// way, or something of other processes that have the file open.
+/// The default methods are correct for every storage: with `impl Accelerator for MyStorage {}` only
+/// the tags that were read last are cached. A storage overrides the methods that it can do faster,
+/// or for which it shares state with other processes that have the file open. A storage can also
+/// turn caching of tags off ([`remembers_tags`](Accelerator::remembers_tags)).
 pub trait Accelerator: Storage {
-    /// Like [`Storage::read_at`] into two buffers one behind the other, in one call if possible.
+    /// Like [`Storage::read_at`] into `first` and then on into `second`, in one call if possible.
     #[inline]
     fn read_two_at(
         &self,
@@ -31,31 +32,39 @@ pub trait Accelerator: Storage {
         Ok(got + self.read_at(second, SealedOff(sealed_off.0 + got as u64))?)
     }
 
-    /// Writes tag entries, 32 bytes each and all of one tag block, of pages that were just
-    /// written. As [`Storage::write_at`], but a storage may have a shorter way to a tag block that
-    /// is written to again and again.
+    /// Writes tag entries of pages that were just written: 32 bytes each, all in one tag block.
+    /// Like [`Storage::write_at`], but a storage may have a faster way to write the same tag block
+    /// again and again.
     #[inline]
     fn write_tags(&self, entries: &[u8], sealed_off: SealedOff) -> io::Result<()> {
         self.write_at(entries, sealed_off)
     }
 
-    /// How often the tags of this group of pages were changed by any of the processes that count
-    /// together, this one included; also counts other groups whose names fall on the same counter.
-    /// `None`: changes are not counted, and what is remembered of tags may be out of date at once.
+    /// Whether tags that were read may be cached from one operation to the next. If not, each
+    /// operation reads the tags that it needs from the storage.
+    #[inline]
+    fn remembers_tags(&self) -> bool {
+        true
+    }
+
+    /// How often the tags of this group of pages were changed by any of the processes that share
+    /// the counters, this one included. Groups whose names fall on the same counter are counted
+    /// together. `None`: changes are not counted, and cached tags may be out of date at any time.
     #[inline]
     fn tag_changes(&self, _group: GroupName) -> Option<u64> {
         None
     }
 
-    /// Counts one more change, after it was written. Returns what [`Accelerator::tag_changes`] was.
+    /// Counts one change, after it was written. Returns what [`Accelerator::tag_changes`] was
+    /// before.
     #[inline]
     fn count_tag_change(&self, _group: GroupName) -> Option<u64> {
         None
     }
 
-    /// Called before each retry of a block that did not authenticate, because a writer may have been
-    /// between the block and its tag: waits for that writer, a little longer each time. Without the
-    /// wait, the retries follow each other at once.
+    /// Called before a retry of a block that did not authenticate, because a writer may have
+    /// written the block but not yet its tag: waits for that writer, a little longer each time. The
+    /// default does not wait. The paged layout makes its first retry without this call.
     #[inline]
     fn pause(&self, _attempt: u32) {}
 }

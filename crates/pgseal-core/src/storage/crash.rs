@@ -1,10 +1,11 @@
 //! Storage that forgets: what a power cut leaves of a file (`spec/media.md`).
 //!
-//! Every write and every change of length since the last sync may have reached the disk or not,
-//! in any combination; a write is torn at 512-byte sectors, each kept or lost on its own. A sector
-//! that is kept holds what the page cache held of it after that write, as a disk never sees less
-//! than a sector. A change of length that is kept has those before it: an inode has one length and
-//! one list of blocks, from which what an earlier cut took away is gone.
+//! Every write and every change of length since the last sync may have reached the disk or not, in
+//! any combination. A write is torn at 512-byte sectors, each kept or lost on its own. A kept
+//! sector holds what the page cache held of it after that write, because a disk writes whole
+//! sectors. If a change of length is kept, all changes of length before it are kept too: an inode
+//! has one length and one list of blocks, which no longer has the blocks that an earlier cut took
+//! away.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use crate::units::{SealedLen, SealedOff};
 
 const SECTOR: usize = SECTOR_LEN as usize;
 
-/// A file in memory that remembers what a power cut could take away.
+/// A file in memory that records what a power cut could take away.
 #[derive(Debug, Default)]
 pub struct CrashStorage(Mutex<State>);
 
@@ -29,7 +30,8 @@ struct State {
 
 #[derive(Debug)]
 enum Unsynced {
-    /// A write: the sectors that it touched (start, bytes that the file held of it afterwards).
+    /// A write: the sectors that it touched, each with its offset and with the bytes that the file
+    /// had in it after the write.
     Write {
         sectors: Vec<(usize, Vec<u8>)>,
         end: usize,
@@ -73,7 +75,8 @@ impl CrashStorage {
         self.state().log.len()
     }
 
-    /// The file after a power cut in which exactly the parts survived that `keep` says yes to.
+    /// The file after a power cut that keeps the parts for which `keep` returns true, and all
+    /// changes of length before the last kept one.
     #[must_use]
     pub fn crash(&self, mut keep: impl FnMut(Part) -> bool) -> MemStorage {
         let state = self.state();
@@ -104,8 +107,8 @@ impl CrashStorage {
         MemStorage::with(disk)
     }
 
-    /// The file after a power cut that `seed` chooses. Some seeds lose nearly all, some nearly
-    /// nothing, most are in between.
+    /// The file after a power cut that `seed` chooses. Some seeds lose all unsynced parts, some
+    /// keep all, most lose some.
     #[must_use]
     pub fn crash_by_seed(&self, seed: u64) -> MemStorage {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
@@ -124,7 +127,8 @@ impl CrashStorage {
     }
 }
 
-/// Puts a sector on the disk; behind the end that the file had then, the page cache holds zeros.
+/// Writes the kept bytes of a sector to the disk and fills the rest of the sector with zeros:
+/// behind the end of the file, the page cache holds zeros.
 fn keep_sector(disk: &mut Vec<u8>, start: usize, image: &[u8]) {
     if disk.len() < start + image.len() {
         disk.resize(start + image.len(), 0);

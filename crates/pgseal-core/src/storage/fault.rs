@@ -53,12 +53,12 @@ struct Fault {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan(Vec<Fault>);
 
-/// Why a text is no plan: the entry and what is wrong with it.
+/// Why a text is not a valid plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadPlan {
     /// The entry as given.
     pub entry: String,
-    /// What is wrong with it, and what is possible.
+    /// What is wrong with the entry, and what would be valid.
     pub what: &'static str,
 }
 
@@ -127,16 +127,16 @@ fn parse_entry(entry: &str) -> Result<Fault, &'static str> {
 /// The error of an injected failure, inside an [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Injected {
-    /// How it failed.
+    /// The kind of the failure.
     pub kind: FaultKind,
-    /// What failed.
+    /// The sort of operation that failed.
     pub op: Op,
-    /// Which one of them, from 1.
+    /// The number of the operation among those of its sort, from 1.
     pub number: u64,
 }
 
 impl Injected {
-    /// The injected failure in an error, if it is one.
+    /// The injected failure inside an error, if there is one.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Injected> {
         error.get_ref()?.downcast_ref().copied()
@@ -195,7 +195,8 @@ impl<S> FaultStorage<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an operation; the failure that it meets, and the bytes that it does before.
+    /// Counts an operation. Returns the failure to inject, if any, and the number of bytes to read
+    /// or write before it.
     fn meet(&self, op: Op) -> Option<(Injected, usize)> {
         let mut state = self.lock();
         state.done[op as usize] += 1;

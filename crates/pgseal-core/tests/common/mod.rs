@@ -1,4 +1,4 @@
-//! What the tests of the sealed file share.
+//! Helpers for the tests of the sealed file.
 #![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::panic, clippy::len_without_is_empty)]
 
 use pgseal_core::random::LibraryRandom;
@@ -17,7 +17,7 @@ pub fn combinations() -> impl Iterator<Item = (Suite, Layout)> {
     })
 }
 
-/// An open file with what its operations need.
+/// An open file, and the buffers and random source that its operations need.
 pub struct Handle {
     pub file: SealedFile,
     pub scratch: Scratch,

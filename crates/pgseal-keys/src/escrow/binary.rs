@@ -13,21 +13,21 @@ const MAGIC: [u8; 8] = *b"PGSESCRW";
 const VERSION: u16 = 1;
 /// Bytes before the list of generations.
 const FIXED_LEN: usize = 44;
-/// Bytes of a generation in the clear: number 4, time 8, fingerprint 8.
+/// Unencrypted bytes about one generation: number 4, time 8, fingerprint 8.
 const GENERATION_LEN: usize = 20;
 const SHARE_LEN: usize = 33;
 const CHECKSUM_LEN: usize = 4;
 
-/// Where a copy says what opens it.
+/// Offset of the byte that says what opens the copy.
 pub(super) const KIND_AT: usize = 10;
 const KIND_PASSPHRASE: u8 = 1;
 pub(super) const KIND_SHARES: u8 = 2;
 const KIND_KEY: u8 = 3;
 
-/// The bytes from which the length of a whole copy is known.
+/// Number of leading bytes that determine the length of the whole copy.
 pub(super) const PREFIX_LEN: usize = 14;
 
-/// The length of a copy from its first [`PREFIX_LEN`] bytes.
+/// The length of a whole copy, computed from its first [`PREFIX_LEN`] bytes.
 pub(super) fn whole_len(prefix: &[u8]) -> Result<usize, Fault> {
     let mut rest = prefix;
     if take::<8>(&mut rest)? != MAGIC {
@@ -58,12 +58,12 @@ pub(super) fn whole_len(prefix: &[u8]) -> Result<usize, Fault> {
     Ok(clear + 12 + count * DataKey::LEN + 16 + share_len + CHECKSUM_LEN)
 }
 
-/// Why bytes are no copy.
+/// Why bytes are not an escrow copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// A newer version made it.
+    /// A newer version of pgseal made the copy.
     TooNew(u16),
-    /// Something else.
+    /// The bytes are damaged, in this way.
     Damaged(&'static str),
 }
 
@@ -82,7 +82,7 @@ impl Fault {
 }
 
 impl EscrowCopy {
-    /// Everything before the nonce.
+    /// All bytes before the nonce.
     pub(super) fn head_bytes(&self) -> Result<Vec<u8>, KeyError> {
         let broken = || KeyError::Internal("writing an escrow copy");
         let count = u16::try_from(self.generations.len()).map_err(|_| broken())?;
@@ -118,7 +118,7 @@ impl EscrowCopy {
         Ok(head)
     }
 
-    /// Everything but the share and the checksum: the same in all copies of one set.
+    /// All bytes but the share and the checksum. They are the same in all copies of one set.
     pub(super) fn common_bytes(&self) -> Result<Vec<u8>, KeyError> {
         Ok([&self.head_bytes()?[..], &self.nonce, &self.sealed, &self.tag].concat())
     }
@@ -140,7 +140,7 @@ impl EscrowCopy {
         Ok(bytes)
     }
 
-    /// The copy in these bytes. `origin` says in messages where they were read.
+    /// Parses the binary form. `origin` says in messages where the bytes were read.
     ///
     /// # Errors
     /// [`KeyError::EscrowDamaged`], [`KeyError::EscrowTooNew`].
@@ -238,12 +238,12 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Fault> {
     Ok(*first)
 }
 
-/// Seconds since 1970 of a time as keyrings write it.
+/// A time in the form that keyrings store, as seconds since 1970.
 fn seconds(text: &str) -> Option<u64> {
     u64::try_from(text.parse::<jiff::Timestamp>().ok()?.as_second()).ok()
 }
 
-/// The reverse, up to the year 9999.
+/// The reverse of [`seconds`], up to the year 9999.
 fn time(seconds: u64) -> Result<String, Fault> {
     i64::try_from(seconds)
         .ok()

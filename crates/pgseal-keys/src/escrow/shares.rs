@@ -1,4 +1,4 @@
-//! Shamir's secret sharing of the secret of an escrow copy, by vsss-rs.
+//! Shamir's secret sharing for the secret that opens an escrow copy, by vsss-rs.
 
 use std::convert::Infallible;
 
@@ -10,8 +10,8 @@ use super::Share;
 use crate::error::KeyError;
 use crate::wrap::{self, Secret32};
 
-/// AWS-LC's generator under the trait that vsss-rs wants, which knows no failure: one is
-/// remembered, and nothing of what was made with it is used.
+/// AWS-LC's generator for vsss-rs, whose trait has no way to report a failure. A failure is
+/// recorded in `has_failed`, and then the shares are thrown away.
 struct LibraryRng {
     has_failed: bool,
 }
@@ -39,7 +39,7 @@ impl TryRng for &mut LibraryRng {
 
 impl TryCryptoRng for &mut LibraryRng {}
 
-/// `limit` shares of which any `threshold` give the secret back.
+/// Splits the secret into `limit` shares. Any `threshold` of them restore it.
 pub(super) fn split(secret: &Secret32, threshold: u8, limit: u8) -> Result<Vec<Share>, KeyError> {
     let failed = || KeyError::Internal("splitting a secret");
     let mut rng = LibraryRng { has_failed: false };
@@ -57,8 +57,8 @@ pub(super) fn split(secret: &Secret32, threshold: u8, limit: u8) -> Result<Vec<S
     shares.iter().map(share).collect::<Option<_>>().ok_or_else(failed)
 }
 
-/// The secret of these shares, which are distinct and enough. Shares that do not belong together
-/// give another secret, which opens nothing.
+/// Restores the secret. The caller has checked that the shares are distinct and that there are
+/// enough of them. Shares of different sets give a wrong secret, which opens nothing.
 pub(super) fn combine(shares: &[&Share]) -> Result<Secret32, KeyError> {
     let failed = || KeyError::Internal("combining shares");
     let mut all = Zeroizing::new(Vec::with_capacity(shares.len()));

@@ -25,7 +25,7 @@ fn ring(generations: u32) -> Keyring {
 }
 
 fn content(keys: &KeySet) -> Vec<u8> {
-    crate::handover::encode(keys).to_vec()
+    crate::handover::encode_keys(keys, None).to_vec()
 }
 
 fn one(copies: Vec<EscrowCopy>) -> EscrowCopy {
@@ -38,7 +38,7 @@ fn again(copy: &EscrowCopy) -> EscrowCopy {
     one(read_all(&copy.to_text().unwrap(), "paper").unwrap())
 }
 
-/// A copy that is always the same.
+/// A copy made from fixed values.
 const VECTOR: &str = include_str!("../../../../vectors/escrow/ok-key.txt");
 
 /// A sample of each kind: a passphrase, a key, shares.
@@ -113,7 +113,7 @@ fn enough_shares_give_the_keys_back_and_fewer_do_not() {
     mixed.push(again(&others[2]));
     let error = open_shares(&mixed).unwrap_err();
     assert!(error.to_string().contains("from another copy"), "{error}");
-    // A share with a changed value, whose checksums somebody made right again.
+    // A share with a changed value, and with checksums that fit the change.
     let mut forged = pick(&[1, 2, 3]);
     forged[1].share.as_mut().unwrap().value[7] ^= 1;
     let error = open_shares(&forged.iter().map(again).collect::<Vec<_>>()).unwrap_err();
@@ -123,8 +123,8 @@ fn enough_shares_give_the_keys_back_and_fewer_do_not() {
     }
 }
 
-/// One bit of a share, over many splittings, is as often 0 as 1 whatever the secret: fewer shares
-/// than the threshold say nothing.
+/// A single share says nothing about the secret: over many splittings of the same secret, each bit
+/// of the share is 0 as often as 1.
 #[test]
 fn a_share_alone_looks_random() {
     let secret = Secret32::zero();
@@ -164,7 +164,7 @@ fn the_text_says_what_it_is_and_shows_no_key() {
 }
 
 #[test]
-fn typing_is_forgiven_where_it_can_be() {
+fn case_spaces_and_similar_letters_do_not_matter() {
     for copy in samples(2) {
         let text = copy.to_text().unwrap().to_string();
         let begin = text.find("-----BEGIN").unwrap();
@@ -172,7 +172,7 @@ fn typing_is_forgiven_where_it_can_be() {
         let (first, rest) = body.split_once('\n').unwrap();
         let (lines, end) = rest.split_at(rest.find("-----END").unwrap());
         let typed = lines.to_lowercase().replace('0', "o").replace(". ", ".\t");
-        // Numbers stay numbers.
+        // The replacement above also changed the line numbers: restore them.
         let typed: Vec<String> = typed
             .lines()
             .zip(1..)
@@ -186,7 +186,7 @@ fn typing_is_forgiven_where_it_can_be() {
 
 #[test]
 fn a_mistyped_line_is_named() {
-    // Always the same copy: of a million mistyped lines the 20 bits of a check let one pass.
+    // A fixed copy, because the 20 bits of a check let one of a million mistyped lines pass.
     let lines: Vec<&str> = VECTOR.lines().collect();
     let begin = lines.iter().position(|line| line.starts_with("-----BEGIN")).unwrap();
     let count = lines.len() - begin - 2;
@@ -222,7 +222,7 @@ fn a_mistyped_line_is_named() {
             let mut changed = own(&lines);
             changed.swap(at, at + 1);
             named(&changed, number, "another one stands in its place");
-            // Without their numbers, too.
+            // The swap is noticed even if the lines have no numbers.
             for line in &mut changed[begin + 1..=begin + count] {
                 *line = line.split_once('.').unwrap().1.to_owned();
             }
@@ -243,7 +243,7 @@ fn a_newer_version_is_an_error_of_its_own() {
     assert!(matches!(error, KeyError::EscrowTooNew { version: 2, .. }), "{error}");
 }
 
-/// The checksum made right again: what the fields say is checked all the same.
+/// Fields are checked even if the checksum is right.
 #[test]
 fn fields_out_of_range_are_refused() {
     let all = samples(2);
@@ -281,9 +281,9 @@ fn fields_out_of_range_are_refused() {
     }
 }
 
-/// What is in the clear is authenticated, too: a date or a generation cannot be changed.
+/// The unencrypted fields are authenticated as well: nobody can change a date or a generation.
 #[test]
-fn the_head_is_authenticated() {
+fn the_unencrypted_fields_are_authenticated() {
     let ring = ring(1);
     let copy = one(make(&ring, &kek(1), Lock::Kek(&kek(9))).unwrap());
     let changes: [fn(&mut EscrowCopy); 4] = [

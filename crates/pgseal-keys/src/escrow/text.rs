@@ -1,5 +1,5 @@
-//! The text form of an escrow copy (`spec/key-escrow.md`, section 3): lines that survive printing
-//! and typing, each with a check of its own.
+//! The text form of an escrow copy (`spec/key-escrow.md`, section 3), made to be printed and typed
+//! in again: each line has its own check.
 
 use std::fmt::Write;
 
@@ -13,13 +13,13 @@ use crate::wrap;
 
 const BEGIN: &str = "-----BEGIN PGSEAL ESCROW COPY-----";
 const END: &str = "-----END PGSEAL ESCROW COPY-----";
-/// Bytes on a line; the last one has the rest.
+/// Bytes on each line but the last, which has the remaining bytes.
 const LINE_LEN: usize = 20;
 const GROUP_LEN: usize = 4;
 const CHECK_LEN: usize = 4;
 const SYMBOLS: &str = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// Reads one copy line by line, for a person who types it.
+/// Reads one copy line by line, so that a person who types it learns of each mistake at once.
 pub struct TextReader {
     origin: String,
     base32: Encoding,
@@ -28,17 +28,17 @@ pub struct TextReader {
     lines: usize,
 }
 
-/// What a line led to.
+/// What follows after an accepted line.
 #[derive(Debug)]
 pub enum TextStep {
-    /// There are more to come.
+    /// The copy has more lines.
     More,
-    /// That was the last one.
+    /// That was the last line, and this is the copy.
     Done(Box<EscrowCopy>),
 }
 
 impl TextReader {
-    /// Before the first line. `origin` says in messages where the lines are read.
+    /// A reader that expects the first line. `origin` says in messages where the lines are read.
     ///
     /// # Errors
     /// [`KeyError::Internal`].
@@ -52,27 +52,27 @@ impl TextReader {
         })
     }
 
-    /// The number of the line that is wanted next, from 1.
+    /// The number of the line that [`TextReader::line`] expects next, from 1.
     #[must_use]
     pub fn wanted(&self) -> usize {
         self.lines + 1
     }
 
-    /// How many lines there are, once the first one is known.
+    /// The number of lines of the copy; `None` before the first line.
     #[must_use]
     pub fn count(&self) -> Option<usize> {
         self.whole_len.map(|len| len.div_ceil(LINE_LEN))
     }
 
-    /// Whether the lines hold a share, which is a secret.
+    /// Whether the copy contains a share, which is secret.
     pub(super) fn has_share(&self) -> bool {
         self.bytes.get(KIND_AT) == Some(&KIND_SHARES)
     }
 
-    /// Takes the next line. After an error the same line is wanted again.
+    /// Accepts the next line. After an error, the same line is expected again.
     ///
     /// # Errors
-    /// [`KeyError::EscrowLine`]; for the last line those of [`EscrowCopy::from_bytes`].
+    /// [`KeyError::EscrowLine`]; for the last line also those of [`EscrowCopy::from_bytes`].
     pub fn line(&mut self, text: &str) -> Result<TextStep, KeyError> {
         let wanted = self.wanted();
         let bad = |what| KeyError::EscrowLine { origin: self.origin.clone(), line: wanted, what };
@@ -107,7 +107,7 @@ impl TextReader {
         if folded != line_check(&self.base32, wanted, decoded)? {
             return Err(bad("is mistyped: its check does not fit"));
         }
-        // What does not fit into this is no secret yet.
+        // Not `extend_from_slice` on `self.bytes`: a reallocation would leave an unwiped copy.
         let mut grown = Zeroizing::new(Vec::with_capacity(self.bytes.len() + decoded.len()));
         grown.extend_from_slice(&self.bytes);
         grown.extend_from_slice(decoded);
@@ -126,7 +126,7 @@ impl TextReader {
     }
 }
 
-/// All copies in a text: what stands before the first and after each is ignored.
+/// Reads all copies in a text. Text before, between and after the copies is ignored.
 ///
 /// # Errors
 /// [`KeyError::EscrowLine`] names the line; [`KeyError::EscrowDamaged`] when there is no copy.
@@ -173,7 +173,7 @@ fn missing(reader: &TextReader) -> KeyError {
 }
 
 impl EscrowCopy {
-    /// The copy as text, with a head for people.
+    /// The copy as text, after a heading that explains it.
     ///
     /// # Errors
     /// [`KeyError::Internal`].
@@ -181,7 +181,7 @@ impl EscrowCopy {
         let bytes = self.to_bytes()?;
         let base32 = base32()?;
         let lines = bytes.len().div_ceil(LINE_LEN);
-        // No reallocation may leave a copy of a share behind.
+        // Large enough, because a reallocation would leave an unwiped copy of a share.
         let mut text = Zeroizing::new(String::with_capacity(2048 + lines * 64));
         self.head(&mut text).map_err(|_| KeyError::Internal("writing text"))?;
         text.push_str(BEGIN);
@@ -229,7 +229,7 @@ impl EscrowCopy {
     }
 }
 
-/// `1-3, 7`.
+/// Ascending numbers in short form: `1-3, 7`.
 #[must_use]
 pub fn ranges(numbers: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
@@ -246,7 +246,7 @@ pub fn ranges(numbers: &[u32]) -> String {
     parts.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
-/// Base32 with the digits and letters that are not mistaken for each other.
+/// Base32 without the letters I, L, O and U. Reading takes O for 0, and I and L for 1.
 fn base32() -> Result<Encoding, KeyError> {
     let mut spec = Specification::new();
     spec.symbols.push_str(SYMBOLS);
@@ -261,7 +261,7 @@ fn base32() -> Result<Encoding, KeyError> {
     spec.encoding().map_err(|_| KeyError::Internal("base32"))
 }
 
-/// A check as it would have been printed.
+/// The check as it was printed: in capitals, with 0 for O, and 1 for I and L.
 fn fold(check: &str) -> String {
     let one = |c: char| match c.to_ascii_uppercase() {
         'O' => '0',
@@ -274,7 +274,7 @@ fn fold(check: &str) -> String {
 fn line_check(base32: &Encoding, number: usize, bytes: &[u8]) -> Result<String, KeyError> {
     let number = u16::try_from(number).unwrap_or(u16::MAX).to_le_bytes();
     let sum: [u8; 3] = wrap::sha256_start(&[b"pgseal-escrow-line", &number, bytes])?;
-    // Five characters stand for 24 bits and one of padding: the first four for 20.
+    // Base32 of 24 bits has five characters. The first four, for 20 bits, are the check.
     let mut text = base32.encode(&sum);
     text.truncate(CHECK_LEN);
     Ok(text)

@@ -1,4 +1,4 @@
-//! Escrow copies typed in by a person, line by line.
+//! Reads escrow copies that a person types line by line.
 
 use std::io::{self, BufRead, Write};
 
@@ -9,8 +9,8 @@ use crate::error::KeyError;
 
 const ORIGIN: &str = "typed copy";
 
-/// Asks on the terminal for a copy, or for as many as have the shares that it needs. A line that is
-/// mistyped is asked for again at once; a share is not echoed.
+/// Asks on the terminal for one copy or, if shares open it, for as many copies as are needed. Asks
+/// at once again for a mistyped line. Does not echo the lines of a share.
 ///
 /// # Errors
 /// [`KeyError::ProviderFailed`] when the terminal cannot be read or its input ends.
@@ -61,7 +61,7 @@ fn failed(what: String) -> KeyError {
 }
 
 fn say(text: String) {
-    // Whether or not it can be shown, the work goes on.
+    // A failure to show the text is no reason to stop.
     let _ = writeln!(io::stderr(), "{text}");
 }
 

@@ -1,5 +1,6 @@
-//! The test vectors in `vectors/escrow`: each file says before the copy what opens it and what
-//! comes out, or why it is refused. `PGSEAL_BLESS=1` writes those that are made from fixed values.
+//! The test vectors in `vectors/escrow`. In each file, the lines before the copy say what opens the
+//! copy and which keys it holds, or why it must be refused. With `PGSEAL_BLESS=1` in the
+//! environment, the tests write the vectors that are made from fixed values.
 
 use std::fmt::Write;
 use std::fs;
@@ -61,7 +62,8 @@ fn secret(first: u8) -> Secret32 {
     secret
 }
 
-/// Shares of the secret on the polynomial whose coefficients are the run from 0x11, then from 0x31.
+/// A share of the secret on a quadratic polynomial. For byte n of the secret, its coefficients are
+/// 0x20 + n (the secret), 0x11 + n and 0x31 + n.
 fn fixed_share(index: u8) -> Share {
     use vsss_rs::Gf256;
     let value = std::array::from_fn(|at| {

@@ -1,5 +1,5 @@
-//! `command:...`: a secret on the standard output of a shell command, like PostgreSQL's
-//! `ssl_passphrase_command`.
+//! `command:...`: a shell command prints the secret on its standard output, as PostgreSQL's
+//! `ssl_passphrase_command` does.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -15,8 +15,8 @@ use crate::error::KeyError;
 /// How long a command may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What `/bin/sh -c text` prints. Its standard error goes where ours goes; what it prints is in no
-/// message. `shown` is the provider in messages.
+/// Runs `/bin/sh -c text` and returns its standard output, which no error message contains. The
+/// command inherits the standard error of this process. `shown` is the provider in messages.
 pub(super) fn run(
     text: &str,
     shown: &str,
@@ -35,8 +35,8 @@ pub(super) fn run(
         .spawn()
         .map_err(lost)?;
     let output = child.stdout.take().ok_or(KeyError::Internal("a pipe"))?;
-    // A thread, because a read from the pipe knows no deadline. After one it is left behind: a
-    // grandchild may hold the pipe open.
+    // A thread reads the pipe, because such a read has no time limit. After the deadline the thread
+    // is abandoned: a grandchild of the shell may hold the pipe open.
     let (send, receive) = mpsc::channel();
     thread::spawn(move || send.send(read_all(output)));
     let text = match receive.recv_timeout(timeout) {
@@ -82,7 +82,7 @@ fn too_slow(timeout: Duration) -> String {
     )
 }
 
-/// All bytes up to one more than allowed, in a buffer that never grows.
+/// Reads at most one byte more than is allowed, into a buffer that never grows.
 fn read_all(output: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut text = Zeroizing::new(Vec::with_capacity(MAX_TEXT_LEN + 64));
     let limit = u64::try_from(MAX_TEXT_LEN + 1).unwrap_or(u64::MAX);
@@ -103,7 +103,7 @@ fn wait(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> 
 }
 
 fn stop(child: &mut Child) {
-    // It may have ended by itself; then there is nothing to stop.
+    // Both calls fail if the command has ended by itself, which is fine.
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_is_not_preloaded_into_it() {
+    fn the_command_does_not_inherit_the_preloaded_library() {
         let text = run_now("echo \"[$LD_PRELOAD][$PGSEAL_KEK_FD]\"").unwrap();
         assert_eq!(&**text, b"[][]\n");
     }

@@ -11,13 +11,13 @@ use super::MAX_TEXT_LEN;
 use crate::error::KeyError;
 use crate::kek::Kek;
 
-/// A second handle on an inherited descriptor, without taking the number away from its owner.
+/// A second handle on an inherited descriptor. Dropping it does not close the descriptor `fd`.
 pub(super) fn reopen(fd: u32) -> io::Result<File> {
     File::open(PathBuf::from(format!("/proc/self/fd/{fd}")))
 }
 
-/// The KEK that `pgseal run` left in a memfd (`PGSEAL_KEK_FD`), see [`Kek::hand_through`]. Read at
-/// offset 0 and left as it is, since every process of a start reads the same descriptor.
+/// The KEK that `pgseal run` left in a memfd (`PGSEAL_KEK_FD`, [`Kek::to_memfd_bytes`]). Reads at
+/// offset 0 and does not move the file offset, since several processes read the same descriptor.
 ///
 /// # Errors
 /// [`KeyError::ProviderFailed`] when the descriptor is closed or holds no key.
@@ -39,12 +39,13 @@ pub fn kek_from_fd(fd: u32) -> Result<Kek, KeyError> {
             Err(err) => return Err(failed(err)),
         }
     }
-    let kek = Kek::from_hand_through(bytes.get(..len).unwrap_or_default(), &provider)?;
+    let kek = Kek::from_memfd_bytes(bytes.get(..len).unwrap_or_default(), &provider)?;
     Ok(kek.with_origin(provider))
 }
 
-/// Reads up to the first newline or the end, at most [`MAX_TEXT_LEN`] bytes; `None` when there is
-/// more. The buffer never grows, so that it leaves no unwiped copy.
+/// Reads up to the first newline or the end of the input; `None` if that is more than
+/// [`MAX_TEXT_LEN`] bytes. The buffer never grows, because a reallocation would leave a copy that
+/// is not wiped.
 pub(super) fn read_line(mut from: impl Read) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     let mut text = Zeroizing::new(vec![0; MAX_TEXT_LEN + 1]);
     let mut len = 0;

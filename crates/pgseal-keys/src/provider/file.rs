@@ -8,9 +8,10 @@ use zeroize::Zeroizing;
 
 use super::MAX_TEXT_LEN;
 use crate::error::KeyError;
-use crate::store::open_regular;
+use crate::files::open_regular;
 
-/// The text in the file. The checks are on the open file, so it cannot be exchanged in between.
+/// The text in the file. The checks use the open file, so nobody can exchange the file between a
+/// check and the read.
 pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let missing = |what: &str, remedy: &str| KeyError::Missing {
         what: format!("{}: {what}", path.display()),
@@ -66,8 +67,8 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     Ok(text)
 }
 
-/// Root is never told to take the file away from its owner: that may be the server's user, who could
-/// then not read it.
+/// The remedy for a key file with an untrusted owner. Root is never told to `chown` the file: its
+/// owner may be the user of the server, who could not read the file afterwards.
 fn advice(path: &Path, owner: u32, me: u32) -> String {
     if me == 0 {
         return format!(
@@ -79,7 +80,7 @@ fn advice(path: &Path, owner: u32, me: u32) -> String {
     format!("run pgseal as its owner, or: chown {me} '{}'", path.display())
 }
 
-/// Whoever owns the file can change its mode and content.
+/// Whether the owner of the file may know and choose the key: an owner can change mode and content.
 fn owner_is_trusted(owner: u32, me: u32) -> bool {
     owner == me || owner == 0
 }

@@ -7,14 +7,14 @@ use zeroize::Zeroizing;
 use super::{MAX_TEXT_LEN, Provider, command, fd};
 use crate::error::KeyError;
 
-/// Where a passphrase is read from. It is taken as bytes, with no Unicode normalisation.
+/// Where a passphrase is read from. A passphrase is bytes: there is no Unicode normalisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PassphraseSource {
     /// `passphrase:` asks on the controlling terminal, without echo.
     Prompt,
     /// `passphrase:fd=N` reads the first line from an inherited descriptor.
     Fd(u32),
-    /// `passphrase:command=...` takes the first line that `/bin/sh -c ...` prints.
+    /// `passphrase:command=...` reads the first line that `/bin/sh -c ...` prints.
     Command(String),
 }
 
@@ -36,7 +36,7 @@ impl PassphraseSource {
         }
     }
 
-    /// Whether it is typed by a person, or handed over once.
+    /// Whether a person types the passphrase, or writes it to a descriptor that can be read once.
     pub(super) fn needs_person(&self) -> bool {
         match self {
             PassphraseSource::Prompt | PassphraseSource::Fd(_) => true,
@@ -44,7 +44,8 @@ impl PassphraseSource {
         }
     }
 
-    /// The passphrase, not empty. `is_new`: a prompt asks twice.
+    /// Reads the passphrase, which must not be empty. For a new one (`is_new`) the prompt asks
+    /// twice.
     pub(super) fn read(&self, is_new: bool) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         let shown = Provider::shown(&format!("passphrase:{self}"));
         let failed = |what: String| KeyError::ProviderFailed { provider: shown.clone(), what };

@@ -1,68 +1,16 @@
 //! The table of checks. `docs/doctor.md` shows it; a test keeps the two in step.
 
-use serde::Serialize;
-
 use super::context::Context;
+use super::verdict::Verdict;
 use super::{files, keys, memory, postgres, settings};
-
-/// What a check found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    /// As it should be.
-    Ok,
-    /// Works, and is weaker than it could be.
-    Warn,
-    /// Wrong.
-    Fail,
-    /// Could not be looked at, for the reason in `saw`.
-    Skipped,
-}
-
-impl State {
-    /// In a list.
-    pub fn shown(self) -> &'static str {
-        match self {
-            State::Ok => "ok",
-            State::Warn => "WARN",
-            State::Fail => "FAIL",
-            State::Skipped => "skip",
-        }
-    }
-}
-
-/// The answer of one check.
-#[derive(Debug)]
-pub struct Verdict {
-    /// How it is.
-    pub state: State,
-    /// What was seen.
-    pub saw: String,
-}
-
-pub fn ok(saw: impl Into<String>) -> Verdict {
-    Verdict { state: State::Ok, saw: saw.into() }
-}
-
-pub fn warn(saw: impl Into<String>) -> Verdict {
-    Verdict { state: State::Warn, saw: saw.into() }
-}
-
-pub fn fail(saw: impl Into<String>) -> Verdict {
-    Verdict { state: State::Fail, saw: saw.into() }
-}
-
-pub fn skip(why: impl Into<String>) -> Verdict {
-    Verdict { state: State::Skipped, saw: why.into() }
-}
 
 /// One check.
 pub struct Check {
     /// Its name, for programs.
     pub id: &'static str,
-    /// What is looked at, for docs/doctor.md.
+    /// What it checks, for docs/doctor.md.
     pub what: &'static str,
-    /// What mends it.
+    /// How to fix it.
     pub fix: &'static str,
     /// The check itself.
     pub run: fn(&Context) -> Verdict,
@@ -132,6 +80,12 @@ pub const CHECKS: &[Check] = &[
         "No variable of the server's environment lets other programs see plain content",
         "unset PGSEAL_PROGRAMS and PGSEAL_UNSEALED_COPY for the server unless it must be so, then restart",
         postgres::environment,
+    ),
+    check(
+        "accelerators",
+        "Reading and writing of tags is not slowed down for a test",
+        "unset PGSEAL_ACCELERATORS for the server, then restart",
+        postgres::accelerators,
     ),
     check(
         "modules",

@@ -1,4 +1,4 @@
-//! What the checks look at, gathered once.
+//! Gathers, once, what the checks need.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,17 +8,16 @@ use pgseal_convert::ConvertError;
 use pgseal_core::Suite;
 use pgseal_keys::{Keyring, Provider};
 
-use crate::cmd::convert_cluster::{ControlData, OwnLock, config_file};
-use crate::cmd::key_check;
-use crate::cmd::key_check_report::Report as KeyReport;
+use crate::cmd::key::check::{self as key_check, Report as KeyReport};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::keys::{self, KeyOptions};
+use crate::locks::OwnLock;
 use crate::proc;
 use crate::scan::{self, Root, Scan};
-use crate::{bindir, child};
+use crate::{bindir, child, cluster, environment};
 
-/// The settings that are asked for.
+/// The settings that the checks need.
 const SETTINGS: [&str; 15] = [
     "fsync",
     "full_page_writes",
@@ -37,22 +36,22 @@ const SETTINGS: [&str; 15] = [
     "unix_socket_directories",
 ];
 
-/// What `pgseal key check` found, or why it was not made.
+/// The report of `pgseal key check`, or why there is none.
 pub type KeyLook = Result<KeyReport, String>;
 
-/// Everything that the checks look at.
+/// Everything that the checks need.
 pub struct Context {
     /// The data directory.
     pub dir: DataDir,
-    /// Whether the conversion that is unfinished goes on just now.
+    /// Whether an unfinished conversion is running now.
     pub is_converting: bool,
     /// The postmaster, if a server runs.
     pub server_pid: Option<u32>,
     /// The postmaster and its children.
     pub processes: Vec<u32>,
-    /// The program `postgres`: that of the running server, else the one that would be started.
+    /// The program `postgres`: that of the running server, else the one that would start.
     pub postgres: Option<PathBuf>,
-    /// The settings, as the server's program reads them; why not, if it does not.
+    /// The settings as the server's program prints them, or why it does not.
     pub settings: Result<BTreeMap<&'static str, String>, String>,
     /// The version of data checksums in `pg_control`: 0 is off.
     pub checksums: Option<u32>,
@@ -63,7 +62,7 @@ pub struct Context {
     pub scan: Scan,
     /// The keyring, if it can be read.
     pub keyring: Option<Keyring>,
-    /// The provider that is asked for the key.
+    /// The provider of the key.
     pub provider: Option<Provider>,
     /// Whether the files open.
     pub key: KeyLook,
@@ -72,7 +71,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Looks at everything.
+    /// Gathers everything.
     ///
     /// # Errors
     /// When there is no sealed cluster.
@@ -85,14 +84,14 @@ impl Context {
         let mut scan = scan::scan(&dir.root, Root::DataDir);
         let keyring = match keys::keyring_of(&dir, options, || scan.headers().next().is_some()) {
             Ok(keyring) => Some(keyring),
-            // One that is to become sealed, or was, counts.
+            // During a conversion the directory may be plain.
             Err(error @ CliError::NotSealed { .. }) if dir.conversion.is_none() => {
                 return Err(error);
             }
-            // The check of the key tells.
+            // The check of the key reports the error.
             Err(_) => None,
         };
-        let environment = keys::variable(keys::PROVIDER)?;
+        let environment = environment::variable(environment::PROVIDER)?;
         let uri = options.provider.as_deref().or(environment.as_deref());
         let provider = match (uri, &keyring) {
             (Some(uri), _) => Provider::parse_typed(uri).ok(),
@@ -111,16 +110,16 @@ impl Context {
             }
         };
         let control = postgres.as_deref().and_then(Path::parent);
-        let control = control.and_then(|bindir| ControlData::read(bindir, &dir.root).ok());
-        let asks = provider.as_ref().is_some_and(Provider::needs_person);
-        let key = if asks {
+        let control = control.and_then(|bindir| cluster::control_data(bindir, &dir.root).ok());
+        let needs_passphrase = provider.as_ref().is_some_and(Provider::needs_person);
+        let key = if needs_passphrase {
             Err("the provider asks for a passphrase, which doctor does not; pgseal key check does"
                 .to_owned())
         } else {
             key_check::look_at(&dir, &mut scan, options).map_err(|error| error.to_string())
         };
         let backups = backups.iter().map(|path| {
-            let look = if asks {
+            let look = if needs_passphrase {
                 Err("the provider asks for a passphrase; pgseal key check does".to_owned())
             } else {
                 look_at_backup(path, &dir, options)
@@ -170,7 +169,7 @@ impl Context {
     }
 }
 
-/// A backup opens with its own keyring, an archive with that of the cluster.
+/// Checks a backup with its own keyring, or an archive with that of the cluster.
 fn look_at_backup(path: &Path, dir: &DataDir, options: &KeyOptions) -> KeyLook {
     let has_own = path.is_dir() && pgseal_keys::keyring_path(path).is_file();
     let keyring = if has_own { None } else { Some(dir.keyring()) };
@@ -178,9 +177,9 @@ fn look_at_backup(path: &Path, dir: &DataDir, options: &KeyOptions) -> KeyLook {
     key_check::look(path, &options, &[]).map_err(|error| error.to_string())
 }
 
-/// Where the system has it: the program that runs now, else as [`bindir::of_major`]. Not what
+/// The program `postgres`: the one that runs now, else as [`bindir::of_major`]. Not the one that
 /// `postmaster.opts` names: that file lies in the data directory. Links are resolved, since the
-/// other programs lie beside the real one.
+/// other programs are in the directory of the real file.
 fn find_postgres(dir: &DataDir, server_pid: Option<u32>, given: Option<&Path>) -> Option<PathBuf> {
     if let Some(bindir) = given {
         return Some(bindir.join("postgres")).filter(|path| path.is_file());
@@ -195,9 +194,10 @@ fn find_postgres(dir: &DataDir, server_pid: Option<u32>, given: Option<&Path>) -
         .map(|path| path.canonicalize().unwrap_or(path))
 }
 
-/// Asks the server's program, which reads configuration files as the server does. The options of the
-/// running server count, too: they may name another configuration file. Those of one that has ended
-/// stand in the data directory only, so the configuration file is looked for.
+/// Reads the settings with `postgres -C`, which reads configuration files as the server does. A
+/// running server's options are passed on: they may name another configuration file. Without a
+/// running server, its last options are in the data directory only and not trusted: the
+/// configuration file is searched.
 fn read_settings(
     program: &Path,
     dir: &DataDir,
@@ -208,7 +208,8 @@ fn read_settings(
         Some(cmdline) => proc::options(&cmdline),
         None => {
             let major = dir.major.as_deref().unwrap_or_default();
-            let found = config_file(None, &dir.root, major).map_err(|error| error.to_string())?;
+            let found =
+                cluster::config_file(None, &dir.root, major).map_err(|error| error.to_string())?;
             let named =
                 |path: PathBuf| vec!["-c".to_owned(), format!("config_file={}", path.display())];
             let found = found.ok_or("there is no postgresql.conf, or it is no file")?;
@@ -229,22 +230,23 @@ fn read_settings(
         child::output(command.env("LC_ALL", "C").env_remove("LD_PRELOAD"))
     };
     let mut settings = BTreeMap::new();
-    let mut said = String::new();
+    let mut message = String::new();
     for name in SETTINGS {
         let output = ask(name).map_err(|error| format!("{}: {error}", program.display()))?;
         if output.status.success() {
             let value = String::from_utf8_lossy(&output.stdout).trim_end().to_owned();
             settings.insert(name, value);
         } else {
-            said = String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("").to_owned();
-            // Every version has this one; others may be newer than the server.
+            message =
+                String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("").to_owned();
+            // Every version has fsync; the other settings may be newer than the server.
             if name == "fsync" {
                 break;
             }
         }
     }
     if settings.is_empty() {
-        return Err(format!("the settings cannot be read: {said}"));
+        return Err(format!("the settings cannot be read: {message}"));
     }
     Ok(settings)
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use pgseal_convert::{Journal, Operation, Phase};
 
-use super::checks::{Verdict, fail, ok, skip, warn};
 use super::context::Context;
+use super::verdict::{Verdict, fail, ok, skip, warn};
 use crate::out::count;
 use crate::scan::{Entry, Seen};
 
@@ -50,15 +50,15 @@ pub fn configuration(context: &Context) -> Verdict {
     }
 }
 
-/// The command that comes to the end of what was begun.
-fn going_on(journal: &Journal, dir: &Path) -> String {
+/// The command that finishes the conversion.
+fn command_of(journal: &Journal, dir: &Path) -> String {
     let yes = if journal.operation == Operation::Decrypt { " --yes-write-plain" } else { "" };
     format!("pgseal {}{yes} {}", journal.operation.name(), dir.display())
 }
 
 pub fn conversion(context: &Context) -> Verdict {
     let Some(journal) = &context.dir.conversion else { return ok("none is unfinished") };
-    let (name, next) = (journal.operation.name(), going_on(journal, &context.dir.root));
+    let (name, next) = (journal.operation.name(), command_of(journal, &context.dir.root));
     if context.is_converting {
         return warn(format!("pgseal {name} is at work just now; no server starts until its end"));
     }
@@ -72,7 +72,7 @@ pub fn conversion(context: &Context) -> Verdict {
     fail(format!("pgseal {name} was interrupted {how_far}; go on with: {next}"))
 }
 
-/// The reason to leave out what a half-converted directory cannot have right.
+/// The verdict of a check that makes no sense during a conversion; `None` if there is none.
 pub fn unfinished(context: &Context) -> Option<Verdict> {
     let journal = context.dir.conversion.as_ref()?;
     Some(skip(format!("pgseal {} is unfinished", journal.operation.name())))
@@ -150,7 +150,7 @@ pub fn file_system(context: &Context) -> Verdict {
     }
 }
 
-/// The file system of a magic number (`statfs(2)`), and what is to be said against it.
+/// The name of a file system by its magic number (`statfs(2)`), and its problem, if it has one.
 fn kind_of(magic: u64) -> (&'static str, Option<&'static str>) {
     match magic {
         0xEF53 => ("ext4", None),

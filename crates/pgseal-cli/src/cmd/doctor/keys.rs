@@ -1,4 +1,5 @@
-//! Checks of keys: at hand, in a good place, kept twice; of backups.
+//! Checks of keys: whether the key opens the files, where it is kept, whether there is an escrow
+//! copy; and of backups.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -6,12 +7,12 @@ use std::path::Path;
 
 use pgseal_keys::{Provider, escrow};
 
-use super::checks::{Verdict, fail, ok, skip, warn};
 use super::context::{Context, KeyLook};
-use crate::cmd::key_check_report::Report;
+use super::verdict::{Verdict, fail, ok, skip, warn};
+use crate::cmd::key::check::Report;
 use crate::escrow_record;
 
-/// A provider that takes longer than this is one that a start may time out on.
+/// If a provider takes longer than this, a start of the server may time out.
 const SLOW_MS: u64 = 5000;
 
 fn judge(report: &Report) -> Verdict {
@@ -106,7 +107,7 @@ pub fn backups(context: &Context) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::State;
+    use super::super::verdict::State;
     use super::*;
 
     #[test]

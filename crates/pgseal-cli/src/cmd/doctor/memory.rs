@@ -1,19 +1,20 @@
-//! Checks of the ways in which memory, with keys and rows in it, gets to a disk.
+//! Checks of the ways in which memory with keys and rows can reach a disk: swap, core dumps,
+//! hibernation.
 
 use std::fs;
 use std::path::Path;
 
-use super::checks::{Verdict, ok, skip, warn};
 use super::context::Context;
+use super::verdict::{Verdict, ok, skip, warn};
 use crate::proc::{self, KeyMemory, Limit};
 
-/// Children of the postmaster that are looked at: all have their memory from it.
+/// So many children of the postmaster are checked: all inherit its memory.
 const MOST_CHILDREN: usize = 16;
 
 pub fn memory_lock(context: &Context) -> Verdict {
     let Some(postmaster) = context.server_pid else { return skip("no server runs") };
     let limits = proc::read(postmaster, "limits");
-    // A child that ends meanwhile has no memory; only what it has inherited counts, not the parent's.
+    // A child that ends meanwhile has an empty smaps and is left out.
     let children = context.processes.iter().copied().filter(|pid| *pid != postmaster);
     let all = children.chain([postmaster]).take(MOST_CHILDREN);
     let memory = all.filter_map(|pid| {
@@ -59,7 +60,7 @@ fn judge_core(limits: Option<&str>, pattern: &str) -> Verdict {
     let limit = limits.and_then(|text| proc::soft_limit(text, "Max core file size"));
     match limit {
         None => skip("the server's limits may not be looked at"),
-        // The kernel does not heed the limit when it pipes a dump to a program.
+        // The kernel ignores the limit when it pipes a dump to a program.
         Some(_) if pattern.starts_with('|') => {
             warn(format!("core_pattern pipes dumps to a program, whatever the limit: {pattern}"))
         }
@@ -84,7 +85,7 @@ fn is_safe(area: &str) -> bool {
     };
     let read = |file: &str| fs::read_to_string(format!("/sys/block/{name}/{file}"));
     if name.starts_with("zram") {
-        // With a device behind it, pages go there.
+        // With a backing device, pages are written to it.
         return read("backing_dev").is_ok_and(|device| device.trim() == "none");
     }
     read("dm/uuid").is_ok_and(|uuid| uuid.starts_with("CRYPT-"))
@@ -106,7 +107,7 @@ pub fn hibernation(_: &Context) -> Verdict {
     judge_hibernation(&read("/sys/power/state"), &read("/sys/power/disk"), &read("/proc/swaps"))
 }
 
-/// `disk` in `/sys/power/state` means that the kernel can; it needs swap to do it.
+/// `disk` in `/sys/power/state` means that the kernel can hibernate; it needs swap for that.
 fn judge_hibernation(state: &str, disk: &str, swaps: &str) -> Verdict {
     if !state.split_whitespace().any(|word| word == "disk") {
         return ok("the kernel cannot hibernate");
@@ -119,7 +120,7 @@ fn judge_hibernation(state: &str, disk: &str, swaps: &str) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::State;
+    use super::super::verdict::State;
     use super::*;
 
     const SWAPS: &str = "Filename Type Size Used Priority\n/dev/sda2 partition 8 0 -2\n";
@@ -144,7 +145,7 @@ mod tests {
         let well = judge_lock(&[(7, of(8, 0)), (8, of(12, 0))], limit);
         assert_eq!(well.state, State::Ok);
         assert!(well.saw.contains("8 kB or more of keys locked in each of 2"), "{well:?}");
-        // One process is enough.
+        // One process with unlocked memory is enough for a warning.
         let part = judge_lock(&[(7, of(8, 0)), (8, of(64, 4))], limit);
         assert_eq!(part.state, State::Warn);
         assert!(part.saw.contains("4 kB of keys of process 8 not locked, limit 64 kB"), "{part:?}");

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::checks::{Verdict, fail, ok, skip, warn};
 use super::context::Context;
+use super::verdict::{Verdict, fail, ok, skip, warn};
 use crate::library;
 use crate::proc;
 
-/// What the library says of its version, in its file.
+/// The bytes before the version in the file of the library.
 const MARK: &[u8] = b"pgseal-library-version:";
 const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -90,18 +90,18 @@ pub fn library_loaded(context: &Context) -> Verdict {
     }
     let read = |pid| proc::read(pid, "maps");
     let has_none = |text: &String| proc::mapped_library(text).is_none();
-    // Of a process that ends at that moment a part may be read: the second time there is nothing.
+    // The maps of a process that is ending may be read in part: read again, then they are empty.
     let look = |pid| read(pid).filter(|text| !has_none(text)).or_else(|| read(pid));
     let maps: Vec<(u32, Option<String>)> =
         context.processes.iter().map(|pid| (*pid, look(*pid))).collect();
     judge_loaded(&maps)
 }
 
-/// `maps`: of each process, if it could be read; one that ended has none, and is no matter.
+/// `maps`: those of each process, if they could be read; a process that has ended has none.
 fn judge_loaded(maps: &[(u32, Option<String>)]) -> Verdict {
     let read: Vec<(u32, &String)> =
         maps.iter().filter_map(|(pid, text)| Some((*pid, text.as_ref()?))).collect();
-    // A process that is about to end has no maps any more.
+    // A process that is ending has empty maps.
     let live = read.iter().filter(|(_, text)| !text.is_empty());
     let bare: Vec<String> = live
         .clone()
@@ -115,7 +115,7 @@ fn judge_loaded(maps: &[(u32, Option<String>)]) -> Verdict {
     }
 }
 
-/// The program is started under the library, which audits it before it does anything.
+/// Starts the program with the library, which audits it first.
 pub fn audit(context: &Context) -> Verdict {
     let (Some(postgres), Ok(library)) = (&context.postgres, library::library()) else {
         return skip("the program postgres or the library was not found");
@@ -125,12 +125,12 @@ pub fn audit(context: &Context) -> Verdict {
     let output = crate::child::output(&mut command);
     match output {
         Ok(output) if output.status.success() => {
-            let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-            ok(format!("{}: {said}", postgres.display()))
+            let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            ok(format!("{}: {printed}", postgres.display()))
         }
         Ok(output) => {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            fail(format!("{}: {said}", postgres.display()))
+            let printed = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            fail(format!("{}: {printed}", postgres.display()))
         }
         Err(error) => skip(format!("{}: {error}", postgres.display())),
     }
@@ -159,6 +159,23 @@ fn judge_environment(environ: &[u8]) -> Verdict {
     match saw.is_empty() {
         true => ok(format!("only PostgreSQL's own programs see plain content; {pinned}")),
         false => warn(format!("{}; {pinned}", saw.join("; "))),
+    }
+}
+
+pub fn accelerators(context: &Context) -> Verdict {
+    let Some(pid) = context.server_pid else { return skip("no server runs") };
+    match fs::read(format!("/proc/{pid}/environ")) {
+        Ok(environ) => judge_accelerators(&environ),
+        Err(error) => skip(format!("the server's environment: {error}")),
+    }
+}
+
+fn judge_accelerators(environ: &[u8]) -> Verdict {
+    match proc::variable(environ, "PGSEAL_ACCELERATORS").as_deref() {
+        Some("off") => {
+            warn("PGSEAL_ACCELERATORS=off: each tag is read and written by a call of its own")
+        }
+        _ => ok("the accelerators are on"),
     }
 }
 
@@ -194,7 +211,7 @@ pub fn file_stem(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::State;
+    use super::super::verdict::State;
     use super::*;
 
     #[test]
@@ -236,6 +253,13 @@ mod tests {
         assert!(verdict.saw.contains("tar") && verdict.saw.contains("pg_basebackup"));
         assert!(verdict.saw.contains("is not set"), "{}", verdict.saw);
         assert!(judge_environment(b"PGSEAL_KEYRING_ID=aa\0").saw.contains("no other cluster"));
+        for (environ, state) in [
+            (&b"A=1\0"[..], State::Ok),
+            (b"PGSEAL_ACCELERATORS=on\0", State::Ok),
+            (b"A=1\0PGSEAL_ACCELERATORS=off\0", State::Warn),
+        ] {
+            assert_eq!(judge_accelerators(environ).state, state);
+        }
         assert_eq!(judge_modules(b"A=1\0").state, State::Ok);
         let verdict = judge_modules(b"PGSEAL_ALLOW_MODULES=plx.so\0");
         assert_eq!(verdict.state, State::Warn);

@@ -1,12 +1,12 @@
 //! Checks of the server's settings.
 
-use super::checks::{Verdict, fail, ok, skip, warn};
 use super::context::Context;
 use super::files::unfinished;
 use super::postgres::{file_stem, guard_is_off};
+use super::verdict::{Verdict, fail, ok, skip, warn};
 
 pub fn guard(context: &Context) -> Verdict {
-    // Added by the last step of encrypt, taken out by that of decrypt.
+    // The last step of encrypt adds the guard module, that of decrypt removes it.
     if let Some(verdict) = unfinished(context) {
         return verdict;
     }
@@ -27,7 +27,7 @@ fn judge_guard(list: &str) -> Verdict {
     }
 }
 
-/// A setting that must be on if the suite relies on full-page images.
+/// The verdict on a setting that must be on if the suite needs full-page images.
 fn needed(context: &Context, is_on: bool, saw: String) -> Verdict {
     match (is_on, context.suite().map(pgseal_core::Suite::needs_full_page_images)) {
         (true, _) => ok(saw),
@@ -84,7 +84,7 @@ fn judge_log<'a>(setting: impl Fn(&str) -> Option<&'a str>) -> Verdict {
     if let Some(what @ ("mod" | "all")) = setting("log_statement") {
         saw.push(format!("log_statement = {what}: rows that statements hold are in the log"));
     }
-    // Without their parameters, the texts of prepared statements hold few values.
+    // Without parameters, the logged texts of prepared statements contain few values.
     let has_parameters = number("log_parameter_max_length") != Some(0.0);
     for name in ["log_min_duration_statement", "log_min_duration_sample"] {
         if let Some(ms) = number(name).filter(|ms| *ms >= 0.0 && has_parameters) {
@@ -121,7 +121,7 @@ fn judge_connections(addresses: &str, ssl: &str) -> Verdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::State;
+    use super::super::verdict::State;
     use super::*;
 
     #[test]

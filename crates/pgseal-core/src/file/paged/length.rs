@@ -1,4 +1,4 @@
-//! A paged file that becomes longer or shorter than its pages.
+//! Growth and truncation of a paged file.
 
 use super::Paged;
 use crate::error::SealError;
@@ -10,8 +10,9 @@ use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen};
 
 impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
-    /// Before a write behind the end of the file: makes the last page whole, so that its tag covers
-    /// what will be read of it. The pages between stay holes.
+    /// Before a write at `plain_off`: if the write starts behind the page in which the file ends,
+    /// fills that page with zeros and seals it anew, because readers will get the whole page, and
+    /// clears tags that a crash left behind the end. The pages between stay holes.
     pub(super) fn fill_gap(&mut self, plain_off: u64) -> Result<(), SealError> {
         let plain = self.plain_len()?;
         self.file.reached = plain;
@@ -22,14 +23,16 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         Ok(())
     }
 
-    /// Lengthens the file from the plain length `plain`: pages of zeros are holes.
+    /// Lengthens the file from the plain length `plain` to `new_len`: zeros fill the last page, and
+    /// the pages behind it are holes.
     pub(super) fn lengthen(&mut self, plain: u64, new_len: u64) -> Result<(), SealError> {
         self.lengthen_last_page(plain, new_len)?;
         self.ensure_no_tags_behind(plain)?;
         Ok(self.storage.set_len(sealed_len(Layout::Paged, PlainLen(new_len)))?)
     }
 
-    /// Cuts the file, whose plain length is `plain`, and clears the tags of the pages that are cut off.
+    /// Truncates the file from the plain length `plain` to `new_len`, and clears the tags of the
+    /// pages that are cut off.
     pub(super) fn cut(&mut self, plain: u64, new_len: u64) -> Result<(), SealError> {
         let target = sealed_len(Layout::Paged, PlainLen(new_len));
         let (block, in_block) = (BlockNo(new_len / BLOCK_LEN), (new_len % BLOCK_LEN) as usize);
@@ -58,7 +61,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         result
     }
 
-    /// Seals the last page anew with zeros up to `new_len`, if it is a part of a page.
+    /// If the last page is partly filled, seals it anew with zeros up to `new_len` or the end of
+    /// the page.
     fn lengthen_last_page(&mut self, plain: u64, new_len: u64) -> Result<(), SealError> {
         let in_block = (plain % BLOCK_LEN) as usize;
         if in_block == 0 {

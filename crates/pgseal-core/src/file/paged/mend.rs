@@ -1,5 +1,5 @@
-//! Tags without pages and pages without tags: what truncation, crashes and failed writes leave,
-//! and how it is put right.
+//! Repair of tags without pages and of pages without tags, which truncation, crashes and failed
+//! writes leave.
 
 use super::{BLOCK, ENTRY, Paged, TAG_BLOCK, all_zero};
 use crate::error::SealError;
@@ -14,19 +14,19 @@ use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, SealedLen};
 
 impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
-    /// After a failed write of a part of a page: puts back the page, of which there were `had` sealed
-    /// bytes that are in the buffer `old`, and its tag entry; counts the change.
+    /// Rolls back a failed write of a part of a page: restores the `had` sealed bytes of the page,
+    /// which are in the buffer `old`, and its tag entry. Counts the tag change.
     pub(super) fn put_back_page(&mut self, block: BlockNo, had: usize, entry: &[u8; ENTRY]) {
         let at = block_sealed_off(Layout::Paged, block);
         let undo = match had {
-            // There was no such page, and it can only be the last one.
+            // The page did not exist, so the write appended it: cut it off.
             0 => Undo {
                 old: [NOTHING; 2],
                 end: Some(sealed_len(Layout::Paged, PlainLen(block_start(block).0))),
             },
             _ => Undo {
                 old: [(at, self.scratch.old.bytes(had)), (tag_entry_off(block), entry)],
-                // A page that is not full ended the file.
+                // A page that is not full was the end of the file.
                 end: (had < BLOCK).then_some(SealedLen(at.0 + had as u64)),
             },
         };
@@ -34,18 +34,20 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         self.file.tags.count_change(self.storage, block);
     }
 
-    /// After a failed write (a full disk) of whole pages: cuts off half a page that ends the file, and
-    /// makes pages without tags the holes that they were or would be after a plain append.
+    /// After a failed write of whole pages, for example on a full disk: if the file now ends within
+    /// these pages, cuts the file at the start of the first one. Otherwise overwrites those of the
+    /// pages that have no tag with zeros, so that they are holes again.
     pub(super) fn drop_unfinished(&mut self, pages: Span) {
         let Ok(sealed) = self.storage.len() else { return };
         let plain = plain_len(Layout::Paged, sealed).0;
         let room = sealed_len(Layout::Paged, PlainLen(pages.off()));
-        // The error that brought us here is the one to report.
+        // The caller reports the error of the write; errors of the repair are ignored.
         if sealed > room && plain < pages.end() {
             let _ = self.storage.set_len(room);
             return;
         }
-        // No page behind the end: a second call, after the cut, must not append one.
+        // Leave out pages behind the end: this function may run twice for one write, and after the
+        // cut the second run must not append a page.
         let end = pages.end().min(plain) / BLOCK_LEN;
         let mut entry = [0; ENTRY];
         for block in (pages.block.0..end).map(BlockNo) {
@@ -56,8 +58,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         }
     }
 
-    /// Before holes appear behind the end: clears tags that lie there. A crash kept a truncation and
-    /// lost the clearing of its tags, or a page and not the tag of it.
+    /// Before the file grows by holes: clears tags of pages behind the end, in the group in which
+    /// the file ends. A crash leaves such tags if a truncation reached the disk but the clearing of
+    /// the tags did not, or if a tag reached the disk but its page did not.
     pub(super) fn ensure_no_tags_behind(&mut self, plain: u64) -> Result<(), SealError> {
         let first = BlockNo(plain.div_ceil(BLOCK_LEN));
         let index = (first.0 % GROUP_PAGES) as usize;
@@ -74,8 +77,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         result
     }
 
-    /// Whether the tag entries from this page on, `len` bytes in one tag block, are zeros: of the block
-    /// that was just loaded, or, if there was no memory for it, on the disk.
+    /// Whether the `len` bytes of tag entries from the page `first` on, all in one tag block, are
+    /// zeros. Reads them from the storage if there was no memory to load the tag block.
     fn are_blank(&self, first: BlockNo, len: usize) -> Result<bool, SealError> {
         let tags = &self.file.tags;
         if tags.group == first.0 / GROUP_PAGES {
@@ -87,8 +90,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         Ok(all_zero(&entries[..got]))
     }
 
-    /// Clears the tags of the pages that were cut off, up to the end of the last group that is left,
-    /// so that the pages read as zeros when the file grows again.
+    /// Clears the tags from the page `first` to the end of its group, so that these pages read as
+    /// zeros when the file grows again. If `first` starts a group, the group and its tag block were
+    /// cut off.
     pub(super) fn zero_tags_from(&self, first: BlockNo) -> Result<(), SealError> {
         let index = (first.0 % GROUP_PAGES) as usize;
         if index != 0 {
@@ -98,9 +102,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         Ok(())
     }
 
-    /// Clears the tags of pages that were just appended as holes, if a crash left any there; what is
-    /// remembered of the group is enough to know, as nothing but a crash does. `blank` is their length
-    /// in zeros.
+    /// Clears the tags of pages that were just appended as zeros, if a crash left tags there. The
+    /// cached tag block, even an old one, shows such tags, because only a crash leaves them.
+    /// `blank` holds zeros of the length of the tag entries.
     pub(super) fn ensure_no_tags_of(
         &mut self,
         first: BlockNo,

@@ -1,4 +1,4 @@
-//! Tags of pages that a process reads here and there.
+//! A cache of tag entries for reads of single pages in random order.
 
 use super::{ENTRY, TagCache};
 use crate::error::SealError;
@@ -9,24 +9,26 @@ use crate::memory::OutOfMemory;
 use crate::storage::Accelerator;
 use crate::units::BlockNo;
 
-/// Entries that are read together: a look at one costs the kernel no less.
+/// Entries that are read with one call: reading a single entry costs the kernel as much.
 const RUN: usize = 16;
 const RUN_BYTES: usize = RUN * ENTRY;
-/// Places that a run can have: with one, two files that are read by turns would push out each other.
+/// Runs in one set of the cache: with one, two files that are read in turn would evict each other's
+/// runs.
 const WAYS: usize = 4;
 const SETS: usize = 1024;
-/// Bytes of all runs that are remembered, of all files of the process: 2 MiB for 512 MiB of pages.
+/// Bytes of all cached entries, for all files of the process: 2 MiB for 512 MiB of pages.
 const ENTRIES: usize = SETS * WAYS * RUN_BYTES;
-/// Looks at single tags after which they are worth this memory.
+/// Lookups of single tags after which the process allocates the cache.
 const LOOKS: u32 = 32;
 
-/// The places of a run.
+/// The index of the set in which a run of a file is cached.
 fn set_of(serial: u64, run: u64) -> usize {
     (serial.wrapping_mul(0x9E37).wrapping_add(run) % SETS as u64) as usize
 }
 
-/// What a place has: the file and the run in one number, and the changes of its group when it was
-/// read. Zeros: nothing, as no file has the serial number 0.
+/// The key of a cached run: the file and the run in one number, and the change counter of the group
+/// when the run was read. All zeros mean that nothing is cached, as no file has the serial number
+/// 0.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Name {
     run_of_file: u64,
@@ -34,28 +36,28 @@ struct Name {
 }
 
 impl Name {
-    /// `None` for a file or a run beyond what the number can hold.
+    /// `None` if the serial number of the file or the number of the run does not fit in 32 bits.
     fn new(serial: u64, run: u64, changes: u64) -> Option<Name> {
         let fits = serial < 1 << 32 && run < 1 << 32;
         fits.then_some(Name { run_of_file: serial << 32 | run, changes })
     }
 }
 
-/// The places of a set, in one line of the processor's cache.
+/// The keys of the runs in one set, in one line of the processor's cache.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 struct Set([Name; WAYS]);
 
-/// Runs of tag entries that were read for single pages, each in one of the places that it can have.
+/// A set-associative cache of runs of tag entries that were read for single pages.
 ///
-/// They are used only as long as the storage says that no process has changed a tag of their group
-/// since, so they open nothing that the tags on the disk would not open.
+/// A cached run is used only as long as the storage says that no process has changed a tag of its
+/// group since, so cached entries open nothing that the tags on the disk would not open.
 #[derive(Default)]
 pub(in crate::file) struct RecentTags {
     sets: Vec<Set>,
     entries: Buffer,
     looks: u32,
-    /// Whose turn it is to make room.
+    /// The way that was evicted last, in any set; the next eviction takes the way after it.
     hand: usize,
 }
 
@@ -66,14 +68,16 @@ impl core::fmt::Debug for RecentTags {
 }
 
 impl RecentTags {
-    /// Finds or reads the entry of a page; `None`: it has to be looked up on its own.
+    /// Returns the tag entry of a page, from the cache or read from the storage with its run.
+    /// `None`: the caller has to read the entry on its own.
     pub(super) fn entry<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         tags: &TagCache,
         block: BlockNo,
     ) -> Result<Option<[u8; ENTRY]>, SealError> {
-        // Before the entries are read: a change while we read makes them old at once.
+        // Read the counter before the entries: a change during the read then makes the entries out
+        // of date.
         let Some(changes) = storage.tag_changes(tags.name_of(block.0 / GROUP_PAGES)) else {
             return Ok(None);
         };
@@ -83,7 +87,8 @@ impl RecentTags {
                 return Ok(None);
             }
             if self.take_memory().is_err() {
-                // Without it each tag is read on its own; asked for again after as many looks.
+                // Without this memory each tag is read on its own. The allocation is retried after
+                // as many lookups.
                 self.looks = 0;
                 return Ok(None);
             }
@@ -108,7 +113,7 @@ impl RecentTags {
         Ok(Some(entry))
     }
 
-    /// Takes the memory for all of it, or for nothing.
+    /// Allocates the memory of the whole cache, or none.
     fn take_memory(&mut self) -> Result<(), OutOfMemory> {
         let mut sets = Vec::new();
         sets.try_reserve_exact(SETS)?;
@@ -118,8 +123,8 @@ impl RecentTags {
         Ok(())
     }
 
-    /// What [`RecentTags::entry`] of this page will look at is fetched into the processor's cache
-    /// meanwhile: the caller has to do first what takes longer, to read the page.
+    /// Prefetches what [`RecentTags::entry`] will read for this page into the processor's cache.
+    /// The caller reads the page from the storage meanwhile, which takes longer.
     pub(super) fn prefetch(&self, tags: &TagCache, block: BlockNo) {
         let set = set_of(tags.serial, block.0 / RUN as u64);
         let Some(names) = self.sets.get(set) else { return };
@@ -129,8 +134,8 @@ impl RecentTags {
         entries.get(at..).unwrap_or_default().chunks(RUN_BYTES).take(WAYS).for_each(prefetch);
     }
 
-    /// Where the run of this name is in its set, or is to come: over what is known of it from before
-    /// a change, into an empty place, or over another run.
+    /// The way of the set for this run: the way that holds the run already, even if out of date,
+    /// else an empty way, else the way of another run, which is evicted.
     fn way_of(&mut self, set: usize, name: Name) -> usize {
         let ways = &self.sets[set].0;
         let runs = |run_of_file: u64| ways.iter().position(|way| way.run_of_file == run_of_file);
@@ -153,7 +158,7 @@ mod tests {
     use crate::testing::new_file;
     use crate::units::{SealedLen, SealedOff};
 
-    /// Entries that say where they lie and how often anything was changed.
+    /// A storage whose tag entries hold their own offset and the number of changes so far.
     #[derive(Default)]
     struct Entries {
         changes: Cell<u64>,

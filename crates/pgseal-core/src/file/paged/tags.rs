@@ -1,4 +1,4 @@
-//! What a process remembers of the tags of a paged file.
+//! The tags that a process caches of a paged file.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,25 +13,27 @@ use crate::units::BlockNo;
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
 const NO_GROUP: u64 = u64::MAX;
 
-/// The tag block that was read last, and the entry that was read last on its own: the first page
-/// of a group that is read may be the only one (an index look-up), the second one right behind it
-/// makes it worth to have the whole block (a scan).
+/// The tag block that was read last, and the entry that was read last on its own. The first page
+/// that is read in a group may be the only one (an index look-up), so its entry is read alone. A
+/// second page of the same group right after it suggests a scan, so the whole tag block is read.
 ///
 /// Another process may have written pages of the group since. Where the processes count changes of
-/// tags ([`Accelerator::tag_changes`]), the block is read again then. Elsewhere that is safe for a suite
-/// that authenticates: an old entry opens no new page, and a page that does not open has its tag
-/// block read again. For CTR, which would return garbage, the cache is not used.
+/// tags ([`Accelerator::tag_changes`]), a changed counter invalidates the cached block. Elsewhere
+/// an old block is safe for a suite that authenticates: an old entry opens no new page, and the tag
+/// block of a page that does not open is read again. For CTR, where an old entry would return
+/// garbage, the cache is not used.
 pub(in crate::file) struct TagCache {
-    /// Whether anything is remembered from one operation to the next.
-    remembers: bool,
+    /// Whether the suite authenticates: then an old entry opens no new page, and entries may be
+    /// cached from one operation to the next.
+    authenticates: bool,
     pub(super) group: u64,
     pub(super) bytes: Box<[u8]>,
-    /// What the changes of the group were before its block was read.
+    /// The change counter of the group before its tag block was read.
     changes: Option<u64>,
     single: (BlockNo, [u8; ENTRY]),
     /// The name of the first group, from the random identity of the file.
     first_name: u64,
-    /// Names the file among those that this process has opened.
+    /// Identifies the file among those that this process has opened.
     pub(super) serial: u64,
 }
 
@@ -42,7 +44,7 @@ impl TagCache {
         let mut name = [0; 8];
         name.copy_from_slice(&header.file_id[..8]);
         TagCache {
-            remembers: header.suite.authenticates(),
+            authenticates: header.suite.authenticates(),
             group: NO_GROUP,
             bytes: Box::default(),
             changes: None,
@@ -57,22 +59,29 @@ impl TagCache {
         GroupName(self.first_name.wrapping_add(group))
     }
 
-    /// Whether the tag block of this group is remembered, and no process that counts has changed it.
+    /// Whether tags are cached from one operation to the next.
+    fn remembers<S: Accelerator + ?Sized>(&self, storage: &S) -> bool {
+        self.authenticates && storage.remembers_tags()
+    }
+
+    /// Whether the tag block of this group is cached, and no process that counts changes has
+    /// changed it.
     pub(super) fn has<S: Accelerator + ?Sized>(&self, storage: &S, group: u64) -> bool {
-        self.remembers
-            && self.group == group
+        self.group == group
+            && self.remembers(storage)
             && self.changes == storage.tag_changes(self.name_of(group))
     }
 
-    /// A page is read next: what [`TagCache::prepare`] will look at behind the tag block that is here
-    /// is fetched meanwhile.
+    /// Call before reading a page: prefetches what [`TagCache::prepare`] will look up in `recent`,
+    /// unless the loaded tag block covers the page.
     pub(super) fn expect(&self, block: BlockNo, recent: &RecentTags) {
         if self.group != block.0 / GROUP_PAGES {
             recent.prefetch(self, block);
         }
     }
 
-    /// Has the entry of a page at hand, as far as this process knows it.
+    /// Loads the entry of a page for [`TagCache::entry`], from a cache if possible. A cached entry
+    /// may be out of date where changes are not counted.
     pub(super) fn prepare<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
@@ -87,12 +96,14 @@ impl TagCache {
         if self.group == group {
             self.group = NO_GROUP;
         }
-        if self.single.0.0 / GROUP_PAGES == group && self.remembers {
+        let remembers = self.remembers(storage);
+        if self.single.0.0 / GROUP_PAGES == group && remembers {
             return self.load(storage, block);
         }
-        // The block of another group stays: a scan goes on behind a look at a page elsewhere.
+        // The block of another group stays cached: a scan of that group may continue after this
+        // read.
         self.single.0 = BlockNo(u64::MAX);
-        let known = if self.remembers { recent.entry(storage, self, block)? } else { None };
+        let known = if remembers { recent.entry(storage, self, block)? } else { None };
         if let Some(entry) = known {
             self.single.1 = entry;
             self.single.0 = block;
@@ -114,8 +125,8 @@ impl TagCache {
         Ok(())
     }
 
-    /// Has the entry of a page at hand for sure: where there is no memory for the tag block, the
-    /// pages of a group are looked up one by one.
+    /// Loads the entry of a page if it is not loaded yet: without memory for the tag block, the
+    /// entries of a group are read one by one.
     pub(super) fn ensure<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
@@ -127,7 +138,8 @@ impl TagCache {
         self.look_up(storage, block)
     }
 
-    /// Reads the tag block of the group of this page; if there is no memory for one, its entry alone.
+    /// Reads the tag block of the group of this page; if there is no memory for the block, reads
+    /// only the entry of the page.
     pub(super) fn load<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
@@ -141,7 +153,8 @@ impl TagCache {
                 Err(_) => return self.look_up(storage, block),
             }
         }
-        // Before the block is read: a change while we read makes it old at once.
+        // Read the counter before the block: a change during the read then makes the block out of
+        // date.
         self.changes = storage.tag_changes(self.name_of(group));
         let got = storage.read_at(&mut self.bytes, tag_block_off(group))?;
         self.bytes[got..].fill(0);
@@ -149,8 +162,8 @@ impl TagCache {
         Ok(())
     }
 
-    /// The entry of a page that [`TagCache::prepare`] or [`TagCache::load`] has at hand; for any
-    /// other page one that opens nothing.
+    /// The loaded entry of a page ([`TagCache::prepare`], [`TagCache::ensure`],
+    /// [`TagCache::load`]); for any other page an entry that opens nothing.
     pub(super) fn entry(&self, block: BlockNo) -> [u8; ENTRY] {
         if self.group != block.0 / GROUP_PAGES {
             return if self.single.0 == block { self.single.1 } else { [0xFF; ENTRY] };
@@ -161,19 +174,20 @@ impl TagCache {
         entry
     }
 
-    /// Forgets everything.
+    /// Drops the cached block and the cached entry.
     pub(super) fn clear(&mut self) {
         self.group = NO_GROUP;
         self.single.0 = BlockNo(u64::MAX);
     }
 
-    /// Remembers entries that this process has just written.
+    /// Updates the cache with entries that this process has just written.
     pub(in crate::file) fn store(&mut self, first: BlockNo, entries: &[u8]) {
         if self.group == first.0 / GROUP_PAGES {
             let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
             self.bytes[at..at + entries.len()].copy_from_slice(entries);
         }
-        // Only if it is one of them: VACUUM writes pages behind those that it reads.
+        // Replace the single entry only if it is among `entries`: VACUUM writes pages that it read
+        // earlier, and reads on elsewhere.
         let index = self.single.0.0.wrapping_sub(first.0);
         if let Some(entry) = usize::try_from(index).ok().and_then(|i| entries.as_chunks().0.get(i))
         {
@@ -181,7 +195,9 @@ impl TagCache {
         }
     }
 
-    /// Tags of the group of this page were changed by us, and [`TagCache::store`] knows how.
+    /// Counts a change that this process made to tags of the group of this page. The cached block,
+    /// which [`TagCache::store`] has updated, stays valid unless another process changed the group
+    /// as well.
     pub(super) fn count_change<S: Accelerator + ?Sized>(&mut self, storage: &S, block: BlockNo) {
         let group = block.0 / GROUP_PAGES;
         let before = storage.count_tag_change(self.name_of(group));

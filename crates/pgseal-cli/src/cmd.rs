@@ -1,0 +1,155 @@
+//! The command line, one module for each subcommand.
+
+mod cat;
+mod completions;
+mod config;
+mod convert;
+mod doctor;
+mod env;
+mod guard;
+mod helper;
+mod initdb;
+mod inspect;
+mod key;
+mod lab;
+mod man;
+mod run;
+mod status;
+mod tls;
+mod verify;
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use self::convert::{decrypt, encrypt, rekey};
+use crate::error::CliError;
+use crate::{key_ahead, keys};
+
+const ABOUT: &str = "Encryption at rest for an unmodified PostgreSQL";
+
+const LONG_ABOUT: &str = "\
+Encryption at rest for an unmodified PostgreSQL.
+
+pgseal seals a data directory: every file that holds user data is encrypted and authenticated on \
+disk, and the server, which pgseal starts with a preloaded library, sees it plain. The server \
+itself is the one that you have.";
+
+const EXAMPLES: &str = "\
+Examples:
+  A key, a sealed cluster, a running server:
+    pgseal key new -o ~/pgseal.key
+    pgseal initdb -k -K file:$HOME/pgseal.key ~/data
+    pgseal run -- pg_ctl -D ~/data -l ~/server.log start
+
+  Is all of it sealed, and is all of it sound?
+    pgseal status ~/data
+    pgseal verify ~/data
+
+Exit status:
+  0 done and sound       10 no key             20 library, guard module or program not found
+  1 damage or weakness   11 wrong key          21 settings refuse sealing
+  2 usage                12 key file insecure  22 not now: a server runs, no room, unfinished
+  3 no such directory    13 provider failed    40 I/O error
+  4 not sealed           14 keyring damaged    70 a bug in pgseal
+  5 exists already       15 keyring of another cluster
+                         16 keyring missing";
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "pgseal", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(disable_help_subcommand = true, max_term_width = 100)]
+pub struct Cli {
+    /// Let a passphrase cost more than 1 GiB of memory or 16 passes, if the keyring says so
+    #[arg(long, global = true, hide_short_help = true)]
+    allow_cost: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Initdb(initdb::Args),
+    Run(run::Args),
+    Encrypt(encrypt::Args),
+    Decrypt(decrypt::Args),
+    Rekey(rekey::Args),
+    Env(env::Args),
+    Guard(guard::Args),
+    Status(status::Args),
+    Doctor(doctor::Args),
+    Verify(verify::Args),
+    Inspect(inspect::Args),
+    Cat(cat::Args),
+    Key(key::Args),
+    Config(config::Args),
+    /// Measure what encryption costs on this machine (runs pgseal-lab)
+    Lab(lab::Args),
+    /// Recommend settings from what was measured on this machine (runs pgseal-lab)
+    Advise(lab::Args),
+    Tls(tls::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+    Helper(helper::Args),
+}
+
+/// Parses the command line and runs the command; returns the exit status.
+pub fn dispatch() -> Result<u8, CliError> {
+    let matches = Cli::command().get_matches();
+    if let Some(uri) = present_key(&matches) {
+        key_ahead::remember_given(uri);
+    }
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if cli.allow_cost {
+        keys::allow_cost();
+    }
+    match cli.command {
+        Command::Initdb(args) => initdb::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Encrypt(args) => encrypt::run(&args),
+        Command::Decrypt(args) => decrypt::run(&args),
+        Command::Rekey(args) => rekey::run(&args),
+        Command::Env(args) => env::run(&args),
+        Command::Guard(args) => guard::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Cat(args) => cat::run(&args),
+        Command::Key(args) => key::run(&args),
+        Command::Config(args) => config::run(&args),
+        Command::Lab(args) => lab::run(&[], &args),
+        Command::Advise(args) => lab::run(&["advise"], &args),
+        Command::Tls(args) => tls::run(&args),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
+        Command::Helper(args) => helper::run(&args),
+    }
+}
+
+/// The option of a command that names the source of an existing key.
+fn present_key(matches: &ArgMatches) -> Option<&str> {
+    let (name, matches) = matches.subcommand()?;
+    // These commands take a new key, which the server's user must be able to read.
+    if ["initdb", "encrypt"].contains(&name) {
+        return None;
+    }
+    if matches.subcommand().is_some() {
+        return present_key(matches);
+    }
+    let text = |id| matches.try_get_one::<String>(id).ok().flatten().map(String::as_str);
+    match name {
+        "rotate" => text("old"),
+        "restore" => text("unlock"),
+        _ => text("provider"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,297 @@
+//! `pgseal key check`: checks whether the known keys open a directory's files.
+
+mod report;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pgseal_core::geometry::HEAD_LEN;
+use pgseal_core::{KeySet, KeyringId, SealError, SealedFile};
+use pgseal_keys::escrow::{self, EscrowCopy};
+use pgseal_keys::{Kek, Keyring};
+use zeroize::Zeroizing;
+
+pub use self::report::Report;
+use self::report::{DATA_DIRECTORY, EscrowRow, Fault, KeyringRow, LastEscrow, ProviderRow};
+use crate::datadir::DataDir;
+use crate::error::CliError;
+use crate::escrow_record;
+use crate::keys::{self, KeyOptions};
+use crate::out::Out;
+use crate::scan::{self, Entry, Root, Scan, Seen};
+use crate::storage::ReadOnly;
+
+const EXAMPLES: &str = "\
+Examples:
+  pgseal key check /srv/postgres/data
+  pgseal key check /srv/postgres/data --escrow escrow.txt
+  pgseal key check /backup/base -K file:/mnt/usb/old.key
+  pgseal key check /backup/wal --keyring /backup/base/pgseal/keyring
+
+Nothing is changed, no server is needed, and one may run. What is read of each file is its header,
+which is authenticated; the blocks behind it are what \"pgseal verify\" looks at.
+
+Exit status: 0 everything would open; 1 a header is damaged, or an escrow copy does not cover the
+files; 10 to 16 as for every command that needs the key: pgseal --help.";
+
+/// How often a file that a running server may be changing is read before its fault counts.
+const LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// Would this cluster, backup, archive or file open with the keys at hand?
+///
+/// Finds the keyring, asks the key provider, unlocks, opens the header of every file, and says
+/// which generations of data keys the files need.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A data directory, a backup of one, a directory of archived WAL, or a sealed file
+    path: PathBuf,
+    #[command(flatten)]
+    keys: KeyOptions,
+    /// An escrow copy: does it hold all keys in use? Needs nothing that opens it; may be repeated
+    #[arg(long, value_name = "FILE")]
+    escrow: Vec<PathBuf>,
+    /// List every file that would not open
+    #[arg(long)]
+    list: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let copies = read_copies(&args.escrow)?;
+    let report = look(&args.path, &args.keys, &copies)?;
+    let mut out = Out::new();
+    if args.json {
+        out.json(&report)?;
+    } else {
+        report.print(&mut out, args.list)?;
+    }
+    out.flush()?;
+    Ok(report.exit_code())
+}
+
+/// The whole check.
+///
+/// # Errors
+/// Only when the path cannot be checked at all; everything that keeps files from opening is in the
+/// report.
+pub fn look(path: &Path, options: &KeyOptions, copies: &[EscrowCopy]) -> Result<Report, CliError> {
+    let (what, mut scan, dir) = open(path)?;
+    judge(path, what, dir.as_ref(), &mut scan, options, copies)
+}
+
+/// The check of a data directory that was scanned already.
+///
+/// # Errors
+/// As [`look`].
+pub fn look_at(dir: &DataDir, scan: &mut Scan, options: &KeyOptions) -> Result<Report, CliError> {
+    judge(&dir.root, DATA_DIRECTORY, Some(dir), scan, options, &[])
+}
+
+fn judge(
+    path: &Path,
+    what: &'static str,
+    dir: Option<&DataDir>,
+    scan: &mut Scan,
+    options: &KeyOptions,
+    copies: &[EscrowCopy],
+) -> Result<Report, CliError> {
+    let is_live = dir.is_some_and(|dir| dir.server_pid().is_some());
+    let mut report = Report::new(path.display().to_string(), what, is_live);
+    let wanted = scan.headers().next().map(|header| header.keyring_id);
+    let keyring = find_keyring(path, dir, wanted, options);
+    let keyring = keyring.and_then(|keyring| {
+        report.keyring = Some(KeyringRow::of(&keyring));
+        scan.expect_keyring(&keyring)?;
+        Ok(keyring)
+    });
+    let keys = keyring.and_then(|keyring| {
+        let kek = ask(&keyring, options.provider.as_deref(), &mut report)?;
+        Ok(keyring.unlock(&kek)?)
+    });
+    let keys = match keys {
+        Ok(keys) => Some(keys),
+        // A plain directory or a wrong command line is an error of the command, not a finding.
+        Err(error @ (CliError::NotSealed { .. } | CliError::Usage(_))) => return Err(error),
+        Err(error) => {
+            report.add_error(&error);
+            None
+        }
+    };
+    report.unlocked = keys.is_some();
+    for entry in &mut scan.entries {
+        check_file(entry, keys.as_ref(), is_live, &mut report);
+    }
+    for (path, why) in &scan.closed {
+        report.add(path.display().to_string(), Fault::Unreadable, why.clone());
+    }
+    let record = dir.and_then(escrow_record::read);
+    report.last_escrow =
+        record.filter(|last| Some(&last.keyring_id) == report.wanted_id().as_ref()).map(|last| {
+            let held: Vec<u32> = last.generations.iter().map(|(number, _)| *number).collect();
+            LastEscrow {
+                made: last.made,
+                opened_by: last.opened_by,
+                lacking: report.lacking(&held),
+            }
+        });
+    for copy in copies {
+        report.escrow.push(compare(copy, &report, keys.as_ref())?);
+    }
+    Ok(report)
+}
+
+fn read_copies(files: &[PathBuf]) -> Result<Vec<EscrowCopy>, CliError> {
+    let mut copies = Vec::new();
+    for path in files {
+        let bytes = fs::read(path).map_err(CliError::io(path, "read the escrow copy"))?;
+        let bytes = Zeroizing::new(bytes);
+        let text = Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned());
+        copies.extend(escrow::read_all(&text, &path.display().to_string())?);
+    }
+    Ok(copies)
+}
+
+fn open(path: &Path) -> Result<(&'static str, Scan, Option<DataDir>), CliError> {
+    if path.is_file() {
+        crate::as_owner::step_down_beside(path)?;
+        return Ok(("file", scan::one_file(path), None));
+    }
+    match DataDir::open(path) {
+        Ok(dir) => Ok((DATA_DIRECTORY, scan::scan(&dir.root, Root::DataDir), Some(dir))),
+        Err(CliError::NotDataDir { path, .. }) => {
+            Ok(("archive", scan::scan(&path, Root::Archive), None))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The keyring: the given one, else that of the directory, else one of `PGSEAL_DATA`.
+fn find_keyring(
+    path: &Path,
+    dir: Option<&DataDir>,
+    wanted: Option<KeyringId>,
+    options: &KeyOptions,
+) -> Result<Keyring, CliError> {
+    match (dir, &options.keyring) {
+        (Some(dir), _) => keys::keyring_of(dir, options, || wanted.is_some()),
+        (None, Some(keyring)) => Ok(Keyring::load(keyring)?),
+        (None, None) => {
+            let Some(wanted) = wanted else {
+                return Err(CliError::NotSealed {
+                    path: path.to_owned(),
+                    remedy: "there is no sealed file in it",
+                });
+            };
+            let above = crate::datadir::above(path).map(|dir| pgseal_keys::keyring_path(&dir));
+            let found = above.or_else(|| keys::in_data_list(wanted)).ok_or_else(|| {
+                CliError::Usage(format!(
+                    "{}: it is in no data directory, so its keyring ({wanted}) is not known; give \
+                     --keyring FILE, or set PGSEAL_DATA",
+                    path.display()
+                ))
+            })?;
+            Ok(Keyring::load(&found)?)
+        }
+    }
+}
+
+fn ask(keyring: &Keyring, provider: Option<&str>, report: &mut Report) -> Result<Kek, CliError> {
+    let start = Instant::now();
+    let source = keys::source(keyring, provider)?;
+    let kek = keys::kek_from(&source, keyring);
+    report.provider = Some(ProviderRow {
+        provider: source.shown(),
+        answered: kek.is_ok(),
+        ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
+    });
+    kek
+}
+
+fn check_file(entry: &mut Entry, keys: Option<&KeySet>, is_live: bool, report: &mut Report) {
+    let mut found = header_of(entry, keys);
+    for _ in 1..LOOKS {
+        if found.is_none() || !is_live {
+            break;
+        }
+        thread::sleep(BETWEEN_LOOKS);
+        scan::look_again(entry);
+        found = header_of(entry, keys);
+    }
+    report.count(entry);
+    if let Some((fault, text)) = found {
+        report.add(entry.name(), fault, text);
+    }
+}
+
+/// Why a file would not open; `None` if it does.
+fn header_of(entry: &Entry, keys: Option<&KeySet>) -> Option<(Fault, String)> {
+    let header = match &entry.seen {
+        Seen::Sealed(header) => header,
+        Seen::HeaderLost { bytes_behind } => {
+            let text = format!("zeros in the place of the header, and {bytes_behind} bytes behind");
+            return Some((Fault::Header, text));
+        }
+        Seen::BadHeader(text) => return Some((Fault::Header, text.clone())),
+        Seen::Unreadable(why) => return Some((Fault::Unreadable, why.clone())),
+        _ => return None,
+    };
+    if header.generation.is_ephemeral() {
+        return None;
+    }
+    let keys = keys?;
+    if header.keyring_id != keys.keyring_id {
+        let text = format!("sealed with another keyring, {}", header.keyring_id);
+        return Some((Fault::OtherKeyring, text));
+    }
+    let mut start = vec![0; HEAD_LEN as usize];
+    let read = ReadOnly::open(&entry.path, false).and_then(|file| file.raw(&mut start, 0));
+    match read {
+        Ok(len) => start.truncate(len),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) => return Some((Fault::Unreadable, error.to_string())),
+    }
+    match SealedFile::from_header(&start, *header, keys) {
+        Ok(_) => None,
+        Err(SealError::KeyUnknown { generation, .. }) => {
+            let text = format!("sealed with generation {generation}, which the keyring lacks");
+            Some((Fault::MissingGeneration, text))
+        }
+        Err(error) => Some((Fault::Header, error.to_string())),
+    }
+}
+
+/// Compares an escrow copy with the keyring and the files.
+fn compare(
+    copy: &EscrowCopy,
+    report: &Report,
+    keys: Option<&KeySet>,
+) -> Result<EscrowRow, CliError> {
+    let summary = copy.summary();
+    let held: Vec<u32> = summary.generations.iter().map(|(number, _)| *number).collect();
+    let mut differing = Vec::new();
+    for generation in keys.into_iter().flat_map(KeySet::generations) {
+        let key = keys.and_then(|keys| keys.get(generation));
+        if let Some(key) = key
+            && copy.holds(generation, key)? == Some(false)
+        {
+            differing.push(generation.0);
+        }
+    }
+    let id = report.wanted_id();
+    Ok(EscrowRow {
+        file: copy.origin().to_owned(),
+        made: summary.made,
+        opened_by: summary.opened_by,
+        same_keyring: id.as_deref().is_none_or(|id| id == summary.keyring_id),
+        lacking: report.lacking(&held),
+        generations: held,
+        differing,
+    })
+}

@@ -1,0 +1,314 @@
+//! `pgseal key restore`: makes the keyring again from an escrow copy.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use pgseal_convert::{Disk, Journal, Phase};
+use pgseal_core::{Generation, KeyringId};
+use pgseal_keys::escrow::{self, EscrowCopy, OpenedBy};
+use pgseal_keys::{KeyError, Keyring, Provider, config_record_path, keyring_path};
+use zeroize::Zeroizing;
+
+use crate::datadir::{DataDir, expect_whole};
+use crate::error::CliError;
+use crate::locks::{OwnLock, ServerLock};
+use crate::out::{Out, count};
+use crate::scan::{self, Root};
+use crate::{exit, keys};
+
+const EXAMPLES: &str = "\
+Examples:
+  The keyring or its key was lost; a new key for it:
+    pgseal key new -o /etc/pgseal/new.key
+    pgseal key restore /srv/postgres/data escrow.txt -K file:/etc/pgseal/new.key
+  From paper: without a file, the lines are asked for one by one.
+    pgseal key restore /srv/postgres/data -K file:/etc/pgseal/new.key
+  From shares:
+    pgseal key restore /srv/postgres/data alice.txt bob.txt carol.txt -K file:/etc/pgseal/new.key
+  A keyring alone, for an archive of WAL:
+    pgseal key restore /backup/keyring escrow.txt -K file:/etc/pgseal/new.key
+
+With --force, a copy that lacks a generation which files have is refused while a server runs on the data
+directory or a conversion of it is unfinished. Refused, too, while another pgseal works on it.
+
+Exit status: 1 if files need a generation that the copy does not hold; others: pgseal --help.";
+
+/// The longest text of escrow copies, in bytes: 255 shares of a full keyring are shorter.
+const MAX_TEXT_LEN: u64 = 64 << 20;
+
+/// Make the keyring anew from an escrow copy, under a new key
+///
+/// The data keys in it, and so all sealed files, stay what they are.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The data directory, or the name of a keyring file to make
+    path: PathBuf,
+    /// Files with the escrow copy or its shares, - for standard input; without any, they are asked
+    /// for on the terminal
+    #[arg(value_name = "COPY")]
+    copies: Vec<PathBuf>,
+    /// Where the new key of the keyring comes from: env:NAME, file:PATH, command:SHELL COMMAND,
+    /// passphrase:
+    #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
+    new: String,
+    /// What opens the copy, if it is not asked for: as --lock of pgseal key backup
+    #[arg(long, value_name = "PROVIDER")]
+    unlock: Option<String>,
+    /// Put the new keyring in the place of another one, which is kept beside it
+    #[arg(long)]
+    force: bool,
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    // Before root steps down: the owner of the directory may not be able to read the copies.
+    let copies = read(&args.copies)?;
+    let (path, dir) = target(&args.path)?;
+    let _lock = dir.as_ref().map(|dir| OwnLock::take(&dir.root)).transpose()?;
+    let is_there = fs::symlink_metadata(&path).is_ok();
+    let in_use = dir.as_ref().map(|dir| in_use(dir, is_there)).transpose()?.flatten();
+    if is_there && !args.force {
+        return Err(CliError::Exists {
+            path,
+            what: "there is a keyring already, and it was left alone",
+            remedy: "\"pgseal key check DIR\" says whether it opens the files; --force puts the \
+                     escrow copy in its place and keeps the old one beside it",
+        });
+    }
+    let provider = Provider::parse_typed(&args.new)?;
+    let first = copies.first().ok_or(KeyError::Internal("no copy"))?;
+    let used = dir.as_ref().map(|dir| used_generations(dir, first.keyring_id()));
+    if let (Some(used), true) = (&used, !args.force || in_use.is_some()) {
+        used.expect_keyring(&path, first.keyring_id())?;
+    }
+    let opened = match first.opened_by() {
+        OpenedBy::Shares { .. } => escrow::open_shares(&copies)?,
+        opened_by => escrow::open(first, &secret(first, opened_by, args.unlock.as_deref())?)?,
+    };
+    let new = provider.kek_for_new()?;
+    let mut keyring = opened.keyring(&provider.to_string(), &new)?;
+    let held: Vec<Generation> = first.generations().iter().map(|entry| entry.generation).collect();
+    let lacking = used.map(|used| used.lacking(&held)).unwrap_or_default();
+    if let (Some(why), false) = (&in_use, lacking.is_empty()) {
+        return Err(lacks(&path, why, &lacking));
+    }
+    let mut added = None;
+    if let Some(highest) = lacking.keys().next_back() {
+        added = Some(keyring.add_generation_above(&new, *highest)?);
+    }
+    // No server may start while the keyring is replaced.
+    let stopped = dir.as_ref().filter(|dir| is_there && dir.server_pid().is_none());
+    let _server_lock = stopped.map(ServerLock::take).transpose()?;
+    let kept = if is_there { Some(keep(&path)?) } else { None };
+    match kept {
+        Some(_) => keyring.store_atomically(&path)?,
+        None => keyring.store_new(&path)?,
+    }
+    let stored = Keyring::load(&path)?;
+    stored.unlock(&new)?;
+    report(&stored, &path, kept.as_deref(), &lacking, added)?;
+    Ok(if lacking.is_empty() { exit::SOUND } else { exit::DAMAGE })
+}
+
+/// The keyring to write, and the data directory that it belongs to.
+fn target(path: &Path) -> Result<(PathBuf, Option<DataDir>), CliError> {
+    if path.is_dir() {
+        let dir = DataDir::open(path)?;
+        return Ok((dir.keyring(), Some(dir)));
+    }
+    // The path of a data directory's keyring file.
+    let full = std::path::absolute(path).map_err(CliError::io(path, "resolve the path"))?;
+    if let Some(root) = full.parent().and_then(Path::parent)
+        && keyring_path(root) == full
+        && let Ok(dir) = DataDir::open(root)
+        && dir.major.is_some()
+    {
+        return Ok((full, Some(dir)));
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    if !above.is_dir() {
+        return Err(CliError::NoSuchFile { path: above.to_owned() });
+    }
+    crate::as_owner::step_down(above)?;
+    Ok((path.to_owned(), None))
+}
+
+/// Why the present keyring may not lose a data key: a running server uses it from memory, and an
+/// interrupted conversion needs it. Refuses a directory whose conversion was interrupted before its
+/// first or after its last file: that one can be finished without the keyring.
+fn in_use(dir: &DataDir, is_there: bool) -> Result<Option<String>, CliError> {
+    match Journal::load(&Disk, &dir.root)? {
+        Some(journal) if journal.phase == Phase::Convert => {
+            return Ok(Some(format!("pgseal {} was interrupted", journal.operation.name())));
+        }
+        Some(_) => expect_whole(&dir.root)?,
+        None => {}
+    }
+    let running = dir.server_pid().filter(|_| is_there);
+    Ok(running.map(|pid| format!("a server runs (process {pid})")))
+}
+
+fn lacks(path: &Path, why: &str, lacking: &BTreeMap<Generation, u64>) -> CliError {
+    let numbers: Vec<u32> = lacking.keys().map(|generation| generation.0).collect();
+    CliError::NotNow(format!(
+        "{}: {why} on its data directory, and files have generation {}, which the copy does not \
+         hold; nothing was changed: find a newer copy, or stop the server and bring the conversion \
+         to its end first",
+        path.display(),
+        escrow::ranges(&numbers)
+    ))
+}
+
+fn read(files: &[PathBuf]) -> Result<Vec<EscrowCopy>, CliError> {
+    if files.is_empty() && io::stdin().is_terminal() {
+        return Ok(escrow::read_typed()?);
+    }
+    let mut copies = Vec::new();
+    let standard_input = [PathBuf::from("-")];
+    for path in if files.is_empty() { &standard_input[..] } else { files } {
+        let (text, name) = if path == Path::new("-") {
+            (read_text(io::stdin().lock()), "standard input".to_owned())
+        } else {
+            let file = fs::File::open(path).map_err(CliError::io(path, "open the escrow copy"))?;
+            (read_text(file), path.display().to_string())
+        };
+        let text = text.map_err(CliError::io(path, "read the escrow copy"))?;
+        copies.extend(escrow::read_all(&text, &name)?);
+    }
+    Ok(copies)
+}
+
+fn read_text(from: impl Read) -> io::Result<Zeroizing<String>> {
+    let mut bytes = Zeroizing::new(Vec::new());
+    from.take(MAX_TEXT_LEN).read_to_end(&mut bytes)?;
+    // A scanner or a word processor may have added bytes that are not UTF-8; each line has a
+    // checksum.
+    Ok(Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+fn secret(
+    copy: &EscrowCopy,
+    opened_by: &OpenedBy,
+    unlock: Option<&str>,
+) -> Result<pgseal_keys::Kek, CliError> {
+    let uri = match (unlock, opened_by) {
+        (Some(uri), _) => uri,
+        (None, OpenedBy::Passphrase(_)) => "passphrase:",
+        (None, _) => {
+            return Err(CliError::Usage(format!(
+                "{}: a key opens this copy; say where it is with --unlock file:PATH, env:NAME or \
+                 command:SHELL COMMAND",
+                copy.origin()
+            )));
+        }
+    };
+    let provider = Provider::parse_typed(uri)?;
+    if provider.is_passphrase() && copy.passphrase_params().is_none() {
+        return Err(CliError::Usage(format!(
+            "{}: a key opens this copy, and no passphrase; give --unlock file:PATH, env:NAME or \
+             command:SHELL COMMAND",
+            copy.origin()
+        )));
+    }
+    let path = Path::new(copy.origin());
+    Ok(provider.kek_within(copy.passphrase_params(), keys::cost_limit(), path)?)
+}
+
+/// The keys that the files of a data directory need.
+struct Used {
+    /// The number of files of each generation of this keyring.
+    generations: BTreeMap<Generation, u64>,
+    /// Another keyring that files name.
+    other: Option<KeyringId>,
+}
+
+fn used_generations(dir: &DataDir, id: KeyringId) -> Used {
+    let mut used = Used { generations: BTreeMap::new(), other: None };
+    for header in scan::scan(&dir.root, Root::DataDir).headers() {
+        if header.keyring_id != id {
+            used.other = Some(header.keyring_id);
+        } else if !header.generation.is_ephemeral() {
+            *used.generations.entry(header.generation).or_default() += 1;
+        }
+    }
+    used
+}
+
+impl Used {
+    /// Refuses the copy of another cluster, whose keyring no file names.
+    fn expect_keyring(&self, path: &Path, found: KeyringId) -> Result<(), KeyError> {
+        match self.other {
+            Some(expected) if self.generations.is_empty() => {
+                Err(KeyError::KeyringOfAnotherCluster { path: path.to_owned(), expected, found })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn lacking(self, held: &[Generation]) -> BTreeMap<Generation, u64> {
+        self.generations.into_iter().filter(|(number, _)| !held.contains(number)).collect()
+    }
+}
+
+/// Links the present keyring to a second name, so that it stays when it is replaced.
+fn keep(path: &Path) -> Result<PathBuf, CliError> {
+    for number in 1.. {
+        let kept = path.with_file_name(format!("keyring.replaced.{number}"));
+        match fs::hard_link(path, &kept) {
+            Ok(()) => return Ok(kept),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(CliError::io(&kept, "keep the old keyring")(error)),
+        }
+    }
+    Err(KeyError::Internal("names for the old keyring").into())
+}
+
+fn report(
+    keyring: &Keyring,
+    path: &Path,
+    kept: Option<&Path>,
+    lacking: &BTreeMap<Generation, u64>,
+    added: Option<Generation>,
+) -> Result<(), CliError> {
+    let summary = keyring.summary();
+    let numbers: Vec<u32> = summary.generations.iter().map(|entry| entry.generation).collect();
+    let mut out = Out::new();
+    writeln!(
+        out,
+        "{}: keyring {} with generations {}, under the key of {}.",
+        path.display(),
+        summary.keyring_id,
+        escrow::ranges(&numbers),
+        Provider::shown(keyring.provider_uri())
+    )?;
+    if let Some(kept) = kept {
+        writeln!(out, "The keyring that was there is now {}.", kept.display())?;
+    }
+    if config_record_path(path.parent().and_then(Path::parent).unwrap_or(path)).exists() {
+        writeln!(
+            out,
+            "The configuration was locked, and the restored keyring does not say so: pgseal config lock"
+        )?;
+    }
+    for (generation, files) in lacking {
+        writeln!(
+            out,
+            "LOST: {} of generation {generation}, which is newer than the copy: find a newer copy, \
+             or restore the files from a backup.",
+            count(*files, "file")
+        )?;
+    }
+    if let Some(added) = added {
+        writeln!(out, "Generation {added} was added, so that no number stands for two keys.")?;
+    }
+    if let Ok(provider) = Provider::parse(keyring.provider_uri()) {
+        for line in crate::register::advice(keyring, &provider) {
+            writeln!(out, "{line}")?;
+        }
+    }
+    writeln!(out, "Next: pgseal key check, then pgseal verify; and a new escrow copy.")?;
+    Ok(out.flush()?)
+}

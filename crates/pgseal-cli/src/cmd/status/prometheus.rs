@@ -1,0 +1,132 @@
+//! `pgseal status --prometheus`: metrics in the text exposition format, version 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+
+use std::io::{self, Write};
+
+use super::survey::Status;
+
+/// The name of a counter of the server in `pgseal_pgdata::counters`, and its help.
+const CLASS_METRICS: [(&str, &str); 8] = [
+    ("sealed_blocks", "Blocks sealed and written since the server started."),
+    ("sealed_bytes", "Plain bytes in the blocks sealed and written."),
+    ("opened_blocks", "Blocks read and opened since the server started."),
+    ("opened_bytes", "Plain bytes in the blocks read and opened."),
+    ("zero_blocks_read", "Blocks that were never written and were read as zeros."),
+    ("zero_blocks_written", "Pages of zeros that lengthened a relation, stored as they are."),
+    ("failed_blocks", "Blocks that did not authenticate: damage, exchange or a wrong key."),
+    ("failed_files", "Attempts to open a file that is not the sealed file it should be."),
+];
+
+const COLUMN_METRICS: [(&str, &str); 3] = [
+    ("sealed_values", "Values of sealed columns that were sealed since the server started."),
+    ("opened_values", "Values of sealed columns that were opened."),
+    ("failed_values", "Values of sealed columns that could not be opened."),
+];
+
+/// Writes one metric family: its help and type, and a sample for each set of labels.
+fn family<'a>(
+    out: &mut dyn Write,
+    name: &str,
+    kind: &str,
+    help: &str,
+    samples: impl Iterator<Item = (Vec<(&'a str, &'a str)>, u64)>,
+) -> io::Result<()> {
+    writeln!(out, "# HELP {name} {help}")?;
+    writeln!(out, "# TYPE {name} {kind}")?;
+    for (labels, value) in samples {
+        write!(out, "{name}{{")?;
+        for (at, (label, value)) in labels.iter().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            write!(out, "{comma}{label}=\"{}\"", escaped(value))?;
+        }
+        writeln!(out, "}} {value}")?;
+    }
+    Ok(())
+}
+
+/// Escapes backslash, quote and line feed of a label value.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
+}
+
+/// Writes all metrics of one data directory; those of its files only if they were scanned.
+pub fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
+    let dir = ("datadir", status.data_directory.as_str());
+    let one = |value: u64| std::iter::once((vec![dir], value));
+    let unknown = |value: &'_ Option<String>| value.clone().unwrap_or_default();
+    let (keyring, suite) = (unknown(&status.keyring_id), unknown(&status.suite));
+    let (major, version) = (unknown(&status.postgresql), env!("CARGO_PKG_VERSION"));
+    let labels = vec![
+        dir,
+        ("keyring", &keyring),
+        ("suite", &suite),
+        ("postgresql", &major),
+        ("version", version),
+    ];
+    family(
+        out,
+        "pgseal_info",
+        "gauge",
+        "The cluster, its keyring and suite.",
+        [(labels, 1)].into_iter(),
+    )?;
+    let help = "Whether a server runs on the directory and counts what it seals.";
+    family(out, "pgseal_up", "gauge", help, one(status.counters.is_some().into()))?;
+    if let Some(generation) = status.active_generation {
+        let help = "The generation of the data key that new files get.";
+        family(out, "pgseal_active_generation", "gauge", help, one(generation.into()))?;
+    }
+    if let Some(counters) = &status.counters {
+        let help = "When the server started and began to count, seconds since 1970.";
+        family(out, "pgseal_start_time_seconds", "gauge", help, one(counters.started_unix_s))?;
+        for (counter, help) in CLASS_METRICS {
+            let samples = counters.classes.iter().filter_map(|(class, values)| {
+                Some((vec![dir, ("class", class.as_str())], *values.get(counter)?))
+            });
+            family(out, &format!("pgseal_{counter}_total"), "counter", help, samples)?;
+        }
+        for (counter, help) in COLUMN_METRICS {
+            let samples =
+                counters.columns.get(counter).into_iter().map(|value| (vec![dir], *value));
+            family(out, &format!("pgseal_column_{counter}_total"), "counter", help, samples)?;
+        }
+    }
+    if status.files_seen { files(out, status, dir) } else { Ok(()) }
+}
+
+fn files(out: &mut dyn Write, status: &Status, dir: (&str, &str)) -> io::Result<()> {
+    let samples = status.classes.iter().flat_map(|(class, row)| {
+        [("sealed", row.sealed), ("plain", row.plain), ("empty", row.empty)]
+            .map(|(state, files)| (vec![dir, ("class", *class), ("state", state)], files))
+    });
+    family(out, "pgseal_files", "gauge", "Files of each class, by state.", samples)?;
+    let help = "Plain files of classes that are sealed.";
+    let plain = status.plain_where_sealed_is_due.len() as u64;
+    family(
+        out,
+        "pgseal_plain_where_sealed_is_due",
+        "gauge",
+        help,
+        [(vec![dir], plain)].into_iter(),
+    )?;
+    let help = "Files whose header is damaged, of another keyring, or not readable.";
+    let problems = status.problems.len() as u64;
+    family(out, "pgseal_problems", "gauge", help, [(vec![dir], problems)].into_iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgseal_pgdata::counters::{COLUMN_COUNTERS, COUNTERS};
+
+    #[test]
+    fn every_counter_has_a_metric() {
+        assert_eq!(CLASS_METRICS.map(|(name, _)| name), COUNTERS);
+        assert_eq!(COLUMN_METRICS.map(|(name, _)| name), COLUMN_COUNTERS);
+    }
+
+    #[test]
+    fn label_values_are_escaped() {
+        assert_eq!(escaped("a\\b\"c\nd"), r#"a\\b\"c\nd"#);
+    }
+}

@@ -1,0 +1,304 @@
+//! The report of `pgseal verify`, for people and as JSON.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::file::{Checked, What};
+use crate::exit;
+use crate::out::{self, Out, count, human_bytes};
+use crate::scan::{Entry, Seen};
+
+/// The most findings that are shown without `--list`.
+const SHOWN: usize = 20;
+
+#[derive(Debug, Default, Serialize)]
+struct Files {
+    sealed: u64,
+    empty: u64,
+    plain_by_policy: u64,
+    plain_accepted: u64,
+    ephemeral: u64,
+    rebuilt: u64,
+    gone: u64,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Blocks {
+    authenticated: u64,
+    not_authenticated: u64,
+    zero: u64,
+    damaged: u64,
+    settled: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct FoundJson {
+    file: String,
+    class: &'static str,
+    what: What,
+    failure: bool,
+    /// It is damaged, and PostgreSQL rebuilds it.
+    rebuilt: bool,
+    text: String,
+    /// The damaged blocks: first block and number of blocks of each range.
+    blocks: Vec<(u64, u64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct ZerosJson {
+    file: String,
+    /// First block and number of blocks.
+    blocks: Vec<(u64, u64)>,
+}
+
+/// The result of the whole check.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    directory: String,
+    keyring_id: String,
+    server_running: bool,
+    /// Whether the configuration is locked, with a valid record.
+    configuration_locked: bool,
+    sound: bool,
+    bytes: u64,
+    files: Files,
+    blocks: Blocks,
+    not_authenticated_classes: Vec<String>,
+    findings: Vec<FoundJson>,
+    zero_blocks: Vec<ZerosJson>,
+}
+
+impl Report {
+    /// An empty report.
+    pub fn new(directory: String, keyring_id: String, server_running: bool) -> Report {
+        Report {
+            directory,
+            keyring_id,
+            server_running,
+            configuration_locked: false,
+            sound: true,
+            bytes: 0,
+            files: Files::default(),
+            blocks: Blocks::default(),
+            not_authenticated_classes: Vec::new(),
+            findings: Vec::new(),
+            zero_blocks: Vec::new(),
+        }
+    }
+
+    /// Adds the result for a file.
+    pub fn add(&mut self, entry: &Entry, checked: &Checked) {
+        if checked.is_gone {
+            self.files.gone += 1;
+            return;
+        }
+        if checked.is_ephemeral {
+            self.files.ephemeral += 1;
+        } else {
+            match &entry.seen {
+                Seen::Sealed(_) => self.files.sealed += 1,
+                Seen::Empty => self.files.empty += 1,
+                Seen::Plain if checked.findings.is_empty() => self.files.plain_by_policy += 1,
+                Seen::Plain if !checked.has_failed() => self.files.plain_accepted += 1,
+                _ => {}
+            }
+        }
+        let mut damaged = Vec::new();
+        if let Some(report) = &checked.report {
+            self.bytes += report.sealed_len.0;
+            self.blocks.zero += report.zero.count();
+            self.blocks.damaged += report.damaged.count();
+            if report.authenticated {
+                self.blocks.authenticated += report.data_blocks;
+            } else {
+                self.blocks.not_authenticated += report.data_blocks;
+                let class = entry.class.name().to_owned();
+                if let Err(at) = self.not_authenticated_classes.binary_search(&class) {
+                    self.not_authenticated_classes.insert(at, class);
+                }
+            }
+            if !report.zero.is_empty() {
+                let blocks = pairs(report.zero.ranges());
+                self.zero_blocks.push(ZerosJson { file: entry.name(), blocks });
+            }
+            damaged = pairs(report.damaged.ranges());
+        }
+        self.blocks.settled += checked.settled_blocks;
+        self.files.rebuilt += u64::from(checked.findings.iter().any(|found| found.is_rebuilt));
+        for finding in &checked.findings {
+            self.sound &= !finding.is_failure();
+            self.findings.push(FoundJson {
+                file: entry.name(),
+                class: entry.class.name(),
+                what: finding.what,
+                failure: finding.is_failure(),
+                rebuilt: finding.is_rebuilt,
+                text: finding.text.clone(),
+                blocks: if finding.what == What::DamagedBlocks {
+                    damaged.clone()
+                } else {
+                    Vec::new()
+                },
+            });
+        }
+    }
+
+    /// Adds a directory that could not be read.
+    pub fn add_closed(&mut self, name: String, why: &str) {
+        self.add_failure(name, "directory", What::Unreadable, format!("cannot be read: {why}"));
+    }
+
+    /// Adds the record of the configuration: whether there is a lock, or why the record is not
+    /// valid.
+    pub fn add_config_record(&mut self, name: String, locked: Result<bool, String>) {
+        match locked {
+            Ok(locked) => self.configuration_locked = locked,
+            Err(why) => {
+                let text = format!("{why}; no server starts before pgseal config accept");
+                self.add_failure(name, "config-record", What::BadConfigRecord, text);
+            }
+        }
+    }
+
+    fn add_failure(&mut self, file: String, class: &'static str, what: What, text: String) {
+        self.sound = false;
+        self.findings.push(FoundJson {
+            file,
+            class,
+            what,
+            failure: true,
+            rebuilt: false,
+            text,
+            blocks: Vec::new(),
+        });
+    }
+
+    /// The exit status: damage comes before files that could not be read.
+    pub fn exit_code(&self) -> u8 {
+        if self.sound {
+            exit::SOUND
+        } else if self.failures().all(|found| found.what == What::Unreadable) {
+            exit::IO
+        } else {
+            exit::DAMAGE
+        }
+    }
+
+    fn failures(&self) -> impl Iterator<Item = &FoundJson> {
+        self.findings.iter().filter(|found| found.failure)
+    }
+
+    /// Prints it for people. `list`: all findings, not only the first ones.
+    pub fn print(&self, out: &mut Out, list: bool, quiet: bool) -> io::Result<()> {
+        let limit = if list { usize::MAX } else { SHOWN };
+        for found in self.failures().take(limit) {
+            writeln!(out, "FAILED  {}: {}", found.file, found.text)?;
+        }
+        let failed = self.failures().count();
+        if failed > limit {
+            writeln!(out, "        and {} more; --list shows all", failed - limit)?;
+        }
+        if quiet {
+            return Ok(());
+        }
+        for found in self.findings.iter().filter(|found| !found.failure).take(limit) {
+            writeln!(out, "note    {}: {}", found.file, found.text)?;
+        }
+        self.print_zeros(out, list)?;
+        self.print_counts(out)?;
+        if self.sound {
+            writeln!(out, "Sound.")
+        } else {
+            writeln!(
+                out,
+                "NOT SOUND: {}; take these files from a backup, or repair them with \
+                 PostgreSQL's means.",
+                count(failed as u64, "failure")
+            )
+        }
+    }
+
+    fn print_zeros(&self, out: &mut Out, list: bool) -> io::Result<()> {
+        if list {
+            for zeros in &self.zero_blocks {
+                let ranges: Vec<String> = zeros
+                    .blocks
+                    .iter()
+                    .map(|(first, count)| {
+                        let first = pgseal_core::BlockNo(*first);
+                        out::blocks(&pgseal_core::verify::BlockRange { first, count: *count })
+                    })
+                    .collect();
+                writeln!(out, "zero    {}: {}", zeros.file, ranges.join(", "))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print_counts(&self, out: &mut Out) -> io::Result<()> {
+        let (files, blocks) = (&self.files, &self.blocks);
+        writeln!(
+            out,
+            "{} with {} checked: {} authenticated",
+            count(files.sealed, "sealed file"),
+            human_bytes(self.bytes),
+            count(blocks.authenticated, "block"),
+        )?;
+        if blocks.not_authenticated > 0 {
+            writeln!(
+                out,
+                "{} of {}: encrypted, not authenticated (only their headers are)",
+                count(blocks.not_authenticated, "block"),
+                self.not_authenticated_classes.join(", "),
+            )?;
+        }
+        if blocks.zero > 0 {
+            writeln!(
+                out,
+                "{} never written, in {} (--list shows them)",
+                count(blocks.zero, "zero block"),
+                count(self.zero_blocks.len() as u64, "file"),
+            )?;
+        }
+        for (number, noun, text) in [
+            (files.plain_by_policy, "file", "plain by design (pgseal status says why)"),
+            (files.plain_accepted, "file", "plain and accepted"),
+            (files.empty, "file", "empty"),
+            (files.ephemeral, "temporary file", "whose key died with its server: not checked"),
+        ] {
+            if number > 0 {
+                writeln!(out, "{} {text}", count(number, noun))?;
+            }
+        }
+        if self.configuration_locked {
+            writeln!(out, "the configuration is locked (pgseal config status compares it)")?;
+        }
+        if files.rebuilt > 0 {
+            writeln!(
+                out,
+                "{} damaged that PostgreSQL rebuilds by itself: a power cut leaves such; if there \
+                 was none, somebody changed {}",
+                if files.rebuilt == 1 {
+                    "1 file is".to_owned()
+                } else {
+                    format!("{} files are", files.rebuilt)
+                },
+                if files.rebuilt == 1 { "it" } else { "them" },
+            )?;
+        }
+        if self.server_running {
+            writeln!(
+                out,
+                "A server is running: what it changed meanwhile was read again ({}), {} went away.",
+                count(blocks.settled, "block"),
+                count(files.gone, "file"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn pairs(ranges: &[pgseal_core::verify::BlockRange]) -> Vec<(u64, u64)> {
+    ranges.iter().map(|range| (range.first.0, range.count)).collect()
+}

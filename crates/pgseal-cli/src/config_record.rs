@@ -1,0 +1,72 @@
+//! The record of a locked configuration (`spec/config-lock.md`): whether it is valid, and what
+//! commands other than `pgseal config` have to do with it.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use pgseal_core::KeySet;
+use pgseal_keys::config_record::{ConfigRecord, generation_of};
+use pgseal_keys::{
+    Keyring, config_record_path, keyring_path, read_config_record, write_config_record,
+};
+
+use crate::error::CliError;
+use crate::out::Out;
+
+/// The record of a locked directory; `None` for a directory that is not locked; or why the record
+/// is not valid.
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn valid(root: &Path, keys: &KeySet) -> Result<Result<Option<ConfigRecord>, String>, CliError> {
+    let least = keys.config_lock;
+    let Some(bytes) = read_config_record(root)? else {
+        return Ok(match least {
+            0 => Ok(None),
+            _ => Err("the record of the locked configuration is gone".to_owned()),
+        });
+    };
+    let record = match ConfigRecord::open(&bytes, keys) {
+        Ok(record) => record,
+        Err(why) => return Ok(Err(why.to_string())),
+    };
+    Ok(if record.sequence < least {
+        Err("it is an older copy of the record".to_owned())
+    } else if !record.locked && least > 0 {
+        Err("it says that nothing is locked, and the keyring says otherwise; an unlock may have \
+             been cut off"
+            .to_owned())
+    } else {
+        Ok(Some(record).filter(|record| record.locked))
+    })
+}
+
+/// Prints what to do after a command that has changed a locked configuration.
+pub fn print_if_locked(out: &mut Out, root: &Path) -> io::Result<()> {
+    match Keyring::load(&keyring_path(root)) {
+        Ok(keyring) if keyring.config_lock().is_some() => writeln!(
+            out,
+            "The configuration is locked, so no server reads it yet: pgseal config accept {}",
+            root.display()
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Seals the record with the active data key, if it was sealed with another one. To be called
+/// within [`pgseal_keys::update`].
+///
+/// # Errors
+/// When the record cannot be opened or written.
+pub fn seal_anew(root: &Path, keys: &KeySet) -> Result<(), CliError> {
+    let Some(bytes) = read_config_record(root)? else { return Ok(()) };
+    if generation_of(&bytes) == Ok(keys.active) {
+        return Ok(());
+    }
+    let sealed = ConfigRecord::open(&bytes, keys).and_then(|record| record.seal(keys));
+    let sealed = sealed.map_err(|why| {
+        let path = config_record_path(root);
+        CliError::Damaged(format!("{}: {why}; pgseal config accept writes it anew", path.display()))
+    })?;
+    Ok(write_config_record(root, &sealed)?)
+}

@@ -1,0 +1,53 @@
+//! What this crate needs of the file system: opening only regular files, and syncing directories.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use crate::error::KeyError;
+
+/// What happens if the last component of a path is a symbolic link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Links {
+    /// The link is followed.
+    Followed,
+    /// Opening fails, as for every file that is not a regular one.
+    Refused,
+}
+
+/// Opens a regular file for reading, and never opens anything else: opening a FIFO would make the
+/// program wait, and opening a device may have an effect.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if it is not a regular file; those of the file system.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    open_regular_as(path, Links::Followed)
+}
+
+pub(crate) fn open_regular_as(path: &Path, links: Links) -> io::Result<File> {
+    let mut flags = OFlags::PATH;
+    if links == Links::Refused {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    // O_PATH refers to the file without opening it. It is opened through this handle after the
+    // check, so nobody can exchange it in between.
+    let named = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !named.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    File::open(format!("/proc/self/fd/{}", named.as_raw_fd())).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::other("/proc is not mounted"),
+        _ => error,
+    })
+}
+
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), KeyError> {
+    File::open(dir)
+        .and_then(|handle| handle.sync_all())
+        .map_err(|err| KeyError::io(dir, "sync the directory", err))
+}

@@ -1,0 +1,112 @@
+/*-------------------------------------------------------------------------
+ *
+ * memo.c
+ *		The last results of the deterministic ciphers of a type (text.c has a
+ *		table of its own, of texts).
+ *
+ * FF1 is a chain of ten AES operations, each on the result of the one before,
+ * and many columns repeat few values: dates, quantities, codes, foreign keys.  A
+ * backend that seals or opens many values of a type therefore keeps the last
+ * results in a hash table with one entry for each hash value.  The table belongs
+ * to a type: every new reading of the catalog, and so every change of keys,
+ * drops it.  It holds plain values and lies in the pages of secret.c.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "pgseal.h"
+
+/* A type gets a table after so many values: a connection that uses a few rows needs none. */
+#define FIRST_USES 256
+
+#define NUMBER_BITS 14			/* 16,384 pairs, 256 kB */
+#define STRING_BITS 11			/* 2,048 pairs, 196 kB */
+
+#define HASH_FACTOR UINT64CONST(0x9E3779B97F4A7C15)
+
+/* The uses of a memo that has ended. */
+#define ENDED PG_UINT32_MAX
+
+/* Makes the table, all zeros; NULL before FIRST_USES, after the end, or without memory.  It is optional. */
+static void *
+make_table(Memo *memo, Size len)
+{
+	if (memo->uses < FIRST_USES)
+	{
+		memo->uses++;
+		return NULL;
+	}
+	if (memo->uses == ENDED)
+		return NULL;
+	memo->table.any = pgseal_secret_alloc(len);
+	memo->len = len;
+	if (memo->table.any == NULL)
+		memo->uses = 0;			/* try again, but not with each value */
+	return memo->table.any;
+}
+
+/* The table, of `len` bytes, all zeros at first; NULL if there is none (yet). */
+void *
+pgseal_memo_table(Memo *memo, Size len)
+{
+	return likely(memo->table.any != NULL) ? memo->table.any : make_table(memo, len);
+}
+
+/* Drops the table for good: code that still holds this type goes on without it. */
+void
+pgseal_memo_end(Memo *memo)
+{
+	pgseal_secret_free(memo->table.any, memo->len);
+	memo->table.any = NULL;
+	memo->uses = ENDED;
+}
+
+/* The entry for a number, NULL if there is no table (yet).  It holds the number if its `from` is the number. */
+MemoNumber *
+pgseal_memo_number(Memo *memo, uint64 from)
+{
+	if (unlikely(memo->table.any == NULL))
+	{
+		if (make_table(memo, sizeof(MemoNumber) << NUMBER_BITS) == NULL)
+			return NULL;
+		/* An empty entry looks like that of zero; zero's own entry starts with a number of another entry. */
+		memo->table.numbers[0].from = 1;
+	}
+	return &memo->table.numbers[(from * HASH_FACTOR) >> (64 - NUMBER_BITS)];
+}
+
+StaticAssertDecl(MEMO_PLAIN_BYTES + PGSEAL_COLUMN_DET_OVERHEAD_MAX <= MEMO_STRING_BYTES, "a sealed string fits");
+
+/* The entry for a string, NULL if there is no table (yet) or the string is longer than `max_len`. */
+MemoString *
+pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len)
+{
+	uint64		words[MEMO_STRING_BYTES / 8];
+	uint64		hash = len;
+
+	if (len > max_len)
+		return NULL;
+	if (pgseal_memo_table(memo, sizeof(MemoString) << STRING_BITS) == NULL)
+		return NULL;
+	memset(words, 0, sizeof(words));
+	memcpy(words, from, len);
+	for (int i = 0; i * 8 < len; i++)
+		hash = ((hash ^ words[i]) * HASH_FACTOR) ^ (hash >> 29);
+	return &memo->table.strings[(hash * HASH_FACTOR) >> (64 - STRING_BITS)];
+}
+
+bool
+pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len)
+{
+	return memo->from_len == len && (memo->from_len | memo->to_len) != 0 && memcmp(memo->from, from, len) == 0;
+}
+
+void
+pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, const uint8 *to, size_t to_len)
+{
+	memo->from_len = len;
+	memo->to_len = to_len;
+	memcpy(memo->from, from, len);
+	memcpy(memo->to, to, to_len);
+}

@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * packing.c
+ *		numeric in 60 bits, and back.
+ *
+ * A numeric value is m * 10^-s.  The packed form holds m (56 bits, signed, at
+ * most 16 digits) and s (4 bits) without trailing zeros, so that equal values
+ * have equal bits, whatever their scale; the display scale is kept separately.
+ * NaN and the infinities have a value of m that no number has.
+ *
+ * The layout of numeric on disk is that of numeric.c: it has not changed
+ * since 9.1, and pg_upgrade relies on it.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "pgseal.h"
+
+#include "common/int.h"
+#include "utils/builtins.h"
+#include "utils/numeric.h"
+
+#define MAX_SCALE 15
+#define MAX_MANTISSA INT64CONST(9999999999999999)	/* 16 digits */
+#define MANTISSA_BITS 56
+#define SPECIAL (-(INT64CONST(1) << 55))
+
+/* Bits of the first two bytes of a numeric. */
+#define SIGN_MASK 0xC000
+#define NEGATIVE 0x4000
+#define SHORT 0x8000
+#define IS_SPECIAL 0xC000
+#define NAN_BITS 0xC000
+#define PLUS_INF_BITS 0xD000
+#define MINUS_INF_BITS 0xF000
+#define SHORT_SIGN 0x2000
+#define SHORT_SCALE(header) (((header) & 0x1F80) >> 7)
+#define SHORT_WEIGHT(header) ((int) ((header) & 0x3F) - (((header) & 0x40) ? 64 : 0))
+
+static const int64 power_of_ten[] = {
+	INT64CONST(1), INT64CONST(10), INT64CONST(100), INT64CONST(1000), INT64CONST(10000), INT64CONST(100000),
+	INT64CONST(1000000), INT64CONST(10000000), INT64CONST(100000000), INT64CONST(1000000000),
+	INT64CONST(10000000000), INT64CONST(100000000000), INT64CONST(1000000000000),
+	INT64CONST(10000000000000), INT64CONST(100000000000000), INT64CONST(1000000000000000),
+	INT64CONST(10000000000000000), INT64CONST(100000000000000000), INT64CONST(1000000000000000000)
+};
+
+static uint64
+pack(int64 mantissa, int scale)
+{
+	return ((uint64) mantissa & ((UINT64CONST(1) << MANTISSA_BITS) - 1)) | ((uint64) scale << MANTISSA_BITS);
+}
+
+static uint16
+half(const char *p)
+{
+	uint16		value;
+
+	memcpy(&value, p, sizeof(value));
+	return value;
+}
+
+/*
+ * False if the value has more than 16 significant digits, or digits beyond the 15th after the point.  Trailing zeros
+ * that do not fit are dropped: 1.50000000000000000, as a division returns it, is displayed shorter.
+ */
+bool
+pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale)
+{
+	struct varlena *raw = (struct varlena *) DatumGetPointer(numeric);
+	struct varlena *value = PG_DETOAST_DATUM_PACKED(numeric);
+	const char *p = VARDATA_ANY(value);
+	int			len = VARSIZE_ANY_EXHDR(value);
+	uint16		header = half(p);
+	bool		negative;
+	int			scale,
+				weight,
+				ndigits,
+				exponent;
+	int64		m = 0;
+	bool		fits = false;
+
+	if ((header & SIGN_MASK) == IS_SPECIAL)
+	{
+		*display_scale = MAX_SCALE;
+		*packed = pack(SPECIAL, header == NAN_BITS ? 15 : header == PLUS_INF_BITS ? 14 : 13);
+		return true;
+	}
+	if (header & SHORT)
+	{
+		negative = (header & SHORT_SIGN) != 0;
+		scale = SHORT_SCALE(header);
+		weight = SHORT_WEIGHT(header);
+		p += 2;
+		len -= 2;
+	}
+	else
+	{
+		negative = (header & SIGN_MASK) == NEGATIVE;
+		scale = header & 0x3FFF;
+		weight = (int16) half(p + 2);
+		p += 4;
+		len -= 4;
+	}
+	ndigits = len / 2;
+	for (int i = 0; i < ndigits; i++)
+		if (pg_mul_s64_overflow(m, 10000, &m) || pg_add_s64_overflow(m, (int16) half(p + 2 * i), &m))
+		{
+			/* The last digits may be zeros, which the loop below would drop; that is too rare to handle. */
+			goto done;
+		}
+	exponent = 4 * (weight - ndigits + 1);
+	if (m == 0)
+		exponent = 0;
+	while (exponent < 0 && m % 10 == 0)
+	{
+		m /= 10;
+		exponent++;
+	}
+	while (exponent > 0)
+	{
+		if (pg_mul_s64_overflow(m, 10, &m))
+			goto done;
+		exponent--;
+	}
+	if (m > MAX_MANTISSA || -exponent > MAX_SCALE || -exponent > scale)
+		goto done;
+	/* The mantissa with the displayed trailing zeros must fit into 64 bits, too. */
+	scale = Min(scale, MAX_SCALE);
+	while (m > power_of_ten[18 - (scale + exponent)] - 1)
+		scale--;
+	*display_scale = scale;
+	*packed = pack(negative ? -m : m, -exponent);
+	fits = true;
+done:
+	if (value != raw)
+		pfree(value);
+	return fits;
+}
+
+/* False if no value has this packed form: the key is wrong, or the value is damaged. */
+bool
+pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric)
+{
+	int			scale = (int) (packed >> MANTISSA_BITS);
+	int64		m = (int64) (packed << (64 - MANTISSA_BITS)) >> (64 - MANTISSA_BITS);
+	int64		size = m < 0 ? -m : m;
+
+	if (m == SPECIAL)
+	{
+		const char *name = scale == 15 ? "NaN" : scale == 14 ? "Infinity" : "-Infinity";
+
+		if (scale < 13 || display_scale != MAX_SCALE)
+			return false;
+		*numeric = DirectFunctionCall3(numeric_in, CStringGetDatum(name), ObjectIdGetDatum(InvalidOid),
+									   Int32GetDatum(-1));
+		return true;
+	}
+	if (size > MAX_MANTISSA || scale > (int) display_scale || (scale > 0 && m % 10 == 0))
+		return false;
+	if (size > power_of_ten[18 - ((int) display_scale - scale)] - 1)
+		return false;
+	*numeric = NumericGetDatum(int64_div_fast_to_numeric(m * power_of_ten[display_scale - scale], display_scale));
+	return true;
+}

@@ -1,0 +1,303 @@
+/*-------------------------------------------------------------------------
+ *
+ * pgseal.h
+ *		The types and functions that the files of the extension share.
+ *
+ * A sealed type belongs to one key domain for ever: PostgreSQL gives an output
+ * function the value alone, and a format-preserving value has no room for the
+ * name of its key.  So the SQL function that is called determines the type, the
+ * type determines the domain, and the domain has the keys.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGSEAL_H
+#define PGSEAL_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "nodes/parsenodes.h"
+#include "utils/timestamp.h"
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+#include "pgseal_column.h"
+
+#ifndef USE_FLOAT8_BYVAL
+#error "pgseal needs a 64-bit PostgreSQL"
+#endif
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "pgseal is written for PostgreSQL 15 to 18"
+#endif
+
+#define PGSEAL_NORETURN __attribute__((noreturn))
+
+typedef enum SealMode
+{
+	SEAL_FORMAT = 'f',			/* deterministic, format-preserving: FF1 */
+	SEAL_DETERMINISTIC = 'd',	/* deterministic, authenticated: AES-SIV */
+	SEAL_RANDOM = 'r'			/* randomised, authenticated: AES-GCM */
+} SealMode;
+
+/* How the values of a type are stored. */
+typedef enum SealLayout
+{
+	LAYOUT_INT4,				/* 32-bit number */
+	LAYOUT_INT8,				/* 64-bit number */
+	LAYOUT_NUMERIC,				/* 60 bits of FF1, 4 bits of display scale */
+	LAYOUT_VARLENA				/* authenticated modes */
+} SealLayout;
+
+typedef struct DomainKey
+{
+	uint32		version;
+	uint8		wrapped[PGSEAL_COLUMN_WRAPPED_BYTES];
+	pgseal_column_key *handle;	/* NULL until loaded */
+} DomainKey;
+
+/* The last answer about a right: EXECUTE on the function of the domain in a schema */
+typedef struct SealedRight
+{
+	Oid			user;
+	uint64		generation;
+	bool		ok;
+} SealedRight;
+
+typedef struct SealedDomain
+{
+	NameData	name;
+	uint64		id;
+	bool		by_passphrase;	/* else by the provider */
+	bool		mask;			/* a role without the right sees a mask */
+	bool		closed;			/* to compare takes a right */
+	uint8		salt[PGSEAL_COLUMN_SALT_BYTES];
+	uint32		random_version; /* for new randomised values */
+	uint32		lookup_version; /* for deterministic values */
+	uint32		rotating_to;	/* 0, or the lookup version that is being moved to */
+	int			nkeys;
+	DomainKey  *keys;
+	pgseal_column_key *random_key;	/* handles of the two versions; NULL until loaded */
+	pgseal_column_key *lookup_key;
+	/* the last answers about the rights to decrypt and to compare */
+	SealedRight decrypt;
+	SealedRight compare;
+} SealedDomain;
+
+/* memo.c: the last results of a deterministic cipher, in one direction */
+#define MEMO_PLAIN_BYTES 24		/* of a plain string, at most */
+#define MEMO_STRING_BYTES 48	/* of a plain or sealed one */
+
+typedef struct MemoNumber
+{
+	uint64		from;
+	uint64		to;
+} MemoNumber;
+
+typedef struct MemoString
+{
+	uint8		from_len;		/* both lengths 0: empty */
+	uint8		to_len;
+	uint8		from[MEMO_STRING_BYTES];
+	uint8		to[MEMO_STRING_BYTES];
+} MemoString;
+
+typedef struct MemoText
+{
+	uint64		first;
+	uint64		last;
+	uint64		sealed;
+	int32		typmod;
+	uint32		len;			/* of the text; 0: empty */
+} MemoText;
+
+typedef struct Memo
+{
+	uint32		uses;
+	Size		len;			/* of the table, in bytes */
+	union
+	{
+		void	   *any;
+		MemoNumber *numbers;
+		MemoString *strings;	/* of authenticated types */
+	}			table;			/* NULL before the type has many values */
+} Memo;
+
+typedef struct SealedType
+{
+	Oid			oid;			/* hash key */
+	Oid			base;
+	SealMode	mode;
+	SealLayout	layout;
+	uint32		code;			/* PGSEAL_COLUMN_TYPE_* */
+	SealedDomain *domain;		/* NULL if there is no such domain (yet) */
+	NameData	domain_name;
+	char	   *name;
+	/* the base type */
+	int16		base_len;
+	bool		base_byval;
+	Oid			base_ioparam;
+	FmgrInfo	base_in;
+	FmgrInfo	base_out;
+	FmgrInfo	base_recv;
+	FmgrInfo	base_send;
+	FmgrInfo	base_coerce;	/* (base, typmod, explicit); fn_oid 0 if none */
+	Memo		written;		/* from text to sealed */
+	Memo		sealed;			/* from plain to sealed */
+	Memo		opened;			/* from sealed to plain */
+} SealedType;
+
+/* What fn_extra of a call site points to. */
+typedef struct CallSite
+{
+	uint64		generation;
+	SealedType *type;
+	Oid			left;			/* operators on two arguments: their types */
+	Oid			right;
+	FmgrInfo	cmp;
+	/* the last format-preserving value of each side: a constant is opened once */
+	bool		seen[2];
+	Datum		sealed[2];
+	Datum		opened[2];
+} CallSite;
+
+/* Values that this session has sealed, opened and could not open. */
+typedef struct SealCounts
+{
+	uint64		sealed;
+	uint64		opened;
+	uint64		failed;
+} SealCounts;
+
+/* stat.c */
+extern SealCounts pgseal_counts;
+extern void pgseal_stat_init(void);
+
+/* catalog.c */
+extern uint64 pgseal_generation;
+extern void pgseal_catalog_init(void);
+extern MemoryContext pgseal_catalog_context(void);
+extern bool pgseal_is_sealed(Oid type);
+extern SealedType *pgseal_type(Oid type);
+extern SealedType *pgseal_type_or_null(Oid type);
+extern SealedDomain *pgseal_domain(const char *name, bool missing_ok);
+extern SealedDomain *pgseal_domain_of(SealedType *type);
+extern bool pgseal_catalog_stale;
+extern bool pgseal_any_closed;
+extern void pgseal_reread(void);
+
+/* Reads the catalog again if it has changed. */
+static inline void
+pgseal_refresh(void)
+{
+	if (unlikely(pgseal_catalog_stale))
+		pgseal_reread();
+}
+
+/* base.c: base types */
+extern uint32 pgseal_base_code(Oid base);
+extern void pgseal_base_complete(SealedType *type, MemoryContext cache);
+
+/* callsite.c */
+extern CallSite *pgseal_call_site(FunctionCallInfo fcinfo);
+extern SealedType *pgseal_type_of_result(FunctionCallInfo fcinfo);
+extern SealedType *pgseal_type_of_argument(FunctionCallInfo fcinfo);
+
+/* rights.c */
+extern void pgseal_rights_init(void);
+extern uint64 pgseal_rights_generation(void);
+extern bool pgseal_may_decrypt(SealedDomain *domain);
+PGSEAL_NORETURN extern void pgseal_denied(SealedType *type);
+extern bool pgseal_may_compare(SealedDomain *domain);
+extern void pgseal_expect_compare(SealedType *type);
+
+/* wire.c */
+struct ParseState;
+extern void pgseal_base_types_on_the_wire(struct ParseState *pstate, Query *query);
+
+/* rotate.c */
+extern bool pgseal_rotates_now(void);
+
+/* keys.c */
+extern void pgseal_keys_load(SealedDomain *domain);
+extern void pgseal_keys_export(void);
+extern pgseal_column_key *pgseal_key_version(SealedDomain *domain, uint32 version);
+PGSEAL_NORETURN extern void pgseal_fail(int code, SealedType *type, const char *doing);
+
+/* secret.c: pages for secrets */
+extern void *pgseal_secret_alloc(Size len);
+extern void pgseal_secret_free(void *pages, Size len);
+
+/* settings.c */
+typedef enum ExternalForm
+{
+	FORM_PLAIN,
+	FORM_SEALED
+} ExternalForm;
+
+extern int	pgseal_format;
+extern bool pgseal_base_types;
+extern char *pgseal_provider;
+extern char *pgseal_helper;
+extern char *pgseal_passphrase;
+extern char *pgseal_pgcrypto_key;
+extern char *pgseal_worker_keys;
+extern bool pgseal_setting_worker_keys;
+extern void pgseal_settings_init(void);
+
+/* late.c */
+extern void pgseal_late_init(void);
+extern bool pgseal_loaded_late(void);
+
+/* spawn.c */
+extern void pgseal_run_helper(const char *task, const char *to_provider,
+							  const uint8 *input, size_t input_len,
+							  uint8 *output, size_t output_len);
+
+/* value.c: one value, of any type */
+extern Datum pgseal_seal(SealedType *type, Datum plain);
+extern Datum pgseal_seal_once(SealedType *type, Datum plain);
+extern void pgseal_ready_to_seal(SealedType *type);
+extern Datum pgseal_open(SealedType *type, Datum sealed);
+extern Datum pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 to);
+extern bool pgseal_fits(SealedType *type, Datum plain);
+
+/* text.c */
+extern Datum pgseal_seal_text(SealedType *type, char *text, int32 typmod, FmgrInfo *flinfo);
+
+/* form.c: the sealed form */
+extern Datum pgseal_form_from_text(SealedType *type, const char *text);
+extern char *pgseal_form_to_text(SealedType *type, Datum sealed);
+extern Datum pgseal_form_receive(SealedType *type, StringInfo buf);
+extern bytea *pgseal_form_send(SealedType *type, Datum sealed);
+extern void pgseal_form_refuse_text(SealedType *type, const char *text);
+extern void pgseal_form_refuse_binary(SealedType *type, StringInfo buf);
+
+/* memo.c */
+extern void pgseal_memo_end(Memo *memo);
+extern void *pgseal_memo_table(Memo *memo, Size len);
+extern MemoNumber *pgseal_memo_number(Memo *memo, uint64 from);
+extern MemoString *pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len);
+extern bool pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len);
+extern void pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, const uint8 *to, size_t to_len);
+
+/* packing.c: numeric in 60 bits and 4 */
+extern bool pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale);
+extern bool pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric);
+
+/* fold.c */
+extern Node *pgseal_fold(Node *node);
+
+/* sorting.c: ORDER BY by the plain value */
+extern void pgseal_fix_sorting(Query *query);
+extern void pgseal_fix_aggregate(Aggref *aggref);
+extern void pgseal_check_min_max(MinMaxExpr *expr);
+
+/* planner.c */
+extern void pgseal_planner_init(void);
+
+#endif							/* PGSEAL_H */

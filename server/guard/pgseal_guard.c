@@ -1,0 +1,301 @@
+/*-------------------------------------------------------------------------
+ *
+ * pgseal_guard.c
+ *		Keeps PostgreSQL from running on a sealed data directory without
+ *		the library libpgseal.so, or with settings under which sealing
+ *		would be unsafe.
+ *
+ * Loaded through shared_preload_libraries.  That is early enough: the
+ * postmaster has taken its lock file and read pg_control by then, and has
+ * not written anything else.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/guc_tables.h"
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
+#error "pgseal_guard is written for PostgreSQL 15 to 19"
+#endif
+
+/*
+ * Betas of 19 had functions that switch data checksums on and off while the
+ * server runs; 19rc1 has none.  For a server with these functions, this module
+ * would need a hook that refuses to switch checksums off (object_access_hook,
+ * OAT_FUNCTION_EXECUTE).
+ */
+#ifdef F_PG_DISABLE_DATA_CHECKSUMS
+#error "this server can switch data checksums off while it runs, which pgseal_guard does not refuse yet"
+#endif
+
+PG_MODULE_MAGIC;
+
+/* Version of the four functions below; libpgseal.so must report the same. */
+#define PGSEAL_ABI 1
+
+typedef uint32_t (*pgseal_abi_fn) (void);
+typedef int (*pgseal_needs_full_page_images_fn) (void);
+typedef const char *(*pgseal_io_method_refused_fn) (const char *io_method);
+typedef void (*pgseal_guard_hello_fn) (void);
+
+static GucBoolCheckHook previous_check_hook = NULL;
+
+void		_PG_init(void);
+
+/*
+ * The address of a function of libpgseal.so, which is in the global scope
+ * because it is preloaded; NULL if there is none.
+ */
+static void *
+library_function(const char *name)
+{
+	return dlsym(RTLD_DEFAULT, name);
+}
+
+/* The same, for functions that every library with our ABI version has. */
+static void *
+required_function(const char *name)
+{
+	void	   *function = library_function(name);
+
+	if (function == NULL)
+		ereport(FATAL,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("the library libpgseal.so has no function %s", name),
+				 errhint("Install libpgseal.so and pgseal_guard.so from the same release of pgseal.")));
+	return function;
+}
+
+/* Whether a setting exists in this server and has this value. */
+static bool
+setting_is(const char *name, const char *value)
+{
+	const char *setting = GetConfigOption(name, true, false);
+
+	return setting != NULL && strcmp(setting, value) == 0;
+}
+
+static struct config_generic *
+find_setting(const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+	return find_option(name, false, true, LOG);
+#else
+	struct config_generic **settings = get_guc_variables();
+	int			count = GetNumConfigOptions();
+
+	for (int i = 0; i < count; i++)
+	{
+		if (strcmp(settings[i]->name, name) == 0)
+			return settings[i];
+	}
+	return NULL;
+#endif
+}
+
+/*
+ * Whether data checksums are known to be off.
+ *
+ * ReadControlFile() sets data_checksums, with a source other than
+ * PGC_S_DEFAULT, so the source tells whether the control file has been read.
+ * DataChecksumsEnabled() would follow a null pointer before that.
+ */
+static bool
+checksums_are_off(void)
+{
+#if PG_VERSION_NUM >= 190000
+	/* Betas of 19 have an enum with a show hook; its text works for both. */
+	const char *state = GetConfigOptionByName("data_checksums", NULL, true);
+
+	return state != NULL && strcmp(state, "on") != 0;
+#else
+	struct config_generic *setting = find_setting("data_checksums");
+
+	if (setting == NULL || setting->source == PGC_S_DEFAULT)
+		return false;
+	return !DataChecksumsEnabled();
+#endif
+}
+
+/*
+ * full_page_writes is checked at the start, so a reload or ALTER SYSTEM must not
+ * switch it off afterwards.
+ */
+static bool
+check_full_page_writes(bool *newval, void **extra, GucSource source)
+{
+	if (!*newval)
+	{
+		GUC_check_errmsg("full_page_writes cannot be switched off: this data directory is sealed by pgseal");
+		GUC_check_errdetail("A page and its authentication tag can reach the disk at different moments; only full-page images repair that after a crash.");
+		GUC_check_errhint("Leave full_page_writes on, or use a cluster made with --suite aes-256-xts.");
+		return false;
+	}
+	return previous_check_hook == NULL || previous_check_hook(newval, extra, source);
+}
+
+static void
+keep_full_page_writes_on(void)
+{
+	struct config_generic *setting = find_setting("full_page_writes");
+	GucBoolCheckHook *hook;
+
+	if (setting == NULL || setting->vartype != PGC_BOOL)
+		ereport(FATAL,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("pgseal cannot watch over full_page_writes: this server has no such setting"),
+				 errhint("Use a release of pgseal that knows this version of PostgreSQL.")));
+#if PG_VERSION_NUM >= 190000
+	hook = &setting->_bool.check_hook;
+#else
+	hook = &((struct config_bool *) setting)->check_hook;
+#endif
+	previous_check_hook = *hook;
+	*hook = check_full_page_writes;
+}
+
+/*
+ * A standby replays the WAL of its primary.  The WAL of a sealed primary always
+ * contains full-page images; that of a plain primary need not.  pg_control says
+ * whether full_page_writes was on at the last checkpoint that was replayed, or at
+ * the checkpoint with which the base backup began.  After a clean shutdown
+ * there is no older WAL to replay, so the check is skipped; pg_upgrade leaves
+ * such a cluster, whose last checkpoint was made with full_page_writes off.
+ */
+static void
+insist_on_full_page_images_of_the_primary(void)
+{
+	bool		crc_ok;
+	ControlFileData *control;
+	bool		images;
+	DBState		state;
+
+	if (access("standby.signal", F_OK) != 0 && access("recovery.signal", F_OK) != 0)
+		return;
+
+	control = get_controlfile(DataDir, &crc_ok);
+	images = control->checkPointCopy.fullPageWrites;
+	state = control->state;
+	pfree(control);
+
+	/* If the control file is damaged, the server itself reports it. */
+	if (crc_ok && !images && state != DB_SHUTDOWNED)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the WAL that is to be replayed here was written with full_page_writes = off, and this data directory is sealed by pgseal with a suite that needs it"),
+				 errdetail("After a crash, pages that were being written could not be repaired."),
+				 errhint("Set full_page_writes = on on the primary, run CHECKPOINT there and make this data directory anew, or make it with PGSEAL_SUITE=aes-256-xts.")));
+}
+
+/*
+ * Suites other than XTS store a nonce or a tag for each page elsewhere in the
+ * file.  After a crash, page and tag may not fit together; WAL replay must then
+ * restore the page from a full-page image.  With data checksums, the server
+ * writes such images for changed hint bits as well.
+ */
+static void
+insist_on_full_page_images(void)
+{
+	if (checksums_are_off())
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this data directory is sealed by pgseal with a suite that needs data checksums, and they are off"),
+				 errhint("Switch them on with \"pgseal run -- pg_checksums --enable -D DIR\", or use a cluster made with --suite aes-256-xts.")));
+
+	/*
+	 * pg_upgrade starts the new cluster with full_page_writes=off, and with
+	 * fsync=off beside it: after a crash that cluster is thrown away anyway.
+	 */
+	if (IsBinaryUpgrade)
+		return;
+
+	if (!fullPageWrites)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this data directory is sealed by pgseal with a suite that needs full_page_writes, and it is off"),
+				 errhint("Set full_page_writes = on, or use a cluster made with --suite aes-256-xts.")));
+	keep_full_page_writes_on();
+	insist_on_full_page_images_of_the_primary();
+}
+
+/* I/O that does not pass through the C library cannot be sealed. */
+static void
+refuse_hidden_io(void)
+{
+	const char *io_method = GetConfigOption("io_method", true, false);
+
+	/*
+	 * io_method exists from 18 on.  The library decides, because it knows
+	 * which I/O calls it intercepts.
+	 */
+	if (io_method != NULL)
+	{
+		pgseal_io_method_refused_fn io_method_refused = (pgseal_io_method_refused_fn)
+			required_function("pgseal_io_method_refused");
+		const char *remedy = io_method_refused(io_method);
+
+		if (remedy != NULL)
+			ereport(FATAL,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("pgseal cannot seal what is written with io_method = %s", io_method),
+					 errhint("%s", remedy)));
+	}
+	if (setting_is("dynamic_shared_memory_type", "mmap"))
+		ereport(FATAL,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("pgseal cannot seal dynamic shared memory in files of the data directory"),
+				 errhint("Set dynamic_shared_memory_type = posix.")));
+}
+
+void
+_PG_init(void)
+{
+	pgseal_abi_fn abi;
+	pgseal_needs_full_page_images_fn needs_full_page_images;
+	pgseal_guard_hello_fn guard_hello;
+	uint32_t	library_abi;
+
+	if (!process_shared_preload_libraries_in_progress)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pgseal_guard can only be loaded when the server starts"),
+				 errhint("Add pgseal_guard to shared_preload_libraries and restart the server.")));
+
+	abi = (pgseal_abi_fn) library_function("pgseal_abi");
+	if (abi == NULL)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this data directory is sealed by pgseal, and the library libpgseal.so is not loaded"),
+				 errhint("Start the server with \"pgseal run -- pg_ctl start ...\", or put the variables that \"pgseal env\" prints into its environment.")));
+
+	library_abi = abi();
+	if (library_abi != PGSEAL_ABI)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("libpgseal.so has interface version %u, and pgseal_guard.so needs version %u",
+						library_abi, (uint32_t) PGSEAL_ABI),
+				 errhint("Install libpgseal.so and pgseal_guard.so from the same release of pgseal.")));
+
+	needs_full_page_images = (pgseal_needs_full_page_images_fn)
+		required_function("pgseal_needs_full_page_images");
+	guard_hello = (pgseal_guard_hello_fn) required_function("pgseal_guard_hello");
+
+	if (needs_full_page_images() != 0)
+		insist_on_full_page_images();
+	refuse_hidden_io();
+
+	guard_hello();
+}

@@ -1,0 +1,44 @@
+/*
+ * A stub of libpgseal.so's interface for testing the guard module alone.  It
+ * seals nothing.  STUB_ABI and STUB_XTS in the environment change its answers.
+ *
+ * SPDX-License-Identifier: Apache-2.0 OR MIT
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+uint32_t	pgseal_abi(void);
+int			pgseal_needs_full_page_images(void);
+
+uint32_t
+pgseal_abi(void)
+{
+	const char *abi = getenv("STUB_ABI");
+
+	return abi == NULL ? 1 : (uint32_t) strtoul(abi, NULL, 10);
+}
+
+int
+pgseal_needs_full_page_images(void)
+{
+	return getenv("STUB_XTS") == NULL;
+}
+
+const char *pgseal_io_method_refused(const char *io_method);
+
+const char *
+pgseal_io_method_refused(const char *io_method)
+{
+	return io_method[0] == 'i' ? "Set io_method = worker." : NULL;
+}
+
+#ifndef WITHOUT_HELLO
+void		pgseal_guard_hello(void);
+
+void
+pgseal_guard_hello(void)
+{
+	fputs("stub: hello from the guard\n", stderr);
+}
+#endif

@@ -1,0 +1,24 @@
+//! `unlink(2)`: the end of recovery removes signal files, which changes the configuration.
+
+use core::ffi::{CStr, c_char, c_int};
+
+use crate::file::config;
+use crate::os::real::{self, fail};
+
+/// `unlink(2)`.
+/// # Safety
+/// As for `unlink(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
+    // SAFETY: the caller passes a C string.
+    let change = match config::before_unlink(unsafe { CStr::from_ptr(path) }) {
+        Ok(change) => change,
+        Err(errno) => return fail(errno),
+    };
+    // SAFETY: the caller's arguments.
+    let done = unsafe { real::unlink(path) };
+    if let Some(change) = change {
+        change.finish(done == 0);
+    }
+    done
+}

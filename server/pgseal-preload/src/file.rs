@@ -1,0 +1,23 @@
+//! The fourth floor: what may happen to each file, and reading and writing of sealed files.
+//!
+//! `decide.rs` decides whether a call passes, seals or fails; `plan.rs` and `examine.rs` carry that
+//! verdict out. `open_file.rs` is an open sealed file, `fds.rs` the table of descriptors,
+//! `config.rs` the locked configuration.
+//! May use: `os`, `place` and `keys`.
+
+pub mod accelerators;
+pub mod adopt;
+pub mod changes;
+pub mod config;
+pub mod counters;
+pub mod damage;
+pub mod decide;
+pub mod examine;
+pub mod fds;
+pub mod guard;
+pub mod holes;
+pub mod open_file;
+pub mod plan;
+pub mod sealing;
+pub mod storage;
+pub mod window;

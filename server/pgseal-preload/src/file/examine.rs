@@ -1,0 +1,64 @@
+//! Examines a file that was just opened: reads its head, and decides what happens if the header
+//! does not open.
+
+use core::ffi::c_int;
+
+use pgseal_core::geometry;
+
+use crate::file::damage::{self, Head, Reason};
+use crate::file::open_file::{self, OpenFile};
+use crate::file::plan::SealTarget;
+use crate::file::sealing::Sealing;
+use crate::os::real::Errno;
+use crate::os::sys;
+
+/// Examines the file of a descriptor. `None`: the file is plain.
+pub fn examine(
+    fd: c_int,
+    path: &[u8],
+    flags: c_int,
+    truncates: bool,
+    target: SealTarget,
+) -> Result<Option<OpenFile>, Errno> {
+    let SealTarget { sealing, reads_plain, root, .. } = target;
+    let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+    let append = flags & libc::O_APPEND != 0;
+    let without_header = |sealing: Option<Sealing>| {
+        Ok(sealing.map(|sealing| OpenFile::without_header(sealing, path, append, writes)))
+    };
+    let mut start = [0; geometry::HEAD_LEN as usize];
+    let start = match sys::pread_full(fd, &mut start, 0) {
+        Ok(got) => &start[..got],
+        // A directory, a pipe or a device is never sealed.
+        Err(libc::EISDIR | libc::ESPIPE | libc::ENXIO | libc::EINVAL) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    if start.is_empty() {
+        return without_header(sealing.filter(|_| is_regular(fd)));
+    }
+    let head = damage::look(fd, start, sealing, root);
+    let reason = match head.map_err(|error| open_file::describe(&error, path))? {
+        Head::Sealed(file) => return Ok(Some(OpenFile::sealed(file, path, append, writes))),
+        Head::Empty => return without_header(sealing),
+        Head::Bad(Reason::Plain) if !truncates && reads_plain && (!writes || sealing.is_none()) => {
+            return Ok(None);
+        }
+        Head::Bad(reason) => reason,
+    };
+    let handling =
+        sealing.map(|sealing| damage::judge(reason, target.class, path, sealing, root, truncates));
+    match handling {
+        Some(damage::Handling::NeverWritten) => without_header(sealing),
+        Some(damage::Handling::Opens(damage)) => {
+            Ok(Some(OpenFile::damaged(damage, path, append, writes)))
+        }
+        Some(damage::Handling::Fails) | None => {
+            damage::fails(reason, path);
+            Err(reason.errno())
+        }
+    }
+}
+
+fn is_regular(fd: c_int) -> bool {
+    sys::fstat(fd).is_some_and(|st| sys::is_regular(st.st_mode))
+}

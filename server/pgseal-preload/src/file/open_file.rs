@@ -1,0 +1,608 @@
+//! An open sealed file as PostgreSQL sees it: plain offsets, a position, a size.
+
+use core::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pgseal_core::error::SealError;
+use pgseal_core::memory;
+use pgseal_core::storage::Storage;
+use pgseal_core::{
+    Generation, Layout, OnDamage, PlainLen, PlainOff, Scratch, SealedFile, geometry,
+};
+use pgseal_pgdata::Class;
+use pgseal_pgdata::counters::{ClassIndex, Counter};
+
+use crate::file::counters;
+use crate::file::damage::{self, Damage, Head, Reason};
+use crate::file::sealing::Sealing;
+use crate::file::storage::{FdStorage, Maps};
+use crate::os::log::{self, Shown};
+use crate::os::random::KernelRandom;
+use crate::os::real::{self, Errno};
+use crate::os::sys::{self, errno_of};
+use crate::place::datadir;
+
+enum State {
+    Sealed(Box<SealedFile>),
+    /// The file has no header yet, as far as this process knows.
+    NoHeader(Sealing),
+    /// The file may not be used: each call fails with this error number.
+    Refused(Errno),
+    /// The header of the file is damaged, or cannot be opened with the keys at hand.
+    Damaged(Damage),
+}
+
+/// The state of an open sealed file that the kernel does not have.
+#[derive(Clone, Copy)]
+pub struct Resumed {
+    pos: u64,
+    append: bool,
+    write_only: bool,
+}
+
+impl Resumed {
+    /// The state after an `open(2)` without `O_APPEND` and `O_WRONLY`.
+    pub const START: Resumed = Resumed { pos: 0, append: false, write_only: false };
+}
+
+/// A sealed file behind one or more descriptors.
+pub struct OpenFile {
+    state: State,
+    path: Box<[u8]>,
+    /// The plain position of `read`, `write` and `lseek`; `None` if unknown: an inherited or
+    /// received descriptor whose kernel position is not 0.
+    pos: Option<u64>,
+    append: bool,
+    writable: bool,
+    /// Opened with `O_WRONLY`; the kernel was asked for reading as well.
+    write_only: bool,
+    /// The class of the file in its data directory; `None` outside every data directory.
+    class: Option<Class>,
+    counted: ClassIndex,
+    /// Whether `header_is_to_be_flushed` has already returned `true` for the current header.
+    header_flushed: bool,
+    maps: Maps,
+}
+
+static SCRATCH: Mutex<Option<Scratch>> = Mutex::new(None);
+
+/// The buffers of this process.
+struct Buffers(MutexGuard<'static, Option<Scratch>>);
+
+impl Buffers {
+    fn get() -> Buffers {
+        Buffers(SCRATCH.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn scratch(&mut self) -> &mut Scratch {
+        self.0.get_or_insert_default()
+    }
+}
+
+/// Allocates the buffers. The postmaster calls this before it forks, so that no process of a server
+/// lacks them; in other programs the first read or write of a sealed file allocates them.
+pub fn take_buffers() -> Result<(), Errno> {
+    Buffers::get().scratch().reserve().map_err(|_| libc::ENOMEM)
+}
+
+impl OpenFile {
+    fn new(state: State, path: &[u8], append: bool, writable: bool) -> OpenFile {
+        OpenFile {
+            state,
+            // Only for messages: if memory runs out, they show an empty path.
+            path: memory::copied(path).unwrap_or_default(),
+            pos: Some(0),
+            append,
+            writable,
+            write_only: false,
+            class: None,
+            counted: ClassIndex::OUTSIDE,
+            header_flushed: false,
+            maps: Maps::default(),
+        }
+    }
+
+    /// A file whose header was read and opened.
+    pub fn sealed(file: Box<SealedFile>, path: &[u8], append: bool, writable: bool) -> OpenFile {
+        OpenFile::new(State::Sealed(file), path, append, writable)
+    }
+
+    /// A file that is still empty.
+    pub fn without_header(sealing: Sealing, path: &[u8], append: bool, writable: bool) -> OpenFile {
+        OpenFile::new(State::NoHeader(sealing), path, append, writable)
+    }
+
+    /// A damaged file: its open succeeds, its reads follow [`Damage`].
+    pub fn damaged(damage: Damage, path: &[u8], append: bool, writable: bool) -> OpenFile {
+        OpenFile::new(State::Damaged(damage), path, append, writable)
+    }
+
+    /// A file that may not be used: each call fails with `errno`. The caller has logged the reason.
+    pub fn refused(errno: Errno, path: &[u8]) -> OpenFile {
+        OpenFile::new(State::Refused(errno), path, false, true)
+    }
+
+    /// The state with which another [`OpenFile`] of the same file continues; `None` if the position
+    /// is unknown.
+    pub fn resumed(&self) -> Option<Resumed> {
+        let pos = self.pos?;
+        Some(Resumed { pos, append: self.append, write_only: self.write_only })
+    }
+
+    /// Takes over the position and flags that an earlier [`OpenFile`] of the same file had.
+    pub fn resume(&mut self, from: Resumed) {
+        (self.pos, self.append, self.write_only) = (Some(from.pos), from.append, from.write_only);
+    }
+
+    /// Marks the position as unknown.
+    pub fn forget_position(&mut self) {
+        self.pos = None;
+    }
+
+    fn position(&self) -> Result<u64, Errno> {
+        self.pos.ok_or_else(|| {
+            log::line(format_args!(
+                "ERROR: \"{}\": the position of a descriptor that came from elsewhere is not known; set it with lseek, or use pread and pwrite",
+                Shown(&self.path)
+            ));
+            libc::ESPIPE
+        })
+    }
+
+    /// Records whether the program asked for `O_WRONLY`. The kernel was asked for `O_RDWR`.
+    pub fn set_write_only(&mut self, write_only: bool) {
+        self.write_only = write_only;
+    }
+
+    /// Sets the class of the file, and with it the class that its counters belong to.
+    pub fn set_class(&mut self, class: Option<Class>) {
+        self.class = class;
+        self.counted = class.map_or(ClassIndex::OUTSIDE, ClassIndex::of);
+    }
+
+    /// `fcntl(F_SETFL)` with or without `O_APPEND`.
+    pub fn set_append(&mut self, append: bool) {
+        self.append = append;
+    }
+
+    /// Whether the file was opened for writing.
+    pub fn writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The access mode and `O_APPEND` as the program gave them to `open(2)`.
+    pub fn flags(&self) -> c_int {
+        let mode = match (self.writable, self.write_only) {
+            (true, true) => libc::O_WRONLY,
+            (true, false) => libc::O_RDWR,
+            (false, _) => libc::O_RDONLY,
+        };
+        mode | if self.append { libc::O_APPEND } else { 0 }
+    }
+
+    /// The layout, if the file has its header.
+    pub fn layout(&self) -> Option<Layout> {
+        match &self.state {
+            State::Sealed(file) => Some(file.header().layout),
+            State::NoHeader(_) | State::Damaged(_) | State::Refused(_) => None,
+        }
+    }
+
+    /// Whether the header may still have to be written to the disk, before the pages behind it.
+    /// Returns `true` on the first call, and on the first call after this process created the
+    /// header.
+    pub fn header_is_to_be_flushed(&mut self) -> bool {
+        !core::mem::replace(&mut self.header_flushed, true)
+    }
+
+    /// The sealed file, if it has a header by now. Another process may have written it.
+    fn find_header(&mut self, fd: c_int) -> Result<Option<&mut SealedFile>, Errno> {
+        match &self.state {
+            State::Sealed(_) => {}
+            State::NoHeader(sealing) => self.look_for_header(fd, *sealing)?,
+            State::Damaged(damage) => self.look_again(fd, damage.sealing)?,
+            State::Refused(errno) => return Err(*errno),
+        }
+        match &mut self.state {
+            State::Sealed(file) => Ok(Some(file)),
+            State::NoHeader(_) | State::Damaged(_) => Ok(None),
+            State::Refused(errno) => Err(*errno),
+        }
+    }
+
+    /// Checks whether another process has written the header of a file that had none.
+    fn look_for_header(&mut self, fd: c_int, sealing: Sealing) -> Result<(), Errno> {
+        let len = FdStorage::new(fd).len().map_err(|error| errno_of(&error))?;
+        if len.0 < geometry::HEAD_LEN {
+            return Ok(());
+        }
+        match self.look(fd, sealing)? {
+            Head::Sealed(file) => self.state = State::Sealed(file),
+            Head::Empty | Head::Bad(Reason::Lost) => {}
+            Head::Bad(Reason::Plain) => {
+                log::line(format_args!(
+                    "ERROR: \"{}\" was empty and now holds plain bytes that pgseal did not write; it stays untouched",
+                    Shown(&self.path)
+                ));
+                return Err(libc::EIO);
+            }
+            Head::Bad(reason) => {
+                counters::add(self.counted, Counter::FailedFiles, 1);
+                damage::fails(reason, &self.path);
+                return Err(reason.errno());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads and classifies the head of the file again.
+    fn look(&self, fd: c_int, sealing: Sealing) -> Result<Head, Errno> {
+        let mut start = [0; geometry::HEAD_LEN as usize];
+        let got = sys::pread_full(fd, &mut start, 0)?;
+        damage::look(fd, &start[..got], Some(sealing), None).map_err(|error| self.failed(&error))
+    }
+
+    /// Checks whether a damaged file has been repaired meanwhile: redo gave it a new header, or a
+    /// process truncated it.
+    #[cold]
+    fn look_again(&mut self, fd: c_int, sealing: Sealing) -> Result<(), Errno> {
+        match self.look(fd, sealing)? {
+            Head::Sealed(file) => self.state = State::Sealed(file),
+            Head::Empty => self.state = State::NoHeader(sealing),
+            Head::Bad(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the header if the file has none, and returns the open file with its storage. Several
+    /// processes may call this at once; the record lock makes sure that only one header is written.
+    fn ensure_header(
+        &mut self,
+        fd: c_int,
+        scratch: &mut Scratch,
+    ) -> Result<(&mut SealedFile, FdStorage<'_>), Errno> {
+        if !matches!(self.state, State::Sealed(_)) {
+            let _lock = RangeLock::new(fd)?;
+            self.write_header(fd, scratch)?;
+        }
+        match &mut self.state {
+            State::Sealed(file) => Ok((file, FdStorage::with_maps(fd, &self.maps))),
+            State::NoHeader(_) | State::Damaged(_) => Err(libc::EIO),
+            State::Refused(errno) => Err(*errno),
+        }
+    }
+
+    /// Writes the header if no other process has written one meanwhile. The caller holds the lock.
+    fn write_header(&mut self, fd: c_int, scratch: &mut Scratch) -> Result<(), Errno> {
+        if self.find_header(fd)?.is_some() {
+            return Ok(());
+        }
+        let storage = FdStorage::new(fd);
+        let sealing = match &self.state {
+            State::Sealed(_) => return Ok(()),
+            State::Refused(errno) => return Err(*errno),
+            State::NoHeader(sealing) => *sealing,
+            State::Damaged(damage) => {
+                let damage = *damage;
+                if damage.gets_header() {
+                    return self.renew_header(fd, damage);
+                }
+                self.tell();
+                let len = damage.len_anew(&storage)?.ok_or(libc::EIO)?;
+                return self.renew(fd, damage.sealing, len, scratch);
+            }
+        };
+        // Any bytes here are the rest of a header that a crash cut short. An empty file is not
+        // truncated: ext4 takes truncate and rewrite for the replacement of a file, and would flush
+        // all of it at close.
+        let len = storage.len().map_err(|error| errno_of(&error))?.0;
+        if len > geometry::HEADER_LEN {
+            damage::tell_never_written(&self.path);
+        }
+        if len > 0 {
+            storage.set_len(pgseal_core::SealedLen(0)).map_err(|error| errno_of(&error))?;
+        }
+        self.create(fd, sealing).inspect_err(|_| {
+            let _ = storage.set_len(pgseal_core::SealedLen(0));
+        })
+    }
+
+    fn create(&mut self, fd: c_int, sealing: Sealing) -> Result<(), Errno> {
+        let storage = FdStorage::new(fd);
+        let Sealing { keys, form, generation, .. } = sealing;
+        let file = SealedFile::create(&storage, &form, keys, generation, &KernelRandom)
+            .and_then(|file| Ok(memory::boxed(file)?));
+        self.state = State::Sealed(file.map_err(|error| self.failed(&error))?);
+        self.header_flushed = false;
+        Ok(())
+    }
+
+    /// Replaces a damaged file by a new one of `len` zeros. The caller holds the lock.
+    #[cold]
+    fn renew(
+        &mut self,
+        fd: c_int,
+        sealing: Sealing,
+        len: PlainLen,
+        scratch: &mut Scratch,
+    ) -> Result<(), Errno> {
+        let storage = FdStorage::new(fd);
+        storage.set_len(pgseal_core::SealedLen(0)).map_err(|error| errno_of(&error))?;
+        self.create(fd, sealing)?;
+        let State::Sealed(file) = &mut self.state else { return Err(libc::EIO) };
+        let done = file.set_len(&storage, scratch, len, &KernelRandom);
+        done.map_err(|error| self.failed(&error))
+    }
+
+    /// Writes a new header over a damaged one and keeps the blocks. A copy of the old head goes
+    /// into the padding behind the new one, so that the key in it can still be recovered. The
+    /// caller holds the lock.
+    #[cold]
+    fn renew_header(&mut self, fd: c_int, damage: Damage) -> Result<(), Errno> {
+        let mut old = [0; geometry::HEAD_LEN as usize];
+        let got = sys::pread_full(fd, &mut old, 0)?;
+        damage.tell_header(&self.path);
+        counters::add(self.counted, Counter::FailedFiles, 1);
+        self.create(fd, damage.sealing)?;
+        let kept =
+            FdStorage::new(fd).write_at(&old[..got], pgseal_core::SealedOff(geometry::HEAD_LEN));
+        kept.map_err(|error| errno_of(&error))
+    }
+
+    /// Logs what is wrong with a damaged file, once.
+    fn tell(&mut self) {
+        if let State::Damaged(damage) = &mut self.state
+            && damage.tell(&self.path)
+        {
+            counters::add(self.counted, Counter::FailedFiles, 1);
+        }
+    }
+
+    /// `pread`.
+    pub fn read_at(&mut self, fd: c_int, buf: &mut [u8], off: u64) -> Result<usize, Errno> {
+        if self.write_only {
+            return Err(libc::EBADF);
+        }
+        let mut buffers = Buffers::get();
+        self.find_header(fd)?;
+        self.tell();
+        let file = match &mut self.state {
+            State::Sealed(file) => file,
+            State::NoHeader(_) => return Ok(0),
+            State::Refused(errno) => return Err(*errno),
+            State::Damaged(damage) => return damage.read_at(&FdStorage::new(fd), buf, off),
+        };
+        // A page that does not authenticate is handed to PostgreSQL as zeros or as an invalid page;
+        // in files without pages the read fails.
+        let reads_zeros = damage::reads_zeros(self.class);
+        let on_damage = match file.header().layout {
+            Layout::Paged if reads_zeros => OnDamage::ZeroPage,
+            Layout::Paged => OnDamage::InvalidPage,
+            Layout::Stream | Layout::InPlace => OnDamage::Fail,
+        };
+        let storage = FdStorage::with_maps(fd, &self.maps);
+        let outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
+        match outcome {
+            Ok(outcome) => {
+                counters::opened(self.counted, off, &outcome);
+                if let Some(block) = outcome.first_damaged {
+                    let (count, path) = (outcome.damaged_blocks, Shown(&self.path));
+                    if reads_zeros {
+                        log::line(format_args!(
+                            "WARNING: block {block} of \"{path}\" does not authenticate ({count} in this read); it reads as zeros, and PostgreSQL makes it anew"
+                        ));
+                    } else {
+                        log::line(format_args!(
+                            "ERROR: block {block} of \"{path}\" does not authenticate ({count} in this read); it is handed on as an invalid page, restore it from a backup or a standby"
+                        ));
+                    }
+                }
+                Ok(outcome.len)
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// `pwrite`.
+    pub fn write_at(&mut self, fd: c_int, buf: &[u8], off: u64) -> Result<usize, Errno> {
+        if !self.writable {
+            return Err(libc::EBADF);
+        }
+        let mut buffers = Buffers::get();
+        // pg_stat_statements: several processes write their texts into one block at once. Without
+        // the lock, one could seal the block with old contents and so overwrite the text of
+        // another.
+        let end = PlainOff(off.saturating_add(buf.len() as u64));
+        let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
+        let _lock = lock_writers(file, fd, end)?;
+        let zeros = file.zeros_appended();
+        let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
+        let zeros = file.zeros_appended() - zeros;
+        done.map_err(|error| self.failed(&error))?;
+        counters::sealed(self.counted, off, buf.len(), zeros);
+        Ok(buf.len())
+    }
+
+    /// `read`: reads at the position and moves it.
+    pub fn read(&mut self, fd: c_int, buf: &mut [u8]) -> Result<usize, Errno> {
+        let pos = self.position()?;
+        let got = self.read_at(fd, buf, pos)?;
+        self.pos = Some(pos + got as u64);
+        Ok(got)
+    }
+
+    /// `write`: writes at the position, or at the end of a file opened for appending.
+    pub fn write(&mut self, fd: c_int, buf: &[u8]) -> Result<usize, Errno> {
+        let pos = if self.append { self.len(fd)? } else { self.position()? };
+        let put = self.write_at(fd, buf, pos)?;
+        self.pos = Some(pos + put as u64);
+        Ok(put)
+    }
+
+    /// The plain length.
+    pub fn len(&mut self, fd: c_int) -> Result<u64, Errno> {
+        let storage = FdStorage::new(fd);
+        if let Some(file) = self.find_header(fd)? {
+            let len = file.plain_len(&storage);
+            return Ok(len.map_err(|error| self.failed(&error))?.0);
+        }
+        let damage = match &self.state {
+            State::Damaged(damage) => *damage,
+            State::Refused(errno) => return Err(*errno),
+            State::Sealed(_) | State::NoHeader(_) => return Ok(0),
+        };
+        // Redo asks for the length of a relation before it writes pages to it: the header is
+        // renewed here, so that the writes succeed.
+        if self.writable && damage.gets_header() {
+            let _lock = RangeLock::new(fd)?;
+            if self.find_header(fd)?.is_none() {
+                self.renew_header(fd, damage)?;
+            }
+            return self.len(fd);
+        }
+        damage.len(&storage)
+    }
+
+    /// `ftruncate`.
+    pub fn set_len(&mut self, fd: c_int, len: u64) -> Result<(), Errno> {
+        if !self.writable {
+            return Err(libc::EINVAL);
+        }
+        let mut buffers = Buffers::get();
+        if self.find_header(fd)?.is_none() && self.empty(fd, len)? {
+            return Ok(());
+        }
+        // Extending a file seals the blocks between the old end and the new one: no other process
+        // may write there meanwhile.
+        let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
+        let _lock = lock_writers(file, fd, PlainOff(len))?;
+        let done = file.set_len(&storage, buffers.scratch(), PlainLen(len), &KernelRandom);
+        done.map_err(|error| self.failed(&error))
+    }
+
+    /// Truncates a file without a usable header to length 0. Returns `false` if `len` is not 0, or
+    /// if another process has written a header meanwhile.
+    fn empty(&mut self, fd: c_int, len: u64) -> Result<bool, Errno> {
+        let sealing = match &self.state {
+            State::Damaged(damage) if len == 0 => damage.sealing,
+            State::Damaged(_) => return Ok(false),
+            State::Refused(errno) => return Err(*errno),
+            State::NoHeader(_) | State::Sealed(_) => return Ok(len == 0),
+        };
+        let _lock = RangeLock::new(fd)?;
+        // Another process has written a new header meanwhile. That header stays.
+        if self.find_header(fd)?.is_some() {
+            return Ok(false);
+        }
+        let emptied = FdStorage::new(fd).set_len(pgseal_core::SealedLen(0));
+        emptied.map_err(|error| errno_of(&error))?;
+        self.state = State::NoHeader(sealing);
+        Ok(true)
+    }
+
+    /// `lseek`.
+    pub fn seek(&mut self, fd: c_int, off: i64, whence: c_int) -> Result<u64, Errno> {
+        let base = match whence {
+            libc::SEEK_SET => 0,
+            libc::SEEK_CUR => self.position()?,
+            libc::SEEK_END => self.len(fd)?,
+            _ => return Err(libc::EINVAL),
+        };
+        let target = base.checked_add_signed(off).filter(|target| *target <= i64::MAX as u64);
+        let target = target.ok_or(libc::EINVAL)?;
+        // The position moves after SEEK_END as well, with which the server often asks for the
+        // length.
+        self.pos = Some(target);
+        Ok(target)
+    }
+
+    /// Logs a failure of the sealed file and gives its `errno`.
+    fn failed(&self, error: &SealError) -> Errno {
+        counters::failed(self.counted, error);
+        describe(error, &self.path)
+    }
+
+    /// The path, for messages.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+}
+
+/// Whether several processes may write parts of one block, or neighbouring blocks, at the same
+/// time. Pages of relations are protected by PostgreSQL's own locks, and an ephemeral file has one
+/// writer.
+fn shares_blocks(file: &SealedFile) -> bool {
+    let header = file.header();
+    header.layout == Layout::Stream && header.generation != Generation::EPHEMERAL
+}
+
+/// Takes the lock against other writers if processes may share blocks of the file, or if the file
+/// has no holes and is about to grow up to `end`: blocks that another process writes meanwhile must
+/// not be filled as a gap.
+fn lock_writers(file: &SealedFile, fd: c_int, end: PlainOff) -> Result<Option<RangeLock>, Errno> {
+    (shares_blocks(file) || file.must_be_alone(end)).then(|| RangeLock::new(fd)).transpose()
+}
+
+/// Keeps other processes out of a file while this value lives.
+///
+/// A record lock of `fcntl(2)` belongs to the process: unlike `flock(2)` it also excludes a parent
+/// or child that shares the descriptor. The locked byte lies behind every possible byte of a file,
+/// so that the lock does not conflict with locks that the program takes. Threads of one process are
+/// excluded by the mutex of the buffers.
+struct RangeLock(c_int);
+
+impl RangeLock {
+    fn new(fd: c_int) -> Result<RangeLock, Errno> {
+        loop {
+            if Self::set(fd, libc::F_WRLCK) >= 0 {
+                return Ok(RangeLock(fd));
+            }
+            match real::errno() {
+                libc::EINTR => {}
+                errno => return Err(errno),
+            }
+        }
+    }
+
+    fn set(fd: c_int, kind: c_int) -> c_int {
+        // SAFETY: zeros are a valid value of this plain structure.
+        let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+        lock.l_type = kind as i16;
+        lock.l_whence = libc::SEEK_SET as i16;
+        lock.l_start = i64::MAX - 1;
+        lock.l_len = 1;
+        // SAFETY: `lock` is valid for the call.
+        unsafe { real::fcntl(fd, libc::F_SETLKW, (&raw mut lock).cast()) }
+    }
+}
+
+impl Drop for RangeLock {
+    fn drop(&mut self) {
+        Self::set(self.0, libc::F_UNLCK);
+    }
+}
+
+/// Logs an error of the file at `path` and returns its `errno`. I/O errors are not logged here:
+/// PostgreSQL reports them.
+pub fn describe(error: &SealError, path: &[u8]) -> Errno {
+    let errno = match error {
+        SealError::Io(error) => return errno_of(error),
+        // EACCES, not EIO: the file exists and the key is missing; the disk is not broken.
+        SealError::KeyUnknown { .. } => libc::EACCES,
+        // PostgreSQL reports these two to its client.
+        SealError::OutOfMemory => return libc::ENOMEM,
+        SealError::TooLarge => return libc::EFBIG,
+        _ => libc::EIO,
+    };
+    let next = match error {
+        SealError::KeyUnknown { .. } => {
+            "put the data directory whose keyring has it into PGSEAL_DATA"
+        }
+        SealError::BlockDamaged(_) | SealError::Header(_) => {
+            "run \"pgseal verify\" and restore the file from a backup"
+        }
+        _ => "please report it",
+    };
+    log::line(format_args!("ERROR: \"{}\": {error}; {next}", datadir::shown(path)));
+    errno
+}

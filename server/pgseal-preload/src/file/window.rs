@@ -1,0 +1,170 @@
+//! Maps the tag block that a process writes to repeatedly into memory.
+//!
+//! A page and its tag are two writes, and the small write costs the file system almost as much as
+//! the large one. Checkpoints, bulk loads and VACUUM write many pages of one group in a row: from
+//! the fourth tag write to a tag block on, the tags are stored through a map of that block.
+//!
+//! A store into a map cannot report an error: it raises SIGBUS if the file was truncated, or if the
+//! kernel fails to read the block again or to allocate space for it. [`crate::os::fault`] catches
+//! the signal, and the tags are then written by `pwrite`, which can report an error. To keep this
+//! rare, a block is only mapped after this process has written it by `pwrite` (so it is allocated
+//! and in memory), and only on file systems that overwrite allocated blocks in place: not on
+//! copy-on-write file systems.
+
+use core::ffi::c_int;
+use core::ptr::{self, NonNull};
+
+use pgseal_core::SealedOff;
+use pgseal_core::geometry::TAG_BLOCK_LEN;
+
+use crate::os::fault;
+use crate::os::real;
+
+const LEN: usize = TAG_BLOCK_LEN as usize;
+/// How many writes to a tag block use `pwrite` before the block is mapped.
+const WRITES_BEFORE_MAP: u32 = 3;
+
+/// The window of one open file.
+#[derive(Default)]
+pub struct TagWindow {
+    /// The sealed offset of the tag block.
+    block_off: u64,
+    writes: u32,
+    map: Option<NonNull<u8>>,
+    /// The block cannot be mapped: file system, page size or signal handler do not allow it, or
+    /// `mmap` failed.
+    unsuitable: bool,
+}
+
+// SAFETY: the map is memory of the process, not of a thread, and is used under the lock of the
+// open file that owns the window.
+unsafe impl Send for TagWindow {}
+
+impl TagWindow {
+    /// Stores tag entries of one tag block; `false` if the caller has to write them.
+    pub fn write(&mut self, fd: c_int, entries: &[u8], sealed_off: SealedOff) -> bool {
+        let block_off = sealed_off.0 & !(TAG_BLOCK_LEN - 1);
+        let within = (sealed_off.0 - block_off) as usize;
+        if self.unsuitable || within + entries.len() > LEN {
+            return false;
+        }
+        if block_off != self.block_off {
+            self.close();
+            self.block_off = block_off;
+        }
+        if self.map.is_none() {
+            self.writes += 1;
+            if self.writes <= WRITES_BEFORE_MAP {
+                return false;
+            }
+            self.open(fd);
+        }
+        let Some(map) = self.map else { return false };
+        // SAFETY: `within` and the length lie within the map, checked above.
+        let target = unsafe { map.as_ptr().add(within) };
+        let is_there = fault::guarded(map.as_ptr(), LEN, || {
+            // SAFETY: as above; `entries` cannot overlap a map that only we know.
+            unsafe { ptr::copy_nonoverlapping(entries.as_ptr(), target, entries.len()) };
+        });
+        if !is_there {
+            self.close();
+        }
+        is_there
+    }
+
+    fn open(&mut self, fd: c_int) {
+        // A map starts at a multiple of the page size, so a tag block must be a multiple of the
+        // page size.
+        if !LEN.is_multiple_of(real::page_size()) || !is_suitable(fd) || !fault::is_handled() {
+            self.unsuitable = true;
+            return;
+        }
+        let Ok(off) = libc::off_t::try_from(self.block_off) else { return };
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new map at an address of the kernel's choice.
+        let map = unsafe { real::mmap(ptr::null_mut(), LEN, prot, libc::MAP_SHARED, fd, off) };
+        if map == libc::MAP_FAILED {
+            self.unsuitable = true;
+        } else {
+            self.map = NonNull::new(map.cast());
+        }
+    }
+
+    /// Unmaps the block. The stored tags stay in the file.
+    pub fn close(&mut self) {
+        if let Some(map) = self.map.take() {
+            // SAFETY: our own map, not used after this.
+            unsafe { libc::munmap(map.as_ptr().cast(), LEN) };
+        }
+        self.block_off = 0;
+        self.writes = 0;
+    }
+}
+
+impl Drop for TagWindow {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Whether the file system overwrites an allocated block in place.
+fn is_suitable(fd: c_int) -> bool {
+    matches!(kind_of_file_system(fd), Some(libc::EXT4_SUPER_MAGIC | libc::TMPFS_MAGIC))
+}
+
+/// `f_type` of `statfs(2)`.
+fn kind_of_file_system(fd: c_int) -> Option<libc::c_long> {
+    let mut answer = core::mem::MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: room for the answer.
+    if unsafe { libc::fstatfs(fd, answer.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and filled the structure.
+    Some(unsafe { answer.assume_init() }.f_type)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    /// Creates a file on a file system that allows mapping; the directory for temporary files may
+    /// be on another one.
+    fn file() -> std::fs::File {
+        let made = [std::env::temp_dir(), "/dev/shm".into()].into_iter().find_map(|dir| {
+            let path = dir.join(format!("pgseal-window-{}", std::process::id()));
+            let options =
+                std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+            let file = options.ok().filter(|file| is_suitable(file.as_raw_fd()));
+            let _ = std::fs::remove_file(path);
+            file
+        });
+        made.unwrap()
+    }
+
+    #[test]
+    fn a_map_whose_file_was_cut_is_given_up() {
+        // The Rust runtime installs a SIGBUS handler, for stack overflows; remove it.
+        // SAFETY: this test only.
+        unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
+        let (file, mut window) = (file(), TagWindow::default());
+        let fd = file.as_raw_fd();
+        file.set_len(4 * TAG_BLOCK_LEN).unwrap();
+        let at = SealedOff(TAG_BLOCK_LEN + 64);
+        let stored: Vec<bool> = (0..6).map(|byte| window.write(fd, &[byte; 32], at)).collect();
+        assert_eq!(stored, [false, false, false, true, true, true]);
+        let mut bytes = [0; 32];
+        assert_eq!(crate::os::sys::pread_full(fd, &mut bytes, at.0), Ok(32));
+        assert_eq!(bytes, [5; 32]);
+        // Another process truncates the file.
+        file.set_len(0).unwrap();
+        assert!(!window.write(fd, &[7; 32], at));
+        assert_eq!(file.metadata().unwrap().len(), 0);
+        // The count of writes starts again.
+        file.set_len(4 * TAG_BLOCK_LEN).unwrap();
+        let stored: Vec<bool> = (0..5).map(|byte| window.write(fd, &[byte; 32], at)).collect();
+        assert_eq!(stored, [false, false, false, true, true]);
+        assert_eq!(crate::os::sys::pread_full(fd, &mut bytes, at.0), Ok(32));
+        assert_eq!(bytes, [4; 32]);
+    }
+}

@@ -1,0 +1,84 @@
+//! The bodies of the fuzz targets for key material: the keyring file, the hand-over frame, the file
+//! of a cluster, the configuration record. `crates/pgseal-keys/tests/fuzz_smoke.rs` runs them on a
+//! stable toolchain.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use pgseal_keys::config_record::{ConfigRecord, MAX_KEPT_LEN, is_name};
+use pgseal_keys::handover::{Answer, Unlocked};
+use pgseal_keys::{Clusters, CostLimit, Kek, Keyring, Provider, handover};
+
+/// Parses any bytes as a keyring. An accepted keyring is written back unchanged, its costs are
+/// within bounds before anything is derived, and an unrelated key does not open it.
+pub fn keyring(data: &[u8]) {
+    let path = Path::new("fuzz");
+    let Ok(ring) = Keyring::parse(data, path) else { return };
+    assert_eq!(ring.to_bytes(), data, "a parsed file is kept byte for byte");
+    let written = ring.reencode().unwrap();
+    let again = Keyring::parse(&written, path).unwrap();
+    assert_eq!(again.reencode().unwrap(), written, "writing is stable");
+    assert_eq!(again.summary(), ring.summary());
+    let kek = Kek::from_text(&[b'7'; 64], "fuzz").unwrap();
+    assert!(ring.unlock(&kek).is_err(), "keys that nobody sealed");
+
+    let uri = ring.provider_uri();
+    let provider = Provider::parse(uri);
+    let shown = Provider::shown(uri);
+    assert!(shown.len() <= uri.len() + 16 && !shown.contains(char::is_control));
+    match ring.passphrase_params() {
+        // Refused for its cost, before anybody is asked for a passphrase; or cheap.
+        Some(params) => {
+            assert!(uri.starts_with("passphrase:"));
+            let summary = ring.summary().passphrase.unwrap();
+            let sensible =
+                summary.memory_kib <= 1 << 20 && summary.passes <= 16 && summary.lanes <= 64;
+            assert_eq!(CostLimit::Sensible.check(params, path).is_ok(), sensible);
+            assert!(CostLimit::Format.check(params, path).is_ok());
+            assert!(summary.memory_kib <= 4 << 20 && summary.passes <= 1024);
+        }
+        None => assert!(!provider.is_ok_and(|provider| provider.is_passphrase())),
+    }
+}
+
+/// Decodes any bytes as a hand-over frame. An accepted frame is encoded to the same bytes.
+pub fn frame(data: &[u8]) {
+    let Ok(answer) = handover::decode(data) else { return };
+    let again = match answer {
+        Answer::Unlocked(Unlocked { keys, key_variable }) => {
+            handover::encode_keys(&keys, key_variable.as_deref()).to_vec()
+        }
+        Answer::OtherKeyring(id) => handover::encode_other_keyring(id),
+        Answer::Interrupted(conversion) => handover::encode_interrupted(conversion),
+    };
+    assert_eq!(again, data);
+}
+
+/// Opens any bytes as a configuration record: nothing opens that was not sealed. Then decodes them
+/// as a decrypted body: an accepted record survives sealing and opening, and its names lie in the
+/// data directory.
+pub fn config_record(data: &[u8]) {
+    let answer = handover::decode(include_bytes!("seeds/frame/two-keys")).unwrap();
+    let keys = answer.unlocked().unwrap().keys;
+    assert!(ConfigRecord::open(data, &keys).is_err(), "a record that nobody sealed");
+    let Ok(record) = ConfigRecord::decode(data) else { return };
+    let again = ConfigRecord::open(&record.seal(&keys).unwrap(), &keys).unwrap();
+    assert_eq!(again, record);
+    for entry in &record.entries {
+        assert!(is_name(&entry.name) && !entry.name.starts_with(b"/"));
+        assert_eq!(record.get(&entry.name), Some(entry));
+        assert!(!entry.allows(Some(&vec![b'x'; MAX_KEPT_LEN + 1])));
+    }
+}
+
+/// Parses any text as the file of a cluster in `/etc/pgseal/clusters.d`. An accepted provider can
+/// be written to such a file and read back.
+pub fn cluster(data: &[u8]) {
+    let path = Path::new("fuzz");
+    let Ok(text) = core::str::from_utf8(data) else { return };
+    let Ok(provider) = Clusters::parse(text, path) else { return };
+    assert!(provider.to_string().len() <= data.len());
+    let again = format!("# written\nprovider = {provider}\n");
+    assert_eq!(Clusters::parse(&again, path).unwrap(), provider);
+}

@@ -1,0 +1,172 @@
+//! What to seal by column and what not.
+
+use super::evidence::{Effect, Evidence, arms_in, effect, mean, percent};
+use super::{Basis, Paste, Reason, Recommendation, Topic};
+use crate::experiments::modes::algorithm::Mode;
+use crate::experiments::modes::figures::{At, Figures};
+use crate::plan::Arm;
+use crate::report::Entry;
+use crate::report::format::significant;
+
+/// Plain columns on a sealed server.
+const SEALED_INSTANCE: &str = "sealed-instance";
+/// Slowdown from which a look-up or join over sealed keys is called lost.
+const KEYS_LOST: f64 = 2.0;
+
+/// What an arm costs against plain columns.
+struct Costs<'a> {
+    arm: &'a Arm,
+    queries: Vec<Effect>,
+    load: Option<Effect>,
+    size: Option<Effect>,
+    keys: Vec<(String, Effect)>,
+}
+
+impl Costs<'_> {
+    fn of<'a>(entry: &'a Entry, arm: &'a Arm) -> Option<Costs<'a>> {
+        let plan = &entry.results.plan;
+        let plain = plan.arms.first()?;
+        let one = |id: &str| effect(entry, plan.case(id)?, &arm.id, &plain.id);
+        let mut queries = Vec::new();
+        let mut keys = Vec::new();
+        for case in &plan.cases {
+            let Some(found) = effect(entry, case, &arm.id, &plain.id) else { continue };
+            if is_query(&case.id) {
+                queries.push(found);
+            } else if case.id == "join-keys" || case.id == "lookup-keys" {
+                keys.push((case.title.clone(), found));
+            }
+        }
+        let load = one("copy").or_else(|| one("insert"));
+        let size = one("size");
+        let any = !queries.is_empty() || load.is_some() || size.is_some();
+        any.then_some(Costs { arm, queries, load, size, keys })
+    }
+
+    /// `queries +12.0 %, load 3.1 times, size 1.2 times`.
+    fn words(&self) -> String {
+        let times = |name: &str, value: f64| match value {
+            1.5.. => format!("{name} {} times", significant(value)),
+            _ => format!("{name} {}", percent(value)),
+        };
+        let mut parts = Vec::new();
+        if let Some(slower) = mean(&self.queries) {
+            parts.push(format!(
+                "{} (geometric mean of {}, {} of them no difference beyond the noise)",
+                times("time of queries", slower),
+                self.queries.len(),
+                self.queries.iter().filter(|effect| !effect.differs()).count()
+            ));
+        }
+        parts.extend(self.load.map(|effect| times("time to load", effect.slowdown)));
+        parts.extend(self.size.map(|effect| times("bytes on disk", effect.slowdown)));
+        parts.join(", ")
+    }
+
+    fn slowdown(&self) -> f64 {
+        mean(&self.queries).or(self.load.map(|effect| effect.slowdown)).unwrap_or(f64::INFINITY)
+    }
+}
+
+/// `q1`, `q22-keys`.
+fn is_query(id: &str) -> bool {
+    let number = id.strip_prefix('q').map(|rest| rest.trim_end_matches("-keys"));
+    number.is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// From the columns experiment, else from what a call of a cipher costs.
+pub fn columns(evidence: &Evidence<'_>) -> Recommendation {
+    let general = "Seal by column only what must stay hidden from those who may log in to the database or \
+                   read its dumps; against stolen disks, snapshots and backups the sealed instance is \
+                   enough";
+    if let Some(entry) = evidence.entry("columns")
+        && let Some(found) = from_servers(entry, general)
+    {
+        return found;
+    }
+    let mut reasons = Vec::new();
+    let mut basis = Basis::NotMeasured;
+    if let Some(reason) = evidence.modes().and_then(|figures| value_cost(figures)) {
+        reasons.push(reason);
+        basis = Basis::Estimated;
+    }
+    reasons.push(Reason::note(
+        "Run \"pgseal lab columns\" for load, size and queries of each way to do it.",
+    ));
+    let text = format!("{general}.");
+    Recommendation { topic: Topic::Columns, basis, text, reasons, paste: Vec::new() }
+}
+
+fn from_servers(entry: &Entry, general: &str) -> Option<Recommendation> {
+    let mut measured: Vec<&Arm> = Vec::new();
+    for case in &entry.results.plan.cases {
+        for arm in arms_in(entry, case) {
+            if !measured.iter().any(|known| known.id == arm.id) {
+                measured.push(arm);
+            }
+        }
+    }
+    let mut all: Vec<Costs<'_>> =
+        measured.into_iter().filter_map(|arm| Costs::of(entry, arm)).collect();
+    all.sort_by(|one, other| one.slowdown().total_cmp(&other.slowdown()));
+    let sealed = all.iter().find(|costs| costs.arm.id == SEALED_INSTANCE);
+    let by_column: Vec<&Costs<'_>> =
+        all.iter().filter(|costs| costs.arm.id != SEALED_INSTANCE).collect();
+    let best = by_column.first()?;
+    let mut reasons = Vec::new();
+    for costs in sealed.into_iter().chain(by_column.iter().copied()) {
+        let source = format!("columns, arm {}", costs.arm.id);
+        reasons.push(Reason::of(format!("{}: {}.", costs.arm.title, costs.words()), source));
+    }
+    let lost: Vec<&(String, Effect)> =
+        best.keys.iter().filter(|(_, effect)| effect.slowdown >= KEYS_LOST).collect();
+    for (title, found) in &best.keys {
+        reasons.push(Reason::of(
+            format!("{title}, {}: {}.", best.arm.title, found.words()),
+            format!("columns, arm {}", best.arm.id),
+        ));
+    }
+    for missing in entry.results.missing.iter().filter(|missing| missing.case == "copy") {
+        let arm = missing.arm.clone().unwrap_or_default();
+        reasons.push(Reason::of(format!("{arm} was not measured: {}.", missing.why), "columns"));
+    }
+    let keys = match (best.keys.is_empty(), lost.is_empty()) {
+        (true, _) => "; whether keys still help was not measured",
+        (false, true) => "; primary and foreign keys may be sealed, look-ups stay fast",
+        (false, false) => {
+            "; leave primary and foreign keys and what you filter or sort by plain, as look-ups \
+                           over sealed keys are lost"
+        }
+    };
+    let differs = best.queries.iter().chain(&best.load).any(Effect::differs);
+    let basis = if differs { Basis::Measured } else { Basis::Undecided };
+    let text = format!(
+        "{general}. The cheapest way measured is {}: {}{keys}.",
+        best.arm.title,
+        best.words()
+    );
+    let extension = if best.arm.title.contains("pgcrypto") { "pgcrypto" } else { "pgseal" };
+    let paste = vec![Paste { to: "psql", text: format!("CREATE EXTENSION {extension};") }];
+    Some(Recommendation { topic: Topic::Columns, basis, text, reasons, paste })
+}
+
+/// What one value costs at least, from the bare ciphers.
+fn value_cost(figures: &Figures<'_>) -> Option<Reason> {
+    let smallest = figures.sizes.iter().copied().min()?;
+    let nanos = |mode, arm| {
+        let rate = figures.rate(At::page(mode, 256, arm).bytes(smallest))?;
+        Some(smallest as f64 / rate * 1e9)
+    };
+    let each = nanos(Mode::Cbc, "openssl-setup")?;
+    let kept = nanos(Mode::GcmSiv, "aws-lc").or_else(|| nanos(Mode::Gcm, "aws-lc"))?;
+    Some(Reason::of(
+        format!(
+            "One value of {smallest} bytes costs {} ns with a context set up for each call, as pgcrypto does \
+             it, so a scan of a million rows {} s a column at least; with a kept key {} ns.",
+            significant(each),
+            significant(each * 1e-3),
+            significant(kept)
+        ),
+        "modes aes-256-cbc, arm openssl-setup; aes-256-gcm-siv, arm aws-lc",
+    ))
+}

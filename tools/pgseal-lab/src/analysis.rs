@@ -1,0 +1,290 @@
+//! Computes medians, ratios and verdicts from samples.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::experiments;
+use crate::plan::{Better, Case};
+use crate::results::{Results, Sample};
+use crate::stats::{Ratio, median, ratio};
+use crate::warning::Warning;
+
+/// Width of the A/A interval, in percent, from which a machine is called noisy.
+pub const NOISY_PERCENT: f64 = 10.0;
+/// Shortest acceptable step of a throughput measurement, in seconds: in shorter steps start-up and
+/// chance weigh too much.
+pub const LEAST_STEP_S: f64 = 1.0;
+/// Shortest acceptable duration of a timed operation, in seconds.
+pub const LEAST_TIMED_S: f64 = 0.01;
+/// Fewest rounds for a meaningful bootstrap interval.
+pub const LEAST_ROUNDS: u32 = 5;
+
+/// The analysis of one run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Analysis {
+    /// In the order of the plan.
+    pub cases: Vec<CaseAnalysis>,
+    /// Reasons in the samples to trust the figures less.
+    pub warnings: Vec<Warning>,
+}
+
+/// The analysis of one case.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CaseAnalysis {
+    /// Id of the case.
+    pub case: String,
+    /// Id of the arm that the others are compared with.
+    pub baseline: String,
+    /// Ratio of the two measurements of the baseline (A/A); none if the case has no second one.
+    pub noise: Option<Ratio>,
+    /// The noise floor: a ratio between `1 / noise_floor` and `noise_floor` counts as no
+    /// difference. From this case's A/A pair, else the widest of the run; 1 if the run has none.
+    pub noise_floor: f64,
+    /// In the order of the plan.
+    pub arms: Vec<ArmAnalysis>,
+}
+
+/// The analysis of one arm in one case.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ArmAnalysis {
+    /// Id of the arm.
+    pub arm: String,
+    /// Number of samples.
+    pub n: usize,
+    /// Median of the samples, in the case's unit.
+    pub median: f64,
+    /// Smallest sample.
+    pub min: f64,
+    /// Largest sample.
+    pub max: f64,
+    /// 95 % bootstrap interval of the median.
+    pub interval: (f64, f64),
+    /// Ratio of this arm's median to the baseline's in the same rounds; none for the baseline.
+    pub ratio: Option<Ratio>,
+    /// Comparison with the baseline.
+    pub verdict: Verdict,
+    /// Medians of the further figures.
+    pub extra: BTreeMap<String, f64>,
+    /// Ratios of the further figures to the baseline's figures.
+    pub extra_ratio: BTreeMap<String, Ratio>,
+}
+
+/// The comparison of an arm with the baseline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The baseline itself.
+    Baseline,
+    /// The interval touches 1, or the ratio lies within the noise floor.
+    NoDifference,
+    /// Better than the baseline.
+    Better,
+    /// Worse than the baseline.
+    Worse,
+    /// Fewer than two rounds: no verdict.
+    TooFew,
+    /// Not measured.
+    Missing,
+}
+
+impl Verdict {
+    /// The verdict in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            Self::NoDifference => "no difference",
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::TooFew => "too few rounds",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+impl Analysis {
+    /// Analyses results, also of an unfinished run.
+    pub fn of(results: &Results) -> Self {
+        let noises: Vec<Option<Ratio>> =
+            results.plan.cases.iter().map(|case| noise_of(results, case)).collect();
+        let widest = noises.iter().flatten().map(floor_of).fold(1.0, f64::max);
+        let cases: Vec<CaseAnalysis> = results
+            .plan
+            .cases
+            .iter()
+            .zip(noises)
+            .map(|(case, noise)| analyse(results, case, noise, widest))
+            .collect();
+        let warnings = warnings_of(results, &cases);
+        Self { cases, warnings }
+    }
+
+    /// The case of this id.
+    pub fn case(&self, case: &str) -> Option<&CaseAnalysis> {
+        self.cases.iter().find(|analysis| analysis.case == case)
+    }
+
+    /// One arm in one case.
+    pub fn arm(&self, case: &str, arm: &str) -> Option<&ArmAnalysis> {
+        self.case(case)?.arm(arm)
+    }
+
+    /// Median of one arm in one case, if it was measured.
+    pub fn median(&self, case: &str, arm: &str) -> Option<f64> {
+        self.arm(case, arm).filter(|arm| arm.n > 0).map(|arm| arm.median)
+    }
+}
+
+impl CaseAnalysis {
+    /// The arm of this id.
+    pub fn arm(&self, arm: &str) -> Option<&ArmAnalysis> {
+        self.arms.iter().find(|analysis| analysis.arm == arm)
+    }
+}
+
+/// Ratio of two arms in one case, over their common rounds.
+pub fn ratio_between(results: &Results, case: &str, over: &str, under: &str) -> Option<Ratio> {
+    let (over, under) = paired(results, case, over, under, |sample| Some(sample.value));
+    (!over.is_empty()).then(|| ratio(&over, &under))
+}
+
+/// The verdict on a ratio.
+pub fn judge(found: Ratio, better: Better, noise_floor: f64) -> Verdict {
+    if !(found.low.is_finite() && found.high.is_finite()) {
+        return Verdict::TooFew;
+    }
+    let within = (1.0 / noise_floor..=noise_floor).contains(&found.value);
+    if within || (found.low <= 1.0 && found.high >= 1.0) {
+        return Verdict::NoDifference;
+    }
+    match (better, found.value > 1.0) {
+        (Better::Higher, true) | (Better::Lower, false) => Verdict::Better,
+        _ => Verdict::Worse,
+    }
+}
+
+fn noise_of(results: &Results, case: &Case) -> Option<Ratio> {
+    let plan = &results.plan;
+    let (again, first) = (plan.again()?, plan.arms.first()?);
+    ratio_between(results, &case.id, &again.id, &first.id)
+}
+
+/// The end of an interval that is farther from 1, as a ratio above 1.
+fn floor_of(noise: &Ratio) -> f64 {
+    let away = |end: f64| if end.is_finite() && end > 0.0 { end.max(1.0 / end) } else { 1.0 };
+    away(noise.low).max(away(noise.high)).max(away(noise.value))
+}
+
+fn paired(
+    results: &Results,
+    case: &str,
+    over: &str,
+    under: &str,
+    value: impl Fn(&Sample) -> Option<f64>,
+) -> (Vec<f64>, Vec<f64>) {
+    let by_round: BTreeMap<u32, f64> =
+        results.of(case, under).filter_map(|s| Some((s.round, value(s)?))).collect();
+    results
+        .of(case, over)
+        .filter_map(|sample| Some((value(sample)?, *by_round.get(&sample.round)?)))
+        .unzip()
+}
+
+fn analyse(results: &Results, case: &Case, noise: Option<Ratio>, widest: f64) -> CaseAnalysis {
+    let plan = &results.plan;
+    let baseline = plan.baseline_of(case).map(|arm| arm.id.clone()).unwrap_or_default();
+    let noise_floor = noise.as_ref().map_or(widest, floor_of);
+    let arms = plan
+        .arms_of(case)
+        .map(|arm| analyse_arm(results, case, &arm.id, &baseline, noise_floor))
+        .collect();
+    CaseAnalysis { case: case.id.clone(), baseline, noise, noise_floor, arms }
+}
+
+fn analyse_arm(
+    results: &Results,
+    case: &Case,
+    arm: &str,
+    baseline: &str,
+    noise_floor: f64,
+) -> ArmAnalysis {
+    let samples: Vec<&Sample> = results.of(&case.id, arm).collect();
+    let values: Vec<f64> = samples.iter().map(|sample| sample.value).collect();
+    let found =
+        (arm != baseline).then(|| ratio_between(results, &case.id, arm, baseline)).flatten();
+    let verdict = match found {
+        _ if values.is_empty() => Verdict::Missing,
+        _ if arm == baseline => Verdict::Baseline,
+        None => Verdict::TooFew,
+        Some(found) => judge(found, case.better, noise_floor),
+    };
+    let mut extra = BTreeMap::new();
+    let mut extra_ratio = BTreeMap::new();
+    let names: std::collections::BTreeSet<&String> =
+        samples.iter().flat_map(|sample| sample.extra.keys()).collect();
+    for name in names {
+        let of: Vec<f64> = samples.iter().filter_map(|s| s.extra.get(name).copied()).collect();
+        extra.insert(name.clone(), median(&of));
+        if arm != baseline {
+            let pick = |sample: &Sample| sample.extra.get(name).copied();
+            let (over, under) = paired(results, &case.id, arm, baseline, pick);
+            if !over.is_empty() {
+                extra_ratio.insert(name.clone(), ratio(&over, &under));
+            }
+        }
+    }
+    ArmAnalysis {
+        arm: arm.to_owned(),
+        n: values.len(),
+        median: median(&values),
+        min: values.iter().copied().fold(f64::NAN, f64::min),
+        max: values.iter().copied().fold(f64::NAN, f64::max),
+        interval: crate::stats::median_interval(&values),
+        ratio: found,
+        verdict,
+        extra,
+        extra_ratio,
+    }
+}
+
+fn warnings_of(results: &Results, cases: &[CaseAnalysis]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for case in cases {
+        let Some(noise) = case.noise.filter(|n| n.low.is_finite() && n.high.is_finite()) else {
+            continue;
+        };
+        let floor_percent = (noise.high - noise.low) * 100.0;
+        if floor_percent > NOISY_PERCENT {
+            warnings.push(Warning::NoisyMachine {
+                case: case.case.clone(),
+                floor_percent,
+                limit_percent: NOISY_PERCENT,
+            });
+        }
+    }
+    warnings.extend(results.plan.cases.iter().filter_map(|case| too_short(results, case)));
+    let rounds = results.rounds_done();
+    if rounds < LEAST_ROUNDS {
+        warnings.push(Warning::TooFewRounds { rounds, least: LEAST_ROUNDS });
+    }
+    warnings
+}
+
+/// Warns of steps that are too short, for throughputs per second and for times. Other units, and
+/// loops inside one process, have their own minimum.
+fn too_short(results: &Results, case: &Case) -> Option<Warning> {
+    if experiments::named(&results.plan.experiment).is_some_and(|one| one.loops_in_one_process()) {
+        return None;
+    }
+    let of = |value: fn(&Sample) -> f64| {
+        let samples = results.samples.iter().filter(|sample| sample.case == case.id);
+        median(&samples.map(value).collect::<Vec<f64>>())
+    };
+    let (step_s, least_s) = match case.unit.as_str() {
+        "1/s" | "tps" => (of(|sample| sample.step_s), LEAST_STEP_S),
+        "s" => (of(|sample| sample.value), LEAST_TIMED_S),
+        _ => return None,
+    };
+    let case = case.id.clone();
+    (step_s < least_s).then_some(Warning::TooShort { case, step_s, least_s })
+}

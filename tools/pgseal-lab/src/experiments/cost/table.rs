@@ -1,0 +1,121 @@
+//! The table of ratios and aims, and its chart.
+
+use super::findings::judged;
+use super::plan::Specs;
+use crate::analysis::{Analysis, ArmAnalysis};
+use crate::exhibits::{Cell, Chart, Column, Series, Table, Tone};
+use crate::experiments::instance::figures::{compared, suites};
+use crate::experiments::instance::tables::{cost_bars, cost_points};
+use crate::plan::{Arm, Better, Case};
+use crate::results::Results;
+use crate::stats::Ratio;
+
+/// All tables.
+pub fn tables(results: &Results, analysis: &Analysis, specs: &Specs) -> Vec<Table> {
+    let all = [ratios(results, analysis, specs), conditions(results, specs)];
+    all.into_iter().filter(|table| !table.rows.is_empty()).collect()
+}
+
+/// All charts.
+pub fn charts(results: &Results, analysis: &Analysis) -> Vec<Chart> {
+    let chart = bars(results, analysis);
+    if chart.series.iter().any(|series| !series.points.is_empty()) { vec![chart] } else { vec![] }
+}
+
+/// A line for each case and arm.
+fn ratios(results: &Results, analysis: &Analysis, specs: &Specs) -> Table {
+    let rows = results.plan.cases.iter().flat_map(|case| {
+        compared(&results.plan).filter_map(move |arm| {
+            let found = analysis.arm(&case.id, &arm.id)?;
+            Some(row(specs, analysis, case, arm, found, found.ratio?))
+        })
+    });
+    Table {
+        id: "cost-ratios".to_owned(),
+        title: "Against the plain server, with the aim of each measure".to_owned(),
+        columns: vec![
+            Column::text("measure"),
+            Column::text("against plain"),
+            Column::number("ratio", ""),
+            Column::text("95 %"),
+            Column::number("CPU ratio", ""),
+            Column::text("aim"),
+            Column::text("verdict"),
+        ],
+        rows: rows.collect(),
+        note: Some(
+            "Ratios of medians. CPU: time of the server's processes for one transaction or run. \
+             plain-again: a second plain cluster, the noise floor."
+                .to_owned(),
+        ),
+    }
+}
+
+fn row(
+    specs: &Specs,
+    analysis: &Analysis,
+    case: &Case,
+    arm: &Arm,
+    found: &ArmAnalysis,
+    ratio: Ratio,
+) -> Vec<Cell> {
+    let kind = if case.better == Better::Higher { "throughput" } else { "time" };
+    let interval = match ratio.low.is_finite() {
+        true => format!("{:.3} to {:.3}", ratio.low, ratio.high),
+        false => "one round".to_owned(),
+    };
+    let cpu = found.extra_ratio.get("server_cpu_s_per_op").filter(|cpu| cpu.value.is_finite());
+    let cpu = cpu.map(|cpu| Cell::number(cpu.value, format!("{:.3}", cpu.value)));
+    let (aim, verdict) = match judged(specs, analysis, case, &arm.id) {
+        Some(judged) if !arm.again => {
+            let aim = specs.of_case(case).map(|spec| spec.goal.words(&arm.id)).unwrap_or_default();
+            let tone = if judged.met { Tone::Plain } else { Tone::Bad };
+            (Cell::text(aim), Cell::text(judged.words()).tone(tone))
+        }
+        _ => (Cell::text("(noise floor)").tone(Tone::Faint), Cell::default()),
+    };
+    vec![
+        Cell::text(format!("{} ({kind})", case.title)).hint(&case.id),
+        Cell::text(&arm.id),
+        Cell::number(ratio.value, format!("{:.3}", ratio.value)),
+        Cell::text(interval),
+        cpu.unwrap_or_else(|| Cell::text("").tone(Tone::Faint)),
+        aim,
+        verdict,
+    ]
+}
+
+/// What holds while a case is measured.
+fn conditions(results: &Results, specs: &Specs) -> Table {
+    let rows = results.plan.cases.iter().filter_map(|case| {
+        let spec = specs.of_case(case)?;
+        let settings = spec.settings.join(" ");
+        Some(vec![
+            Cell::text(&case.title).hint(&case.id),
+            Cell::text(settings),
+            Cell::text(&spec.cache),
+        ])
+    });
+    Table {
+        id: "cost-conditions".to_owned(),
+        title: "How each case is measured".to_owned(),
+        columns: vec![Column::text("case"), Column::text("settings"), Column::text("data")],
+        rows: rows.collect(),
+        note: Some(
+            "In all cases: data checksums on, autovacuum=off max_wal_size=8GB \
+             checkpoint_timeout=1h jit=off, else initdb's; the servers of all arms run, those that \
+             are not measured are idle; sync(1) before each value."
+                .to_owned(),
+        ),
+    }
+}
+
+fn bars(results: &Results, analysis: &Analysis) -> Chart {
+    let again = results.plan.arms.iter().filter(|arm| arm.again);
+    let series = suites(&results.plan).chain(again).map(|arm| Series {
+        name: arm.id.clone(),
+        points: cost_points(analysis, results.plan.cases.iter(), arm),
+        ..Series::default()
+    });
+    cost_bars("cost-bars", "What sealing costs", series.collect())
+}

@@ -1,0 +1,65 @@
+//! `pgseal lab tls`: what TLS between client and server costs (study 2).
+//!
+//! One cluster with the study's table. Every step starts its server anew with the arm's certificate,
+//! version, suite and group, with rules that let in TLS only or no TLS only, fills the cache, runs
+//! pgbench over TCP on loopback, and asks `pg_stat_ssl` meanwhile what was negotiated. Server and
+//! client have CPUs of their own where there are two, as the study had two hosts.
+
+mod arms;
+mod client;
+mod cpus;
+mod exhibits;
+mod findings;
+mod ground;
+mod plan;
+mod proof;
+mod run;
+
+use crate::analysis::Analysis;
+use crate::context::Context;
+use crate::environment::Environment;
+use crate::error::LabError;
+use crate::executor::Executor;
+use crate::exhibits::Exhibits;
+use crate::experiments::Experiment;
+use crate::plan::Plan;
+use crate::profile::Profile;
+use crate::results::Results;
+
+/// The experiment.
+#[derive(Debug, Clone, Copy)]
+pub struct Tls;
+
+impl Experiment for Tls {
+    fn name(&self) -> &'static str {
+        "tls"
+    }
+
+    fn title(&self) -> &'static str {
+        "TLS between client and server: suites, certificates, groups, connections, sizes of results"
+    }
+
+    fn study(&self) -> &'static str {
+        "TLS ciphers between client and server (digoal, 2013)"
+    }
+
+    fn profiles(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("tiny", include_str!("../../profiles/tls-tiny.toml")),
+            ("quick", include_str!("../../profiles/tls-quick.toml")),
+            ("full", include_str!("../../profiles/tls-full.toml")),
+        ]
+    }
+
+    fn plan(&self, profile: &Profile, machine: &Environment) -> Result<Plan, LabError> {
+        plan::plan(profile, machine)
+    }
+
+    fn executor(&self, plan: &Plan, context: &Context) -> Result<Box<dyn Executor>, LabError> {
+        Ok(Box::new(run::Runs::new(plan, context)?))
+    }
+
+    fn exhibits(&self, results: &Results, analysis: &Analysis) -> Result<Exhibits, LabError> {
+        exhibits::exhibits(results, analysis)
+    }
+}
