@@ -109,6 +109,7 @@ fn combination(choice: u8) -> (Suite, Layout) {
         (Suite::Aes256Xts, Layout::InPlace),
         (Suite::Aes128Xts, Layout::InPlace),
         (Suite::Aes192Ctr, Layout::Paged),
+        (Suite::Aes256Gcm, Layout::Sectored),
     ];
     all[usize::from(choice) % all.len()]
 }

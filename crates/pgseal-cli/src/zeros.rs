@@ -29,8 +29,12 @@ pub fn find(file: &ReadOnly, layout: Layout, plain_len: PlainLen) -> io::Result<
                 }
             }
         }
-        Layout::Stream | Layout::InPlace => {
-            let stride = if layout == Layout::Stream { geometry::STREAM_STRIDE } else { BLOCK_LEN };
+        Layout::Stream | Layout::InPlace | Layout::Sectored => {
+            let stride = match layout {
+                Layout::Stream => geometry::STREAM_STRIDE,
+                Layout::Sectored => geometry::SECTORED_STRIDE,
+                Layout::Paged | Layout::InPlace => BLOCK_LEN,
+            };
             let mut bytes = vec![0; stride as usize];
             for block in (0..blocks).map(BlockNo) {
                 let got = file.raw(&mut bytes, geometry::block_sealed_off(layout, block).0)?;

@@ -140,6 +140,7 @@ impl Plan {
                     Layout::Paged => FileKind::Relation,
                     Layout::Stream => FileKind::Stream,
                     Layout::InPlace => FileKind::InPlace,
+                    Layout::Sectored => FileKind::Sectored,
                 };
                 let (suite, layout) = suite.for_kind(kind);
                 pgseal_core::Form { suite, layout, ..header.form() }
@@ -238,7 +239,6 @@ mod tests {
         let header = Header {
             suite,
             layout: Layout::Paged,
-            solid: false,
             place: pgseal_core::Place::ANY,
             file_id: [1; 16],
             keyring_id,

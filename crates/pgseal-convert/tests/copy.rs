@@ -11,7 +11,7 @@ use proptest::prelude::*;
 fn forms() -> Vec<Form> {
     let mut forms = vec![Form::Plain];
     for suite in Suite::ALL {
-        for kind in [FileKind::Relation, FileKind::Stream, FileKind::InPlace] {
+        for kind in FileKind::ALL {
             let (suite, layout) = suite.for_kind(kind);
             let seal = Seal {
                 form: pgseal_core::Form::anywhere(suite, layout),

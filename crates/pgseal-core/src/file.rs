@@ -23,6 +23,7 @@ mod buffer;
 mod inplace;
 mod operation;
 mod paged;
+mod sectored;
 mod spans;
 mod stream;
 mod undo;
@@ -32,6 +33,7 @@ pub use buffer::Buffer;
 use inplace::InPlace;
 use operation::{InLayout as _, NoRandom, Operation};
 use paged::Paged;
+use sectored::Sectored;
 use stream::Stream;
 
 /// [`BLOCK_LEN`] for indexing.
@@ -208,6 +210,8 @@ impl SealedFile {
                 .read(buf, off, on_damage),
             Layout::InPlace => Operation::<S, InPlace>::new(self, storage, scratch, &NoRandom)
                 .read(buf, off, on_damage),
+            Layout::Sectored => Operation::<S, Sectored>::new(self, storage, scratch, &NoRandom)
+                .read(buf, off, on_damage),
         }
     }
 
@@ -236,30 +240,36 @@ impl SealedFile {
             Layout::InPlace => {
                 Operation::<S, InPlace>::new(self, storage, scratch, random).write(buf, off)
             }
+            Layout::Sectored => {
+                Operation::<S, Sectored>::new(self, storage, scratch, random).write(buf, off)
+            }
         }
     }
 
-    /// Seals zeros into the holes that a power cut left in a file that must have none
-    /// ([`Header::solid`]). No other process may write to the file meanwhile. Returns how many
-    /// sectors of 512 bytes were filled.
-    pub fn fill_holes<S: Accelerator + ?Sized>(
+    /// Seals zeros into the sectors of zeros that a power cut left in a file of the sectored
+    /// layout, in the blocks for which `may_be_lost` holds. A sector of zeros in another block
+    /// stays damage. No other process may write to the file meanwhile. Returns how many sectors of
+    /// 512 bytes were filled.
+    pub fn fill_lost_sectors<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
         scratch: &mut Scratch,
+        random: &dyn Random,
+        may_be_lost: &dyn Fn(BlockNo) -> bool,
     ) -> Result<u64, SealError> {
         scratch.reserve()?;
-        if !self.header.solid {
+        if self.header.layout != Layout::Sectored {
             return Ok(0);
         }
-        Operation::<S, InPlace>::new(self, storage, scratch, &NoRandom).fill_holes()
+        Operation::<S, Sectored>::new(self, storage, scratch, random).fill_lost(may_be_lost)
     }
 
-    /// Whether a write that ends at `end` may lengthen a file that must have no holes. The caller
-    /// must then keep out other writers that lengthen the file, because the write may seal zeros
-    /// into a gap.
+    /// Whether a write that ends at `end` may lengthen a file of the sectored layout, which has no
+    /// holes. The caller must then keep out other writers that lengthen the file, because the write
+    /// may seal zeros into a gap.
     #[must_use]
     pub fn must_be_alone(&self, end: PlainOff) -> bool {
-        self.header.solid && end.0 > self.reached
+        self.header.layout == Layout::Sectored && end.0 > self.reached
     }
 
     /// Cuts the file, or lengthens it with zeros. The header stays.
@@ -282,6 +292,9 @@ impl SealedFile {
             }
             Layout::InPlace => {
                 Operation::<S, InPlace>::new(self, storage, scratch, random).set_len(len)?;
+            }
+            Layout::Sectored => {
+                Operation::<S, Sectored>::new(self, storage, scratch, random).set_len(len)?;
             }
         }
         self.reached = len;
@@ -333,8 +346,10 @@ impl Scratch {
     /// lack of memory. Later allocations are only for cached tags, and operations work without
     /// those.
     pub fn reserve(&mut self) -> Result<(), OutOfMemory> {
-        let batch = BATCH * geometry::STREAM_STRIDE as usize + geometry::TAG_BLOCK_LEN as usize;
-        self.out.room(batch)?;
+        let pages = BATCH * BLOCK + geometry::TAG_BLOCK_LEN as usize;
+        let strides = BATCH * geometry::STREAM_STRIDE as usize;
+        let sectors = BATCH * geometry::SECTORED_STRIDE as usize + geometry::SECTOR_LEN as usize;
+        self.out.room(pages.max(strides).max(sectors))?;
         self.page.room(2 * BLOCK)?;
         self.old.room(geometry::STREAM_STRIDE as usize)?;
         Ok(())

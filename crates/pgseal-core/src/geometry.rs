@@ -31,8 +31,14 @@ pub const STREAM_STRIDE: u64 = NONCE_LEN + BLOCK_LEN + TAG_LEN;
 pub const STREAM_OVERHEAD: u64 = NONCE_LEN + TAG_LEN;
 /// Bytes of a cell of the in-place layout: the block of AES.
 pub const CELL_LEN: u64 = 16;
-/// Bytes of a sector: the unit in which a hole of an in-place file is recognised.
+/// Bytes of a sector: what a device writes whole or not at all (`spec/media.md`).
 pub const SECTOR_LEN: u64 = 512;
+/// Plain bytes in a sector of the sectored layout, behind its nonce and tag.
+pub const SECTOR_DATA_LEN: u64 = SECTOR_LEN - NONCE_LEN - TAG_LEN;
+/// Sectors of a block of the sectored layout. The last one holds the 448 bytes that are left.
+pub const BLOCK_SECTORS: u64 = BLOCK_LEN.div_ceil(SECTOR_DATA_LEN);
+/// Sealed bytes of a whole block of the sectored layout.
+pub const SECTORED_STRIDE: u64 = BLOCK_SECTORS * SECTOR_LEN;
 
 /// The block that holds a plain offset.
 #[must_use]
@@ -47,7 +53,7 @@ pub fn block_start(block: BlockNo) -> PlainOff {
 }
 
 /// The sealed offset of the first byte of a block: of the page (paged), of its nonce (stream), of
-/// its first cell (in-place).
+/// its first cell (in-place), of its first sector (sectored).
 #[must_use]
 pub fn block_sealed_off(layout: Layout, block: BlockNo) -> SealedOff {
     SealedOff(match layout {
@@ -57,6 +63,7 @@ pub fn block_sealed_off(layout: Layout, block: BlockNo) -> SealedOff {
         }
         Layout::Stream => HEADER_LEN + block.0 * STREAM_STRIDE,
         Layout::InPlace => HEADER_LEN + block.0 * BLOCK_LEN,
+        Layout::Sectored => HEADER_LEN + block.0 * SECTORED_STRIDE,
     })
 }
 
@@ -88,6 +95,13 @@ pub fn sealed_len(layout: Layout, plain_len: PlainLen) -> SealedLen {
                     let (cells, rest) = (plain / CELL_LEN, plain % CELL_LEN);
                     cells * CELL_LEN + if rest == 0 { 0 } else { CELL_LEN + rest }
                 }
+                Layout::Sectored => {
+                    let (full, in_block) = (plain / BLOCK_LEN, plain % BLOCK_LEN);
+                    let (sectors, rest) = (in_block / SECTOR_DATA_LEN, in_block % SECTOR_DATA_LEN);
+                    full * SECTORED_STRIDE
+                        + sectors * SECTOR_LEN
+                        + if rest == 0 { 0 } else { SECTOR_LEN + rest }
+                }
             },
     )
 }
@@ -116,6 +130,18 @@ pub fn plain_len(layout: Layout, sealed_len: SealedLen) -> PlainLen {
                 (cells, rest) => (cells - 1) * CELL_LEN + rest,
             }
         }
+        Layout::Sectored => {
+            let (sectors, rest) = (body / SECTOR_LEN, body % SECTOR_LEN);
+            // The plain offset at which a sector starts.
+            let start = |sector: u64| {
+                sector / BLOCK_SECTORS * BLOCK_LEN + sector % BLOCK_SECTORS * SECTOR_DATA_LEN
+            };
+            match (sectors, rest) {
+                (sectors, 0) => start(sectors),
+                (0, _) => 0,
+                (sectors, rest) => (start(sectors - 1) + rest).min(start(sectors)),
+            }
+        }
     })
 }
 
@@ -141,8 +167,6 @@ pub fn sealed_range(layout: Layout, plain_off: PlainOff, len: u64) -> (SealedOff
 mod tests {
     use super::*;
 
-    const LAYOUTS: [Layout; 3] = [Layout::Paged, Layout::Stream, Layout::InPlace];
-
     #[test]
     fn every_plain_length_survives_the_round_trip() {
         let edges = (0..40)
@@ -153,7 +177,7 @@ mod tests {
             .chain(2_105_330..2_105_360)
             .chain([1 << 30, (1 << 30) + 1, (1 << 40) + 12_345]);
         for plain in edges {
-            for layout in LAYOUTS {
+            for layout in Layout::ALL {
                 let sealed = sealed_len(layout, PlainLen(plain));
                 assert_eq!(plain_len(layout, sealed), PlainLen(plain), "{layout} {plain}");
             }
@@ -163,7 +187,7 @@ mod tests {
     #[test]
     fn every_sealed_length_has_a_plain_length_that_fits() {
         for sealed in (0..70_000).chain(2_100_000..2_130_000) {
-            for layout in LAYOUTS {
+            for layout in Layout::ALL {
                 let plain = plain_len(layout, SealedLen(sealed));
                 assert!(plain.0 <= sealed.saturating_sub(HEADER_LEN));
             }
@@ -187,6 +211,11 @@ mod tests {
             (Layout::InPlace, 16, 8208),
             (Layout::InPlace, 512, 8704),
             (Layout::InPlace, 16_777_216, 16_785_408),
+            (Layout::Sectored, 1, 8192 + 512 + 1),
+            (Layout::Sectored, 484, 8192 + 512),
+            (Layout::Sectored, 512, 8192 + 1024 + 28),
+            (Layout::Sectored, 8192, 8192 + 17 * 512),
+            (Layout::Sectored, 32 * 8192, 8192 + 32 * 17 * 512),
         ] {
             assert_eq!(sealed_len(layout, PlainLen(plain)), SealedLen(sealed), "{layout} {plain}");
         }

@@ -24,8 +24,6 @@ pub const FILE_KEY_LEN: usize = 64;
 
 const LEN: usize = HEAD_LEN as usize;
 const FLAGS_AT: usize = 14;
-/// The flag of a file in the in-place layout that has no holes.
-const FLAG_SOLID: u16 = 1;
 const PLACE_AT: usize = 64;
 const PLACE_END: usize = PLACE_AT + 2 + Place::MAX_LEN;
 /// The bytes before the wrap nonce, which are authenticated with the file key.
@@ -47,9 +45,6 @@ pub struct Form {
     pub suite: Suite,
     /// How the blocks lie.
     pub layout: Layout,
-    /// Whether the file must have no holes: zeros on the disk are damage. In-place layout only; a
-    /// paged file may have holes, and a stream file has none.
-    pub solid: bool,
     /// Which file of the cluster it is.
     pub place: Place,
 }
@@ -58,7 +53,7 @@ impl Form {
     /// A file that is bound to no place.
     #[must_use]
     pub fn anywhere(suite: Suite, layout: Layout) -> Form {
-        Form { suite, layout, solid: false, place: Place::ANY }
+        Form { suite, layout, place: Place::ANY }
     }
 }
 
@@ -69,8 +64,6 @@ pub struct Header {
     pub suite: Suite,
     /// How the blocks lie.
     pub layout: Layout,
-    /// Whether the file must have no holes ([`Form::solid`]).
-    pub solid: bool,
     /// Which file of the cluster it is.
     pub place: Place,
     /// The identity of the file, bound into every authenticated block.
@@ -85,8 +78,8 @@ impl Header {
     /// The form with which a new file like this one is created.
     #[must_use]
     pub fn form(&self) -> Form {
-        let Header { suite, layout, solid, place, .. } = *self;
-        Form { suite, layout, solid, place }
+        let Header { suite, layout, place, .. } = *self;
+        Form { suite, layout, place }
     }
 }
 
@@ -126,10 +119,8 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     if !layout.carries(suite) {
         return Err(unknown);
     }
-    let flags = u16_at(start, FLAGS_AT);
-    let known = if layout == Layout::InPlace { FLAG_SOLID } else { 0 };
-    let mut reserved = start[52..PLACE_AT].iter().chain(&start[PLACE_END..AAD_LEN]);
-    if flags & !known != 0 || reserved.any(|byte| *byte != 0) {
+    let reserved = [&start[FLAGS_AT..16], &start[52..PLACE_AT], &start[PLACE_END..AAD_LEN]];
+    if reserved.into_iter().flatten().any(|byte| *byte != 0) {
         return Err(SealError::Header(HeaderFault::ReservedNotZero));
     }
     let place = Place::decode(&start[PLACE_AT..PLACE_END])
@@ -137,7 +128,6 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     Ok(Kind::Sealed(Header {
         suite,
         layout,
-        solid: flags & FLAG_SOLID != 0,
         place,
         file_id: array_at(start, 16),
         keyring_id: KeyringId(array_at(start, 32)),
@@ -152,8 +142,7 @@ pub(crate) fn create(
     generation: Generation,
     random: &dyn Random,
 ) -> Result<(Header, FileKey, [u8; HEADER_LEN as usize]), SealError> {
-    let Form { suite, layout, place, .. } = *form;
-    let solid = form.solid && layout == Layout::InPlace;
+    let Form { suite, layout, place } = *form;
     let keyring_id = keys.keyring_id;
     let wrapping_key =
         keys.wrapping_key(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
@@ -161,7 +150,7 @@ pub(crate) fn create(
     random.fill(&mut file_id)?;
     let mut file_key = FileKey::zeros()?;
     random.fill(file_key.as_mut_slice())?;
-    let header = Header { suite, layout, solid, place, file_id, keyring_id, generation };
+    let header = Header { suite, layout, place, file_id, keyring_id, generation };
     let mut nonce = [0; 12];
     random.fill(&mut nonce)?;
 
@@ -170,8 +159,6 @@ pub(crate) fn create(
     bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     bytes[10..12].copy_from_slice(&suite.id().to_le_bytes());
     bytes[12..14].copy_from_slice(&layout.id().to_le_bytes());
-    let flags = if solid { FLAG_SOLID } else { 0 };
-    bytes[FLAGS_AT..16].copy_from_slice(&flags.to_le_bytes());
     bytes[16..32].copy_from_slice(&file_id);
     bytes[32..48].copy_from_slice(&keyring_id.0);
     bytes[48..52].copy_from_slice(&generation.0.to_le_bytes());
@@ -234,7 +221,7 @@ mod tests {
         let keys = keys();
         let random = LibraryRandom::new();
         let place = Place::of(b"base/5/16384").unwrap();
-        let form = Form { suite: Suite::Aes256Gcm, layout: Layout::Paged, solid: false, place };
+        let form = Form { suite: Suite::Aes256Gcm, layout: Layout::Paged, place };
         let (header, key, bytes) = create(&form, &keys, keys.active, &random).unwrap();
         assert_eq!(header.place, place);
         assert_eq!(classify(&bytes[..]).unwrap(), Kind::Sealed(header));
@@ -247,7 +234,7 @@ mod tests {
         let keys = keys();
         let random = LibraryRandom::new();
         let place = Place::of(b"pg_xact/0000").unwrap();
-        let form = Form { suite: Suite::Aes256Xts, layout: Layout::InPlace, solid: true, place };
+        let form = Form { suite: Suite::Aes256Xts, layout: Layout::InPlace, place };
         let (_, key, mut bytes) = create(&form, &keys, keys.active, &random).unwrap();
         for bit in 0..LEN * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);

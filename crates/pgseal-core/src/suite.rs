@@ -35,6 +35,8 @@ pub enum Layout {
     Stream = 2,
     /// Length-preserving 16-byte cells, no tags.
     InPlace = 3,
+    /// Sectors of 512 bytes, each with its nonce and tag, 17 for a page.
+    Sectored = 4,
 }
 
 impl Suite {
@@ -101,9 +103,9 @@ impl Suite {
 
     /// The suite and layout of a file of this kind in a cluster whose relation suite is `self`.
     ///
-    /// Files that are written once are always authenticated; files that PostgreSQL overwrites in
-    /// place without a full-page image are always in XTS. The key length follows the cluster's;
-    /// 192 bits exist for CTR only and become 256 elsewhere.
+    /// Files that are written once, and small files that PostgreSQL overwrites in place without a
+    /// full-page image, are always authenticated; WAL is always in XTS. The key length follows the
+    /// cluster's; 192 bits exist for CTR only and become 256 elsewhere.
     #[must_use]
     pub fn for_kind(self, kind: FileKind) -> (Suite, Layout) {
         let short = matches!(self, Suite::Aes128Gcm | Suite::Aes128Xts | Suite::Aes128Ctr);
@@ -116,6 +118,7 @@ impl Suite {
             },
             FileKind::Stream => (gcm, Layout::Stream),
             FileKind::InPlace => (xts, Layout::InPlace),
+            FileKind::Sectored => (gcm, Layout::Sectored),
         }
     }
 }
@@ -127,20 +130,27 @@ pub enum FileKind {
     Relation,
     /// Written once, in order, or by write-and-rename.
     Stream,
-    /// Overwritten or appended to in place, torn writes tolerated (WAL, SLRU, relation map).
+    /// Appended to in place after a sync, torn writes tolerated (WAL).
     InPlace,
+    /// Overwritten in place without full-page images, torn writes tolerated (SLRU, relation map,
+    /// logical mappings).
+    Sectored,
+}
+
+impl FileKind {
+    /// Every kind.
+    pub const ALL: [FileKind; 4] =
+        [FileKind::Relation, FileKind::Stream, FileKind::InPlace, FileKind::Sectored];
 }
 
 impl Layout {
+    /// All layouts, in the order of their numbers.
+    pub const ALL: [Layout; 4] = [Layout::Paged, Layout::Stream, Layout::InPlace, Layout::Sectored];
+
     /// The layout with this number in a header, if there is one.
     #[must_use]
     pub fn from_id(id: u16) -> Option<Layout> {
-        match id {
-            1 => Some(Layout::Paged),
-            2 => Some(Layout::Stream),
-            3 => Some(Layout::InPlace),
-            _ => None,
-        }
+        Layout::ALL.into_iter().find(|layout| layout.id() == id)
     }
 
     /// The number of the layout in a header.
@@ -156,6 +166,7 @@ impl Layout {
             Layout::Paged => "paged",
             Layout::Stream => "stream",
             Layout::InPlace => "in-place",
+            Layout::Sectored => "sectored",
         }
     }
 
@@ -164,7 +175,7 @@ impl Layout {
     pub fn carries(self, suite: Suite) -> bool {
         match self {
             Layout::Paged => !matches!(suite, Suite::Aes128Xts | Suite::Aes256Xts),
-            Layout::Stream => suite.authenticates(),
+            Layout::Stream | Layout::Sectored => suite.authenticates(),
             Layout::InPlace => matches!(suite, Suite::Aes128Xts | Suite::Aes256Xts),
         }
     }
@@ -233,11 +244,13 @@ mod tests {
     #[test]
     fn every_kind_gets_a_layout_that_carries_its_suite() {
         for suite in Suite::ALL {
-            for kind in [FileKind::Relation, FileKind::Stream, FileKind::InPlace] {
+            for kind in FileKind::ALL {
                 let (chosen, layout) = suite.for_kind(kind);
                 assert!(layout.carries(chosen), "{suite} {kind:?} -> {chosen} {layout}");
             }
-            assert!(suite.for_kind(FileKind::Stream).0.authenticates());
+            for kind in [FileKind::Stream, FileKind::Sectored] {
+                assert!(suite.for_kind(kind).0.authenticates());
+            }
             assert_eq!(suite.for_kind(FileKind::InPlace).1, Layout::InPlace);
         }
     }

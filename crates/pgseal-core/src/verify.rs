@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_sound_file_is_all_data_and_progress_reaches_its_length() {
-        for kind in [FileKind::Relation, FileKind::Stream, FileKind::InPlace] {
+        for kind in FileKind::ALL {
             let len = if kind == FileKind::Stream { 300 * 8192 + 77 } else { 300 * 8192 };
             let (storage, mut file) = sealed(Suite::Aes256Gcm, kind, &vec![5; len]);
             let (report, passed) = report(&storage, &mut file);

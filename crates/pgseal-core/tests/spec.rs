@@ -19,8 +19,7 @@ fn rows(heading: &str) -> Vec<Vec<&'static str>> {
 }
 
 fn layout(name: &str) -> Layout {
-    let all = [Layout::Paged, Layout::Stream, Layout::InPlace];
-    all.into_iter().find(|layout| layout.name() == name).unwrap_or_else(|| panic!("{name}"))
+    Layout::ALL.into_iter().find(|layout| layout.name() == name).unwrap_or_else(|| panic!("{name}"))
 }
 
 #[test]
@@ -56,7 +55,7 @@ fn suites() {
         assert_eq!((row[0], row[1]), (suite.id().to_string().as_str(), suite.name()));
         assert_eq!(row[2], suite.key_len().to_string());
         let layouts: Vec<_> = row[3].split(", ").map(layout).collect();
-        for all in [Layout::Paged, Layout::Stream, Layout::InPlace] {
+        for all in Layout::ALL {
             assert_eq!(all.carries(suite), layouts.contains(&all), "{suite} {all}");
         }
     }

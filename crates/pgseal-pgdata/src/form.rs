@@ -39,7 +39,7 @@ impl Class {
     pub fn form(self, place: Place, suite: Suite) -> Option<Form> {
         let Policy::Seal { kind, .. } = self.policy() else { return None };
         let (suite, layout) = suite.for_kind(kind);
-        Some(Form { suite, layout, solid: self.is_solid(place.as_bytes()), place })
+        Some(Form { suite, layout, place })
     }
 
     /// Why an authentic file with this header does not belong at this place; `None` if it does, or
@@ -71,9 +71,9 @@ mod tests {
     const SUITE: Suite = Suite::Aes256Gcm;
 
     fn header(form: Form) -> Header {
-        let Form { suite, layout, solid, place } = form;
+        let Form { suite, layout, place } = form;
         let (file_id, keyring_id, generation) = ([1; 16], KeyringId([2; 16]), Generation(1));
-        Header { suite, layout, solid, place, file_id, keyring_id, generation }
+        Header { suite, layout, place, file_id, keyring_id, generation }
     }
 
     #[test]
@@ -114,10 +114,9 @@ mod tests {
 
         let (class, place) = locate(b"pg_xact/0000");
         let form = class.form(place, SUITE).unwrap();
-        assert!(form.solid);
-        let holes = header(Form { solid: false, ..form });
-        assert!(class.misplaced(place, SUITE, &holes).is_some());
-        let short = header(Form { suite: Suite::Aes128Xts, ..form });
+        let unauthenticated = Form { suite: Suite::Aes256Xts, layout: Layout::InPlace, ..form };
+        assert!(class.misplaced(place, SUITE, &header(unauthenticated)).is_some());
+        let short = header(Form { suite: Suite::Aes128Gcm, ..form });
         assert!(class.misplaced(place, SUITE, &short).is_some());
 
         let (class, place) = locate(b"pg_wal/000000010000000000000001");

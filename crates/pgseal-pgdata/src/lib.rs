@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 #![no_std]
 
+mod checkpoint;
 mod class;
 mod classify;
 pub mod counters;
@@ -30,6 +31,7 @@ mod renewal;
 mod table;
 mod tablespace;
 
+pub use checkpoint::Checkpoint;
 pub use class::{Class, Fork};
 pub use classify::classify;
 pub use form::Misplaced;

@@ -47,8 +47,9 @@ impl Class {
                 seal(FileKind::Relation, KeyScope::Ephemeral)
             }
             Class::TempFile => seal(FileKind::Stream, KeyScope::Ephemeral),
-            Class::Wal | Class::Slru | Class::RelationMap | Class::LogicalMapping => {
-                seal(FileKind::InPlace, KeyScope::Cluster)
+            Class::Wal => seal(FileKind::InPlace, KeyScope::Cluster),
+            Class::Slru | Class::RelationMap | Class::LogicalMapping => {
+                seal(FileKind::Sectored, KeyScope::Cluster)
             }
             Class::Unknown => {
                 Policy::Seal { kind: FileKind::Stream, scope: KeyScope::Cluster, reads_plain: true }

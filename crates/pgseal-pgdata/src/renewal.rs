@@ -18,6 +18,11 @@ pub enum Renewal {
     /// At any time. Until it is written, the file keeps its length and reads as zeros, which are a
     /// safe answer: these are maps of hints, and files that the server writes before it reads them.
     Zeros,
+    /// At any time. Until it is written, the file keeps its length and reads as zeros, which
+    /// PostgreSQL refuses: a relation map of zeros has no magic number. So a base backup can copy
+    /// the map of a database whose creation a power cut interrupted, and a map that is needed
+    /// still causes an error.
+    RefusedZeros,
     /// At any time. Until it is written, the file is empty: the server removes or replaces such
     /// files at its start, or they are temporary files before a rename.
     Empty,
@@ -64,20 +69,9 @@ impl Class {
             {
                 Renewal::Empty
             }
+            Class::RelationMap => Renewal::RefusedZeros,
             Class::Unknown => Renewal::ByRedo,
             _ => Renewal::Never,
-        }
-    }
-
-    /// Whether a file of this class has no holes. PostgreSQL writes every page of such a file, and
-    /// zeros in it have a meaning (in `pg_xact`: transaction in progress). Only the last two
-    /// components of `path` matter.
-    #[must_use]
-    pub fn is_solid(self, path: &[u8]) -> bool {
-        match self {
-            Class::Slru => self.renewal(path) == Renewal::ByRedo,
-            Class::RelationMap => true,
-            _ => false,
         }
     }
 
@@ -89,7 +83,7 @@ impl Class {
         match self.renewal(path) {
             Renewal::Zeros => true,
             Renewal::Empty => matches!(self, Class::RelcacheInit) || has_temporary_name(path),
-            Renewal::ByRedo | Renewal::Never => false,
+            Renewal::ByRedo | Renewal::RefusedZeros | Renewal::Never => false,
         }
     }
 
@@ -128,7 +122,7 @@ mod tests {
             ("pg_multixact/members/0000", Renewal::ByRedo),
             ("pg_wal/000000010000000000000001", Renewal::Never),
             ("pg_twophase/000002E1", Renewal::Never),
-            ("base/5/pg_filenode.map", Renewal::Never),
+            ("base/5/pg_filenode.map", Renewal::RefusedZeros),
             ("base/5/pg_filenode.map.tmp", Renewal::Empty),
             ("base/5/pg_internal.init", Renewal::Empty),
             ("base/5/pg_internal.init.4711", Renewal::Empty),
@@ -148,28 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn files_whose_zeros_have_a_meaning_are_solid() {
-        for (path, is_solid) in [
-            ("pg_xact/0000", true),
-            ("pg_multixact/members/0000", true),
-            ("pg_commit_ts/0000", true),
-            ("base/5/pg_filenode.map", true),
-            ("pg_subtrans/0000", false),
-            ("pg_notify/0000", false),
-            ("pg_wal/000000010000000000000001", false),
-            ("base/5/16384", false),
-        ] {
-            assert_eq!(classify(path.as_bytes()).is_solid(path.as_bytes()), is_solid, "{path}");
-        }
-    }
-
-    #[test]
     fn files_in_which_damage_is_harmless() {
         for (path, is_rebuilt) in [
             ("base/5/16384", false),
             ("base/5/16384_vm", true),
             ("pg_subtrans/0001", true),
             ("pg_xact/0000", false),
+            ("base/5/pg_filenode.map", false),
             ("pg_stat/pgstat.stat", false),
             ("pg_stat/pgstat.tmp", true),
             ("global/pg_internal.init", true),

@@ -61,7 +61,11 @@ fn only_the_listed_classes_are_plain_or_refused() {
     );
     assert_eq!(
         named(|policy| matches!(policy, Policy::Seal { kind: FileKind::InPlace, .. })),
-        ["wal", "slru", "relation-map", "logical-mapping"]
+        ["wal"]
+    );
+    assert_eq!(
+        named(|policy| matches!(policy, Policy::Seal { kind: FileKind::Sectored, .. })),
+        ["slru", "relation-map", "logical-mapping"]
     );
     assert_eq!(
         named(|policy| matches!(policy, Policy::Seal { kind: FileKind::Relation, .. })),

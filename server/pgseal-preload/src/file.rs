@@ -15,7 +15,7 @@ pub mod decide;
 pub mod examine;
 pub mod fds;
 pub mod guard;
-pub mod holes;
+pub mod lost_sectors;
 pub mod open_file;
 pub mod plan;
 pub mod sealing;

@@ -7,7 +7,10 @@ use std::path::Path;
 
 use pgseal_scenarios::Node;
 use pgseal_scenarios::backup::{assert_sound, base_backup};
-use pgseal_scenarios::files::{HEADER, copy_tree, replace, restore_tree, wait_for, zero};
+use pgseal_scenarios::files::{
+    HEADER, copy_tree, leave_zeros, len, own_as_parent, read, replace, restore_tree, truncate,
+    wait_for, write, zero,
+};
 
 const SECRET: &str = "the salary of the director";
 
@@ -131,8 +134,9 @@ fn zeros_in_the_transaction_status_are_damage() {
     node.stop();
     let now = node.home().join("now");
     copy_tree(node.data(), &now);
-    let sector = HEADER + xid / 4 / 512 * 512;
-    // A whole sector, and only the 16-byte cell at its end: each is noticed.
+    // 484 bytes in a sector of 512, behind nonce and tag.
+    let sector = HEADER + xid / 4 / 484 * 512;
+    // A whole sector, and only 16 bytes at its end: each is noticed.
     for (off, len) in [(sector, 512), (sector + 496, 16)] {
         restore_tree(&now, node.data());
         zero(&node.file("pg_xact/0000"), off, len);
@@ -157,17 +161,67 @@ fn after_a_crash_sectors_that_never_reached_the_disk_are_filled_once() {
     node.sql("create table t (v int);; insert into t values (1);; checkpoint");
     node.sql("insert into t values (2)");
     node.kill9();
-    // Zeros after the part in use, as if the file had been extended and not written.
-    zero(&node.file("pg_xact/0000"), HEADER + 4096, 1024);
+    // A second page of 17 sectors, as if the file had been extended and not written.
+    let segment = node.file("pg_xact/0000");
+    assert_eq!(len(&segment), HEADER + 17 * 512, "one page");
+    truncate(&segment, HEADER + 2 * 17 * 512);
     node.start();
     assert!(
-        node.log().contains("pg_xact/0000\": 2 sectors never reached the disk"),
+        node.log().contains("pg_xact/0000\": 17 sectors never reached the disk"),
         "{}",
         node.log()
     );
     assert_eq!(node.sql("select count(*) from t"), "2");
     node.stop();
     assert_sound(&node, node.data());
+}
+
+/// An attacker who overwrites transaction status with zeros cannot pass that off as a power cut:
+/// the last checkpoint synced the page.
+#[test]
+fn after_a_crash_zeros_in_a_synced_page_are_damage() {
+    let mut node = Node::sealed(&[]);
+    node.start();
+    node.sql("create table t (v int);; insert into t values (1);; checkpoint");
+    node.sql("insert into t values (2)");
+    node.kill9();
+    let segment = node.file("pg_xact/0000");
+    let kept = read(&segment, HEADER, 512);
+    zero(&segment, HEADER, 512);
+    let error = ask(&mut node, "select count(*) from t").expect_err("rows must not vanish");
+    assert!(error.contains("pg_xact"), "{error}");
+    assert!(!node.log().contains("never reached the disk"), "{}", node.log());
+    write(&segment, HEADER, &kept);
+    node.start();
+    assert_eq!(node.sql("select count(*) from t"), "2");
+}
+
+/// A power cut may leave the relation map of a database that was being created with its length and
+/// without its bytes. A base backup copies it, as a plain server does.
+#[test]
+fn the_relation_map_of_an_unfinished_database_does_not_stop_a_backup() {
+    let mut node = Node::sealed(&[]);
+    node.start();
+    node.sql("create table t (v int);; insert into t values (1);; checkpoint");
+    node.kill9();
+    fs::create_dir(node.file("base/99999")).expect("a directory");
+    own_as_parent(&node.file("base/99999"));
+    let map = node.file("base/99999/pg_filenode.map");
+    leave_zeros(&map, len(&node.file("base/5/pg_filenode.map")));
+    node.start();
+    let copy = base_backup(&node, "copy", &[]);
+    assert_eq!(len(&copy.join("base/99999/pg_filenode.map")), len(&map));
+    // The map of a database that is in use is needed: zeros in it are an error.
+    node.stop();
+    let map = node.file("base/5/pg_filenode.map");
+    let kept = read(&map, 0, len(&map));
+    zero(&map, 0, HEADER);
+    assert_eq!(node.verify().code, 1);
+    let error = ask(&mut node, "select count(*) from t").expect_err("a map of zeros is refused");
+    assert!(error.contains("pg_filenode.map"), "{error}");
+    write(&map, 0, &kept);
+    node.start();
+    assert_eq!(node.sql("select v from t"), "1");
 }
 
 /// Files that PostgreSQL itself renames, copies and moves can still be opened.

@@ -140,7 +140,7 @@ fn relation(lab: &mut Lab) {
     }
 }
 
-/// Files in XTS: WAL, transaction status, the relation map.
+/// Files that are overwritten in place: transaction status, the relation map.
 fn in_place(lab: &mut Lab) {
     const XACT: &str = "pg_xact/0000";
     const MAP: &str = "global/pg_filenode.map";
@@ -149,7 +149,9 @@ fn in_place(lab: &mut Lab) {
         let control = lab.node.succeed(lab.node.bare("pg_controldata").arg(&lab.now));
         let next = control.lines().find_map(|line| line.split("NextXID:").nth(1));
         let next = next.and_then(|text| text.trim().rsplit(':').next()?.parse::<u64>().ok());
-        HEADER + (next.expect("pg_controldata tells NextXID") - 32) / 4
+        let byte = (next.expect("pg_controldata tells NextXID") - 32) / 4;
+        // 484 bytes in a sector of 512, behind nonce and tag.
+        HEADER + byte / 484 * 512 + 28 + byte % 484
     };
     lab.try_change("pg_xact", "one bit of a page", |lab| flip_bit(&lab.file(XACT), xids(lab)));
     lab.try_change("pg_xact", "a sector zeroed", |lab| {
@@ -177,7 +179,7 @@ fn in_place(lab: &mut Lab) {
     lab.try_change("pg_xact", "an older copy of the file", |lab| {
         replace(&lab.file(XACT), &lab.older.join(XACT));
     });
-    lab.try_change("relation map", "one bit", |lab| flip_bit(&lab.file(MAP), HEADER + 40));
+    lab.try_change("relation map", "one bit", |lab| flip_bit(&lab.file(MAP), HEADER + 140));
     lab.try_change("relation map", "a sector zeroed", |lab| zero(&lab.file(MAP), HEADER, 512));
     lab.try_change("relation map", "that of another database", |lab| {
         replace(&lab.file(MAP), &lab.file("base/5/pg_filenode.map"));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -66,6 +66,18 @@ pub fn write(path: &Path, off: u64, bytes: &[u8]) {
 /// Overwrites bytes with zeros.
 pub fn zero(path: &Path, off: u64, len: u64) {
     write(path, off, &vec![0; usize::try_from(len).expect("a small length")]);
+}
+
+/// Makes a file of zeros, owned as its directory is.
+pub fn leave_zeros(path: &Path, len: u64) {
+    fs::write(path, vec![0; usize::try_from(len).expect("small")]).expect("it can be written");
+    own_as_parent(path);
+}
+
+/// Gives a file or directory to the owner of the directory that it is in.
+pub fn own_as_parent(path: &Path) {
+    let dir = fs::metadata(path.parent().expect("a directory")).expect("it is there");
+    std::os::unix::fs::chown(path, Some(dir.uid()), Some(dir.gid())).expect("it can be given away");
 }
 
 /// Truncates a file.

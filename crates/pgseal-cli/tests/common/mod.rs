@@ -91,8 +91,8 @@ impl Fixture {
         generation: Option<Generation>,
     ) {
         let (suite, layout) = Suite::Aes256Gcm.for_kind(kind);
-        let (class, place) = pgseal_pgdata::locate(rel.as_bytes());
-        let form = Form { suite, layout, solid: class.is_solid(place.as_bytes()), place };
+        let (_, place) = pgseal_pgdata::locate(rel.as_bytes());
+        let form = Form { suite, layout, place };
         let (storage, random) = (MemStorage::default(), LibraryRandom::new());
         let generation = generation.unwrap_or(keys.active);
         let mut file = SealedFile::create(&storage, &form, keys, generation, &random).unwrap();

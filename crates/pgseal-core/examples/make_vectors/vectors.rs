@@ -65,14 +65,15 @@ pub fn sha256(bytes: &[u8]) -> String {
 
 impl Vector {
     /// Fields, an empty line, then the bytes: `@OFFSET` lines, hexadecimal digits, 32 bytes a line.
-    /// Bytes up to `length` that are not given are zeros.
+    /// Bytes up to `length` that are not given are zeros. `solid` is a flag of earlier drafts; no
+    /// file has it any more.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
-        let Form { suite, layout, solid, place } = self.form;
+        let Form { suite, layout, place } = self.form;
         let sha = self.plain_sha256.as_deref().unwrap_or("-");
         let _ = write!(
             text,
-            "name: {}\nexpect: {}\nsuite: {suite}\nlayout: {layout}\nsolid: {solid}\nplace: {place}\nkeyring-id: {}\ngeneration: 1\n\
+            "name: {}\nexpect: {}\nsuite: {suite}\nlayout: {layout}\nsolid: false\nplace: {place}\nkeyring-id: {}\ngeneration: 1\n\
              data-key: {}\nplain-sha256: {sha}\ncomment: {}\nlength: {}\n\n",
             self.name,
             self.expect,
@@ -131,16 +132,30 @@ fn build(form: &Form, seed: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
     (bytes, model)
 }
 
-struct Maker(Vec<Vector>);
+struct Maker {
+    vectors: Vec<Vector>,
+    /// The seed of the last vector, one higher for each.
+    seed: u64,
+}
 
 impl Maker {
+    fn next_seed(&mut self) -> u64 {
+        self.seed += 1;
+        self.seed
+    }
+
+    /// Leaves out the seeds of vectors that were removed, so that those behind keep their bytes.
+    fn skip(&mut self, seeds: u64) {
+        self.seed += seeds;
+    }
+
     fn good(&mut self, name: &str, suite: Suite, layout: Layout, steps: &[Step], comment: &str) {
         self.good_as(name, &Form::anywhere(suite, layout), steps, comment);
     }
 
     fn good_as(&mut self, name: &str, form: &Form, steps: &[Step], comment: &str) {
-        let (bytes, model) = build(form, self.0.len() as u64 + 1, steps);
-        self.0.push(Vector {
+        let (bytes, model) = build(form, self.next_seed(), steps);
+        self.vectors.push(Vector {
             name: name.to_owned(),
             expect: "ok".to_owned(),
             form: *form,
@@ -160,9 +175,9 @@ impl Maker {
         spoil: impl FnOnce(&mut Vec<u8>),
     ) {
         let steps = [Step::Write(0, 8192 + 100)];
-        let (mut bytes, _) = build(&form, self.0.len() as u64 + 1, &steps);
+        let (mut bytes, _) = build(&form, self.next_seed(), &steps);
         spoil(&mut bytes);
-        self.0.push(Vector {
+        self.vectors.push(Vector {
             name: name.to_owned(),
             expect: expect.to_owned(),
             form,
@@ -174,22 +189,23 @@ impl Maker {
 }
 
 const fn form(suite: Suite, layout: Layout) -> Form {
-    Form { suite, layout, solid: false, place: Place::ANY }
+    Form { suite, layout, place: Place::ANY }
 }
 
 const PAGED: Form = form(Suite::Aes256Gcm, Layout::Paged);
 const STREAM: Form = form(Suite::Aes256Gcm, Layout::Stream);
 const INPLACE: Form = form(Suite::Aes256Xts, Layout::InPlace);
-const SOLID: Form = Form { solid: true, ..INPLACE };
+const SECTORED: Form = form(Suite::Aes256Gcm, Layout::Sectored);
 const CTR: Form = form(Suite::Aes256Ctr, Layout::Paged);
 
 /// All vectors, good ones first.
 pub fn all() -> Vec<Vector> {
-    let mut maker = Maker(Vec::new());
+    let mut maker = Maker { vectors: Vec::new(), seed: 0 };
     good(&mut maker);
     bad_headers(&mut maker);
     bad_blocks(&mut maker);
-    maker.0
+    sectored(&mut maker);
+    maker.vectors
 }
 
 fn good(m: &mut Maker) {
@@ -216,13 +232,7 @@ fn good(m: &mut Maker) {
     m.good("ok-in-place-15-bytes", s, l, &[Write(0, 15)], "a filler of 15 bytes");
     m.good("ok-in-place-hole", s, l, &[Write(0, 20), SetLen(2000)], "a hole from byte 512 on");
     m.good("ok-in-place-second-unit", s, l, &[SetLen(8192), Write(8192, 32)], "data unit 1");
-    let solid = |steps: &[Step], name: &str, comment: &str, m: &mut Maker| {
-        m.good_as(name, &SOLID, steps, comment);
-    };
-    let steps = [Write(0, 20), SetLen(2000)];
-    solid(&steps, "ok-in-place-solid", "no holes: zeros up to byte 2000 are sealed", m);
-    let steps = [Write(0, 512), Write(2 * 8192, 512)];
-    solid(&steps, "ok-in-place-solid-gap", "no holes: a gap is sealed as zeros", m);
+    m.skip(2);
     let place = Place::of(b"base/5/16384").unwrap();
     m.good_as("ok-place", &Form { place, ..PAGED }, &[Write(0, 8192)], "bound to a place");
     let place = Place::of(&[b'p'; Place::MAX_LEN]).unwrap();
@@ -240,7 +250,7 @@ fn bad_headers(m: &mut Maker) {
     m.bad("bad-place-padding", "bad-place", PAGED, "a byte behind the place", |b| b[190] = b'x');
     let placed = Form { place: Place::of(b"base/5/16384").unwrap(), ..PAGED };
     m.bad("bad-place", "header-not-authentic", placed, "another place", |b| b[77] = b'5');
-    m.bad("bad-flag-changed", "header-not-authentic", SOLID, "holes allowed", |b| b[14] = 0);
+    m.skip(1);
     m.bad("bad-keyring", "key-unknown", PAGED, "another keyring's id", |b| b[32] ^= 1);
     m.bad("bad-generation", "key-unknown", PAGED, "generation 2", |b| b[48] = 2);
     m.bad("bad-file-id", "header-not-authentic", PAGED, "file id changed", |b| b[16] ^= 1);
@@ -282,10 +292,41 @@ fn bad_blocks(m: &mut Maker) {
     m.bad("bad-stream-wiped", "block-damaged 0", STREAM, "block 0 wiped, nonce and tag too", |b| {
         b[8192..8192 + 8220].fill(0);
     });
-    m.bad("bad-solid-sector", "block-damaged 0", SOLID, "sector 3 wiped", |b| {
-        b[8192 + 3 * 512..8192 + 4 * 512].fill(0);
+    m.skip(2);
+}
+
+fn sectored(m: &mut Maker) {
+    use Step::{SetLen, Write};
+    let Form { suite: s, layout: l, .. } = SECTORED;
+    let short = Suite::Aes128Gcm;
+    m.good("ok-aes-128-gcm-sectored", short, l, &[Write(0, 600)], "600 bytes in two sectors");
+    m.good("ok-aes-256-gcm-sectored", s, l, &[Write(0, 600)], "600 bytes in two sectors");
+    m.good("ok-sectored-1-byte", s, l, &[Write(0, 1)], "a padded sector and a filler of one byte");
+    m.good("ok-sectored-484-bytes", s, l, &[Write(0, 484)], "one sector, no filler");
+    m.good("ok-sectored-last-sector", s, l, &[Write(0, 8191)], "447 bytes in sector 16");
+    m.good("ok-sectored-second-block", s, l, &[Write(0, 8193)], "17 sectors, then one byte");
+    m.good("ok-sectored-gap", s, l, &[Write(0, 10), Write(8292, 10)], "a gap is sealed as zeros");
+    m.good("ok-sectored-cut", s, l, &[Write(0, 8192), SetLen(500)], "cut into a sector");
+    let sector = |number: usize| 8192 + number * 512;
+    m.bad("bad-sectored-bit", "block-damaged 0", SECTORED, "a bit of sector 3", |b| {
+        b[sector(3) + 100] ^= 1;
     });
-    m.bad("bad-solid-cell", "block-damaged 0", SOLID, "the last cell of sector 3 wiped", |b| {
-        b[8192 + 4 * 512 - 16..8192 + 4 * 512].fill(0);
+    m.bad("bad-sectored-nonce", "block-damaged 0", SECTORED, "nonce of sector 3", |b| {
+        b[sector(3)] ^= 1;
+    });
+    m.bad("bad-sectored-tag", "block-damaged 0", SECTORED, "tag of sector 3", |b| {
+        b[sector(3) + 12] ^= 1;
+    });
+    m.bad("bad-sectored-padding", "block-damaged 0", SECTORED, "padding of sector 16", |b| {
+        b[sector(17) - 1] ^= 1;
+    });
+    m.bad("bad-sectored-swap", "block-damaged 1", SECTORED, "sector 0 as sector 17", |b| {
+        b.copy_within(sector(0)..sector(1), sector(17));
+    });
+    m.bad("bad-sectored-wiped", "block-damaged 0", SECTORED, "sector 3 of zeros", |b| {
+        b[sector(3)..sector(4)].fill(0);
+    });
+    m.bad("bad-sectored-suite", "unknown-suite", SECTORED, "layout 4 with an XTS suite", |b| {
+        b[10] = 4;
     });
 }

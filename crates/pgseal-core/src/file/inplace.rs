@@ -12,7 +12,7 @@ use crate::geometry::{
 };
 use crate::storage::Accelerator;
 use crate::suite::Layout;
-use crate::units::{BlockNo, PlainLen, SealedLen, SealedOff};
+use crate::units::{PlainLen, SealedLen, SealedOff};
 
 const CELL: usize = CELL_LEN as usize;
 const SECTOR: usize = SECTOR_LEN as usize;
@@ -50,17 +50,17 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, InPlace> {
     fn write(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
         let end = plain_off + bytes.len() as u64;
         let mut had = self.file.reached;
-        // The length to which a failed write is cut back. In a file that may have holes it is at
-        // least `plain_off`, because another process may have written into the gap meanwhile.
+        // The length to which a failed write is cut back. It is at least `plain_off`, because
+        // another process may have written into the gap meanwhile.
         let mut kept = had;
         // A write of a part of a block needs the present end of the file, which another process may
         // have moved.
         let whole = plain_off.is_multiple_of(BLOCK_LEN) && end.is_multiple_of(BLOCK_LEN);
         if end > self.file.reached || !whole {
             had = self.plain_len()?;
-            kept = if self.file.header.solid { had } else { had.max(plain_off) };
+            kept = had.max(plain_off);
             if had < plain_off {
-                self.fill_gap(had, plain_off)?;
+                self.fill_sector(had, plain_off)?;
                 had = plain_off;
             }
         }
@@ -121,18 +121,10 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         };
         let plain = plain.min(target.len());
         let cells = plain.next_multiple_of(CELL).min(target.len());
-        let solid = self.file.header.solid;
         let xts = self.file.cipher.xts()?;
         for (index, unit) in target[..cells].chunks_mut(BLOCK).enumerate() {
-            let unit_no = start / BLOCK_LEN + index as u64;
-            match open_unit(xts, unit_no, unit)? {
-                Holes::None => {}
-                Holes::Some | Holes::All if solid => {
-                    reading.note_damage(BlockNo(unit_no), unit)?;
-                }
-                Holes::Some => {}
-                Holes::All => reading.outcome.zero_blocks += 1,
-            }
+            let is_hole = open_unit(xts, start / BLOCK_LEN + index as u64, unit)?;
+            reading.outcome.zero_blocks += u64::from(is_hole);
         }
         Ok(plain)
     }
@@ -144,7 +136,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
             let sealed_off = SealedOff(HEADER_LEN + pos);
             if !span.is_whole() {
                 self.write_part(pos, plain, had)?;
-            } else if pos >= had && !self.file.header.solid && all_zero(plain) {
+            } else if pos >= had && all_zero(plain) {
                 // Appended zeros are written unsealed: they read like a hole, but have their room
                 // on the disk. PostgreSQL makes new WAL segments and new pages this way.
                 self.storage.write_at(plain, sealed_off)?;
@@ -227,32 +219,10 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
     }
 
     /// Lengthens the file with zeros: sealed zeros up to the end of the sector and a hole behind
-    /// it, or only sealed zeros in a file that must have no holes.
+    /// it.
     fn lengthen(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
-        self.fill_gap(had, new_len)?;
-        if self.file.header.solid {
-            return Ok(());
-        }
+        self.fill_sector(had, new_len)?;
         Ok(self.storage.set_len(sealed_len(Layout::InPlace, PlainLen(new_len)))?)
-    }
-
-    /// Before a write at `new_len`, behind the end of the file: leaves a hole, or seals zeros in a
-    /// file that must have no holes. The caller lets only one writer at a time lengthen such a
-    /// file; otherwise the zeros could overwrite a page that another writer just appended.
-    fn fill_gap(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
-        if !self.file.header.solid {
-            return self.fill_sector(had, new_len);
-        }
-        for span in spans(had, new_len - had).most(1) {
-            let (at, zeros) = (span.off(), [0; BLOCK]);
-            if let Err(error) = self.write_cells(&zeros[..span.len], at, at) {
-                // A full disk: the file keeps its length.
-                let _ = self.cut(had);
-                return Err(error);
-            }
-            self.cut_filler(at, span.end())?;
-        }
-        Ok(())
     }
 
     /// Before the file grows to `new_len`: seals zeros up to the end of the sector in which the
@@ -273,37 +243,6 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         }
         Ok(())
     }
-
-    /// Seals zeros into the holes of a file that must have none: a power cut kept its length and
-    /// lost what was written. No process may write meanwhile, and redo must come later, to restore
-    /// what was lost.
-    ///
-    /// Returns how many sectors were filled.
-    pub(super) fn fill_holes(&mut self) -> Result<u64, SealError> {
-        let mut filled = 0;
-        for span in spans(0, self.plain_len()?).most(1) {
-            let (unit_start, cells) = (span.off(), span.len.next_multiple_of(CELL));
-            let unit = self.scratch.page.room(BLOCK)?;
-            let sealed_off = SealedOff(HEADER_LEN + unit_start);
-            let got = self.storage.read_at(&mut unit[..cells], sealed_off)?;
-            let unit = &mut unit[..got];
-            let data_lens = data_lens(unit);
-            let xts = self.file.cipher.xts()?;
-            if open_unit(xts, unit_start / BLOCK_LEN, unit)? == Holes::None {
-                continue;
-            }
-            let out = &mut self.scratch.out.room(BLOCK)?[..got];
-            self.file.seal_units(unit_start, unit, out)?;
-            for (index, sector) in out.chunks(SECTOR).enumerate() {
-                if data_lens[index] < sector.len() {
-                    let off = unit_start + (index * SECTOR) as u64;
-                    self.storage.write_at(sector, SealedOff(HEADER_LEN + off))?;
-                    filled += 1;
-                }
-            }
-        }
-        Ok(filled)
-    }
 }
 
 impl SealedFile {
@@ -315,14 +254,6 @@ impl SealedFile {
         }
         Ok(())
     }
-}
-
-/// Which sectors of a unit, or of the start of one, are holes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holes {
-    None,
-    Some,
-    All,
 }
 
 /// For each sector of a unit, the offset in the sector at which its hole starts. For a sector
@@ -338,12 +269,12 @@ fn data_lens(unit: &[u8]) -> [usize; BLOCK / SECTOR] {
 
 /// Opens the start of a unit in place. Cells of zeros that end a sector are a hole and stay zeros:
 /// the file was lengthened there and never written, or a power cut kept the length and lost the
-/// write.
-fn open_unit(xts: &mut Xts, unit_no: u64, unit: &mut [u8]) -> Result<Holes, SealError> {
+/// write. Returns whether all of the unit is a hole.
+fn open_unit(xts: &mut Xts, unit_no: u64, unit: &mut [u8]) -> Result<bool, SealError> {
     let data_lens = data_lens(unit);
     let sectors = || unit.chunks(SECTOR).zip(&data_lens);
     if sectors().all(|(_, data_len)| *data_len == 0) {
-        return Ok(if unit.is_empty() { Holes::None } else { Holes::All });
+        return Ok(!unit.is_empty());
     }
     let holes = sectors().any(|(sector, data_len)| *data_len < sector.len());
     xts.decrypt(unit_no, unit)?;
@@ -353,7 +284,6 @@ fn open_unit(xts: &mut Xts, unit_no: u64, unit: &mut [u8]) -> Result<Holes, Seal
                 hole.fill(0);
             }
         }
-        return Ok(Holes::Some);
     }
-    Ok(Holes::None)
+    Ok(false)
 }

@@ -73,7 +73,9 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, Paged> {
         for span in spans(plain_off, bytes.len() as u64).in_groups().most(BATCH) {
             let plain = &bytes[span.range()];
             if span.is_whole() {
-                self.write_pages(span.block, plain).inspect_err(|_| self.drop_unfinished(span))?;
+                let kept = self.kept_of(span)?;
+                self.write_pages(span.block, plain)
+                    .inspect_err(|_| self.drop_unfinished(span, kept))?;
             } else {
                 self.write_part(span.block, span.in_block, plain)?;
             }
@@ -226,7 +228,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
             self.storage.write_at(zeros, block_sealed_off(Layout::Paged, first))
         };
         if let Err(error) = written {
-            self.drop_unfinished(Span { block: first, in_block: 0, at: 0, len: zeros.len() });
+            let span = Span { block: first, in_block: 0, at: 0, len: zeros.len() };
+            self.drop_unfinished(span, span.off());
             return Err(error.into());
         }
         let blank = &[0; BATCH * ENTRY][..zeros.len().div_ceil(BLOCK) * ENTRY];

@@ -8,12 +8,10 @@ use pgseal_core::{
     SealError, SealedFile, Suite,
 };
 
-pub const LAYOUTS: [Layout; 3] = [Layout::Paged, Layout::Stream, Layout::InPlace];
-
 /// Every suite in every layout that carries it.
 pub fn combinations() -> impl Iterator<Item = (Suite, Layout)> {
     Suite::ALL.into_iter().flat_map(|suite| {
-        LAYOUTS.into_iter().filter(move |l| l.carries(suite)).map(move |l| (suite, l))
+        Layout::ALL.into_iter().filter(move |l| l.carries(suite)).map(move |l| (suite, l))
     })
 }
 

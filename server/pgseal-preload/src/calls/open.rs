@@ -11,7 +11,7 @@ use crate::file::config;
 use crate::file::counters;
 use crate::file::examine;
 use crate::file::fds;
-use crate::file::holes;
+use crate::file::lost_sectors;
 use crate::file::plan::{self, Plan, SealTarget};
 use crate::os::log;
 use crate::os::memory;
@@ -58,7 +58,7 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
             let fd = plain();
             // The process that created the lock file is alone in the data directory.
             if let Some(root) = root.filter(|_| fd >= 0) {
-                memory::with_reserve(|| holes::fill(root));
+                memory::with_reserve(|| lost_sectors::fill(root));
             }
             fd
         }

@@ -178,7 +178,7 @@ pub fn judge(
         && match renewal {
             Renewal::Empty => true,
             Renewal::ByRedo => root.is_some_and(|root| is_redone(class, root)),
-            Renewal::Zeros | Renewal::Never => false,
+            Renewal::Zeros | Renewal::RefusedZeros | Renewal::Never => false,
         };
     if never_written {
         return Handling::NeverWritten;
@@ -186,13 +186,15 @@ pub fn judge(
     if !emptied && !class.is_some_and(Class::opens_damaged) {
         return Handling::Fails;
     }
-    let reads = class.map_or(Reads::Nothing, |class| reads(class, path));
+    let is_lost = matches!(reason, Reason::Lost);
+    let reads = class.map_or(Reads::Nothing, |class| reads(class, path, is_lost));
     Handling::Opens(Damage { sealing, reason, reads, renewal, is_told: false })
 }
 
-fn reads(class: Class, path: &[u8]) -> Reads {
+fn reads(class: Class, path: &[u8], is_lost: bool) -> Reads {
     match (class.renewal(path), class) {
         (Renewal::Zeros, _) => Reads::Zeros,
+        (Renewal::RefusedZeros, _) if is_lost => Reads::Zeros,
         (_, Class::Relation { .. }) => Reads::InvalidPages,
         _ => Reads::Nothing,
     }
@@ -255,9 +257,6 @@ impl Damage {
     ///
     /// Only in the process that replays WAL: elsewhere a session may hold the file open under its
     /// old header, and write to it. A file of which only the key is missing keeps its header.
-    ///
-    /// Only in the process that replays: elsewhere a session may hold the file open under its old header, and
-    /// write to it. A file whose key is only missing keeps its header.
     pub fn gets_header(&self) -> bool {
         self.reads == Reads::InvalidPages
             && !self.lacks_own_key()
@@ -344,7 +343,7 @@ pub fn size_at(path: &[u8], sealed_len: SealedLen, is_lost: bool) -> Option<i64>
         return Some(0);
     }
     let form = class.form(place, root.loaded_keys()?.suite)?;
-    let len = damaged_len(form.layout, sealed_len, reads(class, path));
+    let len = damaged_len(form.layout, sealed_len, reads(class, path, is_lost));
     i64::try_from(len).ok()
 }
 

@@ -378,7 +378,7 @@ impl OpenFile {
         let on_damage = match file.header().layout {
             Layout::Paged if reads_zeros => OnDamage::ZeroPage,
             Layout::Paged => OnDamage::InvalidPage,
-            Layout::Stream | Layout::InPlace => OnDamage::Fail,
+            Layout::Stream | Layout::InPlace | Layout::Sectored => OnDamage::Fail,
         };
         let storage = FdStorage::with_maps(fd, &self.maps);
         let outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
@@ -536,9 +536,9 @@ fn shares_blocks(file: &SealedFile) -> bool {
     header.layout == Layout::Stream && header.generation != Generation::EPHEMERAL
 }
 
-/// Takes the lock against other writers if processes may share blocks of the file, or if the file
-/// has no holes and is about to grow up to `end`: blocks that another process writes meanwhile must
-/// not be filled as a gap.
+/// Takes the lock against other writers if processes may share blocks of the file, or if a file of
+/// the sectored layout is about to grow up to `end`: blocks that another process writes meanwhile
+/// must not be filled as a gap.
 fn lock_writers(file: &SealedFile, fd: c_int, end: PlainOff) -> Result<Option<RangeLock>, Errno> {
     (shares_blocks(file) || file.must_be_alone(end)).then(|| RangeLock::new(fd)).transpose()
 }

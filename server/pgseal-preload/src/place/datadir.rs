@@ -370,8 +370,13 @@ pub fn stopped_cleanly(root: &Root) -> bool {
 }
 
 fn control_state(root: &Root) -> Option<texts::State> {
+    texts::state(&control_file(root)?)
+}
+
+/// The content of `global/pg_control`.
+pub fn control_file(root: &Root) -> Option<Vec<u8>> {
     let path = sys::c_path(&join(&root.path, b"global/pg_control")).ok()?;
-    texts::state(&sys::read_whole(&path, 1 << 16).ok()?)
+    sys::read_whole(&path, 1 << 16).ok()
 }
 
 /// Whether this process belongs to a server whose postmaster lets no session write yet.

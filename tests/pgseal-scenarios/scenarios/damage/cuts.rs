@@ -2,10 +2,9 @@
 //! from a server that was killed, and start a server on them.
 
 use std::fs;
-use std::path::Path;
 
 use pgseal_scenarios::backup::base_backup_command;
-use pgseal_scenarios::files::{len, replace, zero};
+use pgseal_scenarios::files::{leave_zeros, len, replace, zero};
 use pgseal_scenarios::{Node, Outcome, server_major};
 
 const SUM: &str = "select count(*), sum(hashtext(v)) from t";
@@ -21,17 +20,6 @@ fn node() -> Node {
          select pg_create_logical_replication_slot('s', 'pgoutput');; checkpoint",
     );
     node
-}
-
-/// A file of zeros, owned as its directory is.
-fn leave_zeros(path: &Path, len: u64) {
-    fs::write(path, vec![0; usize::try_from(len).expect("small")]).expect("it can be written");
-    let dir = fs::metadata(path.parent().expect("a directory")).expect("it is there");
-    let (uid, gid) = {
-        use std::os::unix::fs::MetadataExt;
-        (dir.uid(), dir.gid())
-    };
-    std::os::unix::fs::chown(path, Some(uid), Some(gid)).expect("it can be given away");
 }
 
 /// The visibility map and free space map of a table that redo does not change.

@@ -10,7 +10,7 @@ use pgseal_core::geometry::{self, BLOCK_LEN, HEAD_LEN};
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::{self, BlockList, BlockState, FileReport};
-use pgseal_core::{HeaderFault, KeySet, Scratch, SealError, SealedFile};
+use pgseal_core::{HeaderFault, KeySet, Layout, Scratch, SealError, SealedFile};
 use pgseal_pgdata::{Class, Fork, KeyScope, Policy, Renewal};
 
 use crate::out;
@@ -343,7 +343,7 @@ fn judge(entry: &Entry, header: &Header, keys: &KeySet, report: FileReport) -> C
                 if many { "blocks" } else { "block" },
                 ranges.join(", "),
                 if many { "do" } else { "does" },
-                if header.solid {
+                if header.layout == Layout::Sectored {
                     "; after a power cut start the server and verify again: recovery makes anew \
                      what it needs"
                 } else {

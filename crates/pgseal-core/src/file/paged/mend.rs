@@ -34,17 +34,30 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         self.file.tags.count_change(self.storage, block);
     }
 
+    /// Before a write of whole pages: the plain length below which no byte is cut off if the write
+    /// fails. Asks the storage only if the write may both overwrite pages and append some.
+    pub(super) fn kept_of(&self, pages: Span) -> Result<u64, SealError> {
+        if pages.end() <= self.file.reached {
+            return Ok(pages.end());
+        }
+        if pages.blocks() == 1 {
+            // The page is appended, or it is there and the file does not end in it.
+            return Ok(pages.off());
+        }
+        Ok(self.plain_len()?.max(pages.off()))
+    }
+
     /// After a failed write of whole pages, for example on a full disk: if the file now ends within
-    /// these pages, cuts the file at the start of the first one. Otherwise overwrites those of the
-    /// pages that have no tag with zeros, so that they are holes again.
-    pub(super) fn drop_unfinished(&mut self, pages: Span) {
+    /// these pages, cuts off those behind the plain length `kept`. Overwrites the other pages that
+    /// have no tag with zeros, so that they are holes again.
+    pub(super) fn drop_unfinished(&mut self, pages: Span, kept: u64) {
         let Ok(sealed) = self.storage.len() else { return };
-        let plain = plain_len(Layout::Paged, sealed).0;
-        let room = sealed_len(Layout::Paged, PlainLen(pages.off()));
+        let mut plain = plain_len(Layout::Paged, sealed).0;
+        let room = sealed_len(Layout::Paged, PlainLen(kept));
         // The caller reports the error of the write; errors of the repair are ignored.
         if sealed > room && plain < pages.end() {
             let _ = self.storage.set_len(room);
-            return;
+            plain = kept;
         }
         // Leave out pages behind the end: this function may run twice for one write, and after the
         // cut the second run must not append a page.
