@@ -113,7 +113,7 @@ fn other_files_are_neither_read_nor_written_until_they_are_emptied() {
     for (path, heads) in [
         ("pg_stat/pgstat.stat", &[Head::Flipped, Head::Plain][..]),
         ("pg_xact/0000", &[Head::Flipped, Head::Zeros, Head::Plain]),
-        ("base/1/pg_filenode.map", &[Head::Flipped, Head::Zeros, Head::Plain]),
+        ("base/1/pg_filenode.map", &[Head::Flipped, Head::Plain]),
     ] {
         for head in heads {
             let seen = after(path, *head, false);
@@ -130,6 +130,15 @@ fn other_files_are_neither_read_nor_written_until_they_are_emptied() {
     let seen = after("pg_stat/pgstat.stat", Head::Zeros, false);
     let results = format!("0, 0, 0, 0, 0, 3, 0, 0, 8192, 8192, 2, 8192, 0, 0, 8192, {ANEW}");
     says(&seen, &results);
+}
+
+/// PostgreSQL refuses a relation map of zeros, and a base backup can copy one.
+#[test]
+fn a_relation_map_without_its_header_reads_as_zeros_and_the_log_says_so() {
+    let seen = after("base/1/pg_filenode.map", Head::Zeros, false);
+    let results = "0, 24576, 24576, 24576, 8192, 0, 0, 0, 8192, 8192, 2, 8192, 0, 0, 8192";
+    says(&seen, &format!("{results}, {ANEW}"));
+    assert!(seen.stderr.contains("header is all zeros: the file is damaged"), "{}", seen.stderr);
 }
 
 /// Recovery would take a read error for the end of the WAL.

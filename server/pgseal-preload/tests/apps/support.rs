@@ -17,8 +17,13 @@ pub const MARKER: &[u8] = b"PLAIN-MARKER-5d1c";
 pub const MAGIC: &[u8] = b"\x89PGSEAL\n";
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/// One file of each layout: paged, in place, stream.
-pub const SEALED: [&str; 3] = ["base/1/16384", "base/1/pg_filenode.map", "pg_stat/pgstat.stat"];
+/// One file of each layout: paged, sectored, stream, in-place.
+pub const SEALED: [&str; 4] = [
+    "base/1/16384",
+    "base/1/pg_filenode.map",
+    "pg_stat/pgstat.stat",
+    "pg_wal/000000010000000000000001",
+];
 /// A file of a class that stays plain.
 pub const PLAIN: &str = "postgresql.conf";
 
