@@ -6,7 +6,7 @@
 //! the table of calls, and `spec/hooks.md` is generated from it.
 //!
 //! There are five floors, each of which uses only the floors below it: `os`, `place`, `keys`,
-//! `file`, `calls` (`tests/floors.rs` checks this); `startup.rs` is on top.
+//! `file`, `calls` (`pgseal-testkit` checks this in `tests/floors.rs`); `startup.rs` is on top.
 
 pub mod calls;
 mod file;

@@ -63,7 +63,12 @@ impl Modules {
     }
 
     /// The module that a path used in module `from` leads to; `None` if it is in another crate.
+    /// `depth` is the number of re-exports followed; more than 8 are a circle of re-exports, or a name
+    /// of another crate that is re-exported under its own name.
     fn resolve(&self, from: &Name, path: &[String], depth: usize) -> Option<Name> {
+        if depth > 8 {
+            return None;
+        }
         let ups = path.iter().take_while(|word| *word == "super").count();
         let mut at = match path.first()?.as_str() {
             "crate" => Vec::new(),
@@ -76,7 +81,7 @@ impl Modules {
                 } else {
                     // A name that is re-exported here, or a name of another crate.
                     let export = self.modules.get(from)?.exports.get(word)?;
-                    return self.resolve(from, export, depth + 1).filter(|_| depth < 8);
+                    return self.resolve(from, export, depth + 1);
                 }
             }
         };
@@ -87,7 +92,7 @@ impl Modules {
                 continue;
             }
             let export = self.modules.get(&at).and_then(|module| module.exports.get(word));
-            if let Some(export) = export.filter(|_| depth < 8)
+            if let Some(export) = export
                 && let Some(found) = self.resolve(&at, export, depth + 1)
             {
                 return Some(found);
@@ -97,7 +102,14 @@ impl Modules {
         Some(at)
     }
 
-    fn uses(&self) -> BTreeMap<&Name, BTreeSet<Name>> {
+    /// For each module the modules that it uses, all with their paths, for example
+    /// `crate::file::paged`.
+    pub fn uses(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let shown_all = |used: BTreeSet<Name>| used.iter().map(shown).collect();
+        self.used().into_iter().map(|(name, used)| (shown(name), shown_all(used))).collect()
+    }
+
+    fn used(&self) -> BTreeMap<&Name, BTreeSet<Name>> {
         let used = |name: &Name, module: &Module| {
             let found = module.paths.iter().filter_map(|path| self.resolve(name, path, 0));
             found.filter(|other| other != name).collect()
@@ -108,7 +120,7 @@ impl Modules {
     /// The groups of modules with cyclic uses: each with the paths of its modules, for example
     /// `crate::file::paged`.
     pub fn circles(&self) -> Vec<BTreeSet<String>> {
-        let uses = self.uses();
+        let uses = self.used();
         let reached = |start: &Name| {
             let (mut seen, mut next) = (BTreeSet::new(), vec![start.clone()]);
             while let Some(name) = next.pop() {
