@@ -79,9 +79,7 @@ fn locate(path: &[u8]) -> Option<Located> {
     let full = datadir::absolute(path);
     let name = full.strip_prefix(root.path())?.strip_prefix(b"/")?;
     let name = PathText::of(name);
-    let real = sys::c_path(root.path()).ok().and_then(|path| sys::real_path(&path));
-    let root = real.and_then(|real| datadir::sealed_root(&real)).unwrap_or(root);
-    Some(Located { root, name, class })
+    Some(Located { root: root.real(), name, class })
 }
 
 /// Whether a file of this class may be read by the server as configuration.

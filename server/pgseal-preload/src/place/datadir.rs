@@ -40,6 +40,8 @@ pub struct Root {
     /// The interrupted conversion, once the helper was asked.
     interrupted: OnceLock<Option<Conversion>>,
     config_seen: Mutex<Option<u64>>,
+    /// The same directory under its path without symbolic links, once it was asked for.
+    real: OnceLock<&'static Root>,
 }
 
 /// The position of a path in a sealed data directory, and the class of the file.
@@ -86,6 +88,19 @@ impl Root {
     /// know either.
     pub fn interrupted(&self, ask: impl FnOnce() -> Option<Conversion>) -> Option<Conversion> {
         *self.interrupted.get_or_init(|| with_reserve(ask))
+    }
+
+    /// The same directory under its path without symbolic links, or this root if that path is no
+    /// sealed directory. The first answer that succeeds is kept.
+    pub fn real(&'static self) -> &'static Root {
+        if let Some(root) = self.real.get() {
+            return root;
+        }
+        let path = sys::c_path(&self.path).ok().and_then(|path| sys::real_path(&path));
+        match path.and_then(|path| sealed_root(&path)) {
+            Some(root) => self.real.get_or_init(|| root),
+            None => self,
+        }
     }
 
     /// The least sequence number that this process accepts in the record of a locked configuration;
@@ -213,6 +228,7 @@ pub fn register(path: &[u8]) -> &'static Root {
             keyring: Mutex::new(None),
             interrupted: OnceLock::new(),
             config_seen: Mutex::new(None),
+            real: OnceLock::new(),
         };
         let root: &'static Root = Box::leak(Box::new(root));
         state.roots.push(root);
