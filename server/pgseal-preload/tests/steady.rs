@@ -37,7 +37,7 @@ fn calls(arena: &Arena, what: &str, rounds: &str) -> BTreeMap<String, u64> {
 }
 
 /// Beyond the calls that its pages need, a call of the program costs at most one more system call,
-/// for tags, even if each page is in another group of tags than the page before.
+/// for tags. The pages alternate between two groups.
 #[test]
 fn a_call_costs_at_most_one_more() {
     let arena = Arena::new();
@@ -64,7 +64,7 @@ fn a_call_costs_at_most_one_more() {
     }
 }
 
-/// No allocation once a descriptor is warm.
+/// After the first calls on a descriptor, no call allocates memory.
 #[test]
 fn no_heap_allocation_in_the_steady_state() {
     for path in SEALED {

@@ -169,8 +169,9 @@ fn noise_of(results: &Results, case: &Case) -> Option<Ratio> {
     ratio_between(results, &case.id, &again.id, &first.id)
 }
 
-/// The end of an interval that is farther from 1, as a ratio above 1.
-fn floor_of(noise: &Ratio) -> f64 {
+/// The noise floor that an A/A ratio shows: the end of its interval that is farther from 1, as a
+/// ratio above 1.
+pub(crate) fn floor_of(noise: &Ratio) -> f64 {
     let away = |end: f64| if end.is_finite() && end > 0.0 { end.max(1.0 / end) } else { 1.0 };
     away(noise.low).max(away(noise.high)).max(away(noise.value))
 }

@@ -1,4 +1,5 @@
-/* A long run of page reads or writes. Counts the heap allocations of the whole process in the second half. */
+/* Reads or writes pages many times. Prints the number of heap allocations of the process in the
+   second half, which must be 0. */
 #include "app.h"
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
@@ -12,23 +13,24 @@ int posix_memalign(void **out, size_t align, size_t len)
     return allocations++, (*out = __libc_memalign(align, len)) ? 0 : ENOMEM;
 }
 
-/* steady FILE what rounds; what: r pread, w pwrite, R read, W write, l lseek to the end, v preadv, V pwritev */
+/* steady FILE WHAT ROUNDS. WHAT: r pread, w pwrite, R read, W write, l lseek to the end, v preadv,
+   V pwritev. */
 int main(int argc, char **argv)
 {
     static char page[4 * PAGE];
     struct iovec iov[2] = {{page, PAGE}, {page + PAGE, PAGE}};
     int fd = open(argv[1], O_RDWR | O_CREAT, 0600), rounds = atoi(argv[3]);
     char what = argv[2][0];
-    /* Pages of zeros are holes, a matter of their own. */
+    /* Pages of zeros would be stored as holes. */
     memset(page, 'x', sizeof page);
-    for (int at = 0; at < 300; at++)
+    for (int at = 0; at < 500; at++)
         if (pwrite(fd, page, PAGE, (long)at * PAGE) != PAGE)
             return 1;
     for (int half = 0; half < 2; half++) {
         long before = allocations;
         for (int i = 0; i < (half ? rounds : 50); i++) {
-            /* Jumps from group to group of tags: no call can profit from the one before. */
-            long off = (i % 2 ? 150 + i % 100 : i % 100) * (long)PAGE, done = -1;
+            /* Alternates between pages of the first and of the second group of tags. */
+            long off = (i % 2 ? 350 + i % 100 : i % 100) * (long)PAGE, done = -1;
             if (what == 'R' || what == 'W')
                 lseek(fd, off, SEEK_SET);
             switch (what) {

@@ -1,4 +1,4 @@
-//! Medians and ratios out of the samples of this experiment.
+//! Medians and ratios computed from the samples of this experiment.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,41 +6,42 @@ use std::collections::BTreeMap;
 use super::algorithm::{Algorithm, Direction, Mode};
 use super::plan::{AGAIN, PAGE_BYTES, figure};
 use super::protocol::CycleSource;
+use crate::analysis::floor_of;
 use crate::error::LabError;
 use crate::results::Results;
 use crate::stats::{Ratio, median, ratio};
 
-/// One figure of one arm in one case.
+/// Identifies one figure: its algorithm (the case), arm, direction and size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct At<'a> {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// Id of the arm.
     pub arm: &'a str,
-    /// Which way round.
+    /// The direction.
     pub direction: Direction,
     /// Bytes of one message.
     pub bytes: usize,
 }
 
 impl<'a> At<'a> {
-    /// Encrypting a page.
+    /// The figure for encrypting a page.
     pub fn page(mode: Mode, key_bits: u16, arm: &'a str) -> At<'a> {
         let algorithm = Algorithm { mode, key_bits };
         At { algorithm, arm, direction: Direction::Encrypt, bytes: PAGE_BYTES }
     }
 
-    /// The same of another arm.
+    /// The same figure of another arm.
     pub fn arm(self, arm: &'a str) -> At<'a> {
         At { arm, ..self }
     }
 
-    /// The same of another size.
+    /// The same figure for another message size.
     pub fn bytes(self, bytes: usize) -> At<'a> {
         At { bytes, ..self }
     }
 
-    /// Decrypting.
+    /// The same figure for decryption.
     pub fn decrypt(self) -> At<'a> {
         At { direction: Direction::Decrypt, ..self }
     }
@@ -56,12 +57,12 @@ pub struct Figures<'a> {
     /// Bytes of the messages measured.
     pub sizes: Vec<usize>,
     values: ByCase<'a>,
-    /// Noise floors that were asked for, by case and figure.
+    /// Noise floors computed so far, by case and figure.
     floors: RefCell<BTreeMap<(String, String), f64>>,
 }
 
 impl<'a> Figures<'a> {
-    /// Sorts the samples.
+    /// Groups the samples by case, arm, name and round.
     ///
     /// # Errors
     ///
@@ -126,8 +127,8 @@ impl<'a> Figures<'a> {
         )
     }
 
-    /// How far the baseline measured twice was apart in this algorithm, direction and size: a ratio
-    /// above 1. Every case has its A/A pair; 1 if it was not measured.
+    /// The noise floor of an algorithm, direction and size: how far the two measurements of the
+    /// baseline (the case's A/A pair) differ, as a ratio above 1; 1 if the pair was not measured.
     pub fn floor(&self, at: At<'_>) -> f64 {
         let key = (at.algorithm.to_string(), figure(at.direction, at.bytes));
         if let Some(known) = self.floors.borrow().get(&key) {
@@ -139,8 +140,8 @@ impl<'a> Figures<'a> {
         floor
     }
 
-    /// The ratio of two figures if it is a difference: its interval does not touch 1, and it lies
-    /// outside the noise floor of both.
+    /// The ratio of two figures, and whether they differ: they do if the ratio's interval does not
+    /// include 1 and the ratio lies outside the noise floors of both figures.
     pub fn difference(&self, over: At<'_>, under: At<'_>) -> Option<Compared> {
         let found = self.ratio(over, under)?;
         Some(compared(found, self.floor(over).max(self.floor(under))))
@@ -156,7 +157,7 @@ impl<'a> Figures<'a> {
         self.results.plan.arm(arm).is_some()
     }
 
-    /// Two cases' values held against each other, as [`Figures::difference`] does it; for signatures.
+    /// Compares the values of two cases like [`Figures::difference`]; used for signatures.
     pub fn named_difference(&self, over: &str, under: &str) -> Option<Compared> {
         let noise = |case| {
             let noise = self.named_ratio((case, AGAIN, ""), (case, "openssl", ""));
@@ -166,7 +167,7 @@ impl<'a> Figures<'a> {
         Some(compared(ratio, noise(over).max(noise(under))))
     }
 
-    /// Where cycles come from, in words.
+    /// The source of the cycle counts, in words.
     pub fn cycles_from(&self) -> Option<&'static str> {
         let case = self.algorithms().first()?.to_string();
         let id = self.fact(&case, "openssl", "cycles_from")?;
@@ -180,19 +181,13 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// Two figures held against each other.
+/// A comparison of two figures.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Compared {
     /// The ratio.
     pub ratio: Ratio,
-    /// Whether it is more than noise.
+    /// Whether the difference exceeds the noise.
     pub differs: bool,
-}
-
-/// The farther end of an A/A interval from 1, as a ratio above 1.
-fn floor_of(noise: &Ratio) -> f64 {
-    let away = |end: f64| if end.is_finite() && end > 0.0 { end.max(1.0 / end) } else { 1.0 };
-    away(noise.low).max(away(noise.high)).max(away(noise.value))
 }
 
 fn compared(ratio: Ratio, floor: f64) -> Compared {
