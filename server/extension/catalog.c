@@ -50,14 +50,14 @@ enum
 
 uint64		pgseal_generation = 0;
 bool		pgseal_catalog_stale = true;	/* the next lookup reads it again */
-bool		pgseal_any_closed = false;	/* some key domain, now or earlier, takes a right to compare */
+bool		pgseal_any_closed = false;	/* some key domain requires or required a right to compare */
 
 static Oid	relation_ids[3];	/* of the tables domain, key, type, at the last reading */
 static MemoryContext cache = NULL;
 static HTAB *types = NULL;
 static List *domains = NIL;
 
-/* What the last reading replaced: a function that still runs may hold a type or a key of it. */
+/* The catalog before the last reading: a running function may still hold a type or a key of it. */
 static MemoryContext previous_cache = NULL;
 static List *previous_domains = NIL;
 
@@ -86,7 +86,7 @@ pgseal_catalog_init(void)
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 }
 
-/* The memory of all that belongs to this reading of the catalog. */
+/* The memory context of everything that belongs to this reading of the catalog. */
 MemoryContext
 pgseal_catalog_context(void)
 {

@@ -25,7 +25,7 @@
 /* ---- the order of indexes ---- */
 
 /*
- * Refuses calls for the elements of arrays, rows and ranges: they would show the order of ciphertext as one of values.
+ * Refuses calls for the elements of arrays, rows and ranges: they would show the order of ciphertext as that of values.
  * Such calls use the FmgrInfo of the type cache, whose address is remembered for each function.
  */
 static void
@@ -182,7 +182,7 @@ sort_wide(Datum x, Datum y, SortSupport ssup)
 	return compare_wide(x, y);
 }
 
-/* The first eight bytes: after the header they look random, so that they differ where the values do. */
+/* The first eight bytes: those after the header look random, and so differ where the values do. */
 static Datum
 abbreviate_bytes(Datum original, SortSupport ssup)
 {

@@ -33,10 +33,10 @@ typedef struct RawKey
 	uint8		raw[KEY_BYTES];
 } RawKey;
 
-/* So many fit into the first pages; with more keys they are replaced by larger ones. */
+/* The first pages have room for so many keys; for more keys, larger pages replace them. */
 #define FIRST_KEYS 32
 
-/* The length of one key in pgseal.worker_keys, where it is in hexadecimal. */
+/* The bytes of one key in pgseal.worker_keys, which holds them in hexadecimal. */
 #define EXPORT_BYTES (8 + 4 + WRAPPED_BYTES + KEY_BYTES)
 
 static RawKey *store = NULL;

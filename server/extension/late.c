@@ -43,7 +43,7 @@ pgseal_late_init(void)
 
 /*
  * Whether a sort may belong to a query that was planned before the module was loaded, so that planner.c could not make
- * its ORDER BY one of plain values.
+ * its ORDER BY sort by plain values.
  */
 bool
 pgseal_loaded_late(void)

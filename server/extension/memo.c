@@ -25,7 +25,7 @@
 
 #define HASH_FACTOR UINT64CONST(0x9E3779B97F4A7C15)
 
-/* The uses of a memo that has ended. */
+/* The value of `uses` after pgseal_memo_end(). */
 #define ENDED PG_UINT32_MAX
 
 /* Makes the table, all zeros; NULL before FIRST_USES, after the end, or without memory.  It is optional. */
@@ -70,7 +70,10 @@ pgseal_memo_number(Memo *memo, uint64 from)
 	{
 		if (make_table(memo, sizeof(MemoNumber) << NUMBER_BITS) == NULL)
 			return NULL;
-		/* An empty entry looks like that of zero; zero's own entry starts with a number of another entry. */
+		/*
+		 * An empty entry looks as if it held the number 0.  0 belongs in entry 0, so that entry
+		 * starts with the number 1, which belongs in another entry.
+		 */
 		memo->table.numbers[0].from = 1;
 	}
 	return &memo->table.numbers[(from * HASH_FACTOR) >> (64 - NUMBER_BITS)];

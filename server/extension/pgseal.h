@@ -60,7 +60,7 @@ typedef struct DomainKey
 	pgseal_column_key *handle;	/* NULL until loaded */
 } DomainKey;
 
-/* The last answer about a right: EXECUTE on the function of the domain in a schema */
+/* The last answer whether a role has a right: EXECUTE on the function of the domain in a schema */
 typedef struct SealedRight
 {
 	Oid			user;
@@ -74,11 +74,11 @@ typedef struct SealedDomain
 	uint64		id;
 	bool		by_passphrase;	/* else by the provider */
 	bool		mask;			/* a role without the right sees a mask */
-	bool		closed;			/* to compare takes a right */
+	bool		closed;			/* comparing requires a right */
 	uint8		salt[PGSEAL_COLUMN_SALT_BYTES];
 	uint32		random_version; /* for new randomised values */
 	uint32		lookup_version; /* for deterministic values */
-	uint32		rotating_to;	/* 0, or the lookup version that is being moved to */
+	uint32		rotating_to;	/* 0, or the lookup version that a rotation moves values to */
 	int			nkeys;
 	DomainKey  *keys;
 	pgseal_column_key *random_key;	/* handles of the two versions; NULL until loaded */
@@ -89,8 +89,8 @@ typedef struct SealedDomain
 } SealedDomain;
 
 /* memo.c: the last results of a deterministic cipher, in one direction */
-#define MEMO_PLAIN_BYTES 24		/* of a plain string, at most */
-#define MEMO_STRING_BYTES 48	/* of a plain or sealed one */
+#define MEMO_PLAIN_BYTES 24		/* longest plain string */
+#define MEMO_STRING_BYTES 48	/* longest plain or sealed string */
 
 typedef struct MemoNumber
 {
@@ -124,7 +124,7 @@ typedef struct Memo
 		void	   *any;
 		MemoNumber *numbers;
 		MemoString *strings;	/* of authenticated types */
-	}			table;			/* NULL before the type has many values */
+	}			table;			/* NULL until the type has many values */
 } Memo;
 
 typedef struct SealedType
@@ -165,7 +165,7 @@ typedef struct CallSite
 	Datum		opened[2];
 } CallSite;
 
-/* Values that this session has sealed, opened and could not open. */
+/* The numbers of values that this session has sealed, has opened, and could not open. */
 typedef struct SealCounts
 {
 	uint64		sealed;
@@ -285,7 +285,7 @@ extern MemoString *pgseal_memo_string(Memo *memo, const uint8 *from, size_t len,
 extern bool pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len);
 extern void pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, const uint8 *to, size_t to_len);
 
-/* packing.c: numeric in 60 bits and 4 */
+/* packing.c: numeric in 60 bits, and 4 bits of display scale */
 extern bool pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale);
 extern bool pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric);
 

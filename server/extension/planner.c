@@ -4,14 +4,14 @@
  *		Makes ORDER BY sort by values, not by ciphertext.
  *
  * The default btree operator class of a sealed type orders ciphertext: primary
- * keys, merge joins and sorted grouping need an order, whichever.  ORDER BY must
+ * keys, merge joins and sorted grouping need some order.  ORDER BY must
  * return the order of values.  Therefore every query is examined before it is
  * planned; its ORDER BY clauses are made to sort by the decrypted value.  A sort
  * that cannot be rewritten is an error.
  *
- * "= ANY (array of plain values)" becomes one of sealed values, so that the array
- * is sealed once and an index can be used.  Constants of VALUES lists are sealed
- * (fold.c).
+ * "= ANY (array of plain values)" becomes "= ANY (array of sealed values)", so
+ * that the array is sealed once and an index can be used.  Constants of VALUES
+ * lists are sealed (fold.c).
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  *
@@ -195,7 +195,7 @@ expect_compare(Oid oid, bool *found)
 		}
 		return;
 	}
-	/* Arrays, domains and whole rows of them. */
+	/* Arrays and domains of sealed types, and rows that contain sealed types. */
 	oid = getBaseType(oid);
 	if (OidIsValid(get_element_type(oid)))
 		expect_compare(get_element_type(oid), found);
@@ -217,7 +217,7 @@ typedef struct ColumnsContext
 } ColumnsContext;
 
 /*
- * If a key domain takes a right to compare, a role without it may use none of its columns in a query: not only
+ * If a key domain requires a right to compare, a role without it may use none of its columns in a query: not only
  * operators show which values are equal, but everything that takes a value, even the hash of an array or the image of a
  * row.  Columns of VALUES lists hold the role's own values.  `found`: the plan is valid for this role only.
  */

@@ -3,8 +3,8 @@
  * rights.c
  *		Who may decrypt, and who may compare.
  *
- * EXECUTE on the function pgseal_decrypt.DOMAIN() is the right to decrypt, and on
- * pgseal_compare.DOMAIN() the right to compare, in key domains that take one.  A
+ * EXECUTE on the function pgseal_decrypt.DOMAIN() is the right to decrypt.  In key
+ * domains that require a right to compare, EXECUTE on pgseal_compare.DOMAIN() is it.  A
  * function without an ACL gives the right to nobody: PostgreSQL would give it to
  * PUBLIC, and pg_restore -x restores functions without their ACL.  The last
  * answer is kept until functions or roles change.

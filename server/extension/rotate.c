@@ -87,7 +87,7 @@ analyze(const char *text, Relation target)
 	return query;
 }
 
-/* Switches triggers off; a constraint without an expression is fulfilled. */
+/* Switches triggers and CHECK constraints off: a constraint without an expression is fulfilled. */
 static void
 silence(EState *estate)
 {

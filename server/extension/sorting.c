@@ -23,7 +23,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-/* ---- types whose order is not one of values ---- */
+/* ---- types that are ordered by ciphertext ---- */
 
 static bool
 contains_sealed(Oid type)

@@ -32,7 +32,7 @@ PG_FUNCTION_INFO_V1(pgseal_counting_since);
 
 SealCounts	pgseal_counts = {0, 0, 0};
 
-/* The part of them that was added to the library's counters. */
+/* The part of pgseal_counts that was added to the library's counters. */
 static SealCounts added = {0, 0, 0};
 
 /* server/pgseal-preload/src/file/counters.rs */
@@ -114,10 +114,12 @@ pgseal_stat_io(PG_FUNCTION_ARGS)
 }
 
 /*
- * Values of this session, and of all since the server started (NULL if it is not sealed).
+ * Counts of the values of this session, and of all sessions since the server started (NULL if the
+ * server is not sealed).
  *
- * The sums change with single transactions of other sessions, in any database, and one counter shows whether a value
- * of theirs could be opened.  Therefore only members of pg_read_all_stats see them.
+ * The sums over all sessions change with each transaction of another session, in any database, and
+ * one of them shows whether that session could open a value.  Therefore only members of
+ * pg_read_all_stats see these sums.
  */
 Datum
 pgseal_stat_columns(PG_FUNCTION_ARGS)
@@ -145,7 +147,7 @@ pgseal_stat_columns(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls)));
 }
 
-/* When the server began to count; NULL if it is not sealed. */
+/* When the server began to count; NULL if the server is not sealed. */
 Datum
 pgseal_counting_since(PG_FUNCTION_ARGS)
 {

@@ -17,7 +17,7 @@
 #include "utils/date.h"
 #include "utils/numeric.h"
 
-/* The display scale stands behind a deterministic numeric: equality must ignore it. */
+/* The display scale is stored after a deterministic numeric: equality must ignore it. */
 #define SCALE_BYTES 2
 #define MAX_DISPLAY_SCALE 16383	/* of a numeric */
 #define MAX_ROUND_SCALE 2000	/* numeric_round() takes no more */

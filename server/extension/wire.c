@@ -160,7 +160,10 @@ pgseal_base_types_on_the_wire(ParseState *pstate, Query *query)
 
 		(void) replace_params((Node *) query, &context);
 	}
-	/* UNION and its kind compare ciphertext; a SELECT around them opens the values. */
+	/*
+	 * UNION, INTERSECT, EXCEPT and DISTINCT compare ciphertext.  Their results are opened only by a
+	 * SELECT around them.
+	 */
 	if (query->commandType == CMD_SELECT && query->setOperations == NULL && query->distinctClause == NIL)
 		query->targetList = open_results(pstate, query->targetList);
 	else if (query->commandType != CMD_SELECT)

@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# create.sh: CREATE EXTENSION of every extension of the server, each in a database of its own, LOAD
-# of every module, and --version of every program, on a plain and on a sealed cluster, in the clean
-# root, as PostgreSQL's user. All modules that have to be in shared_preload_libraries are. In the
-# end the postmaster is killed, and the server recovers.
+# create.sh: runs CREATE EXTENSION for every extension of the server, each in its own database, LOAD
+# for every module, and --version of every program, on a plain and on a sealed cluster. Runs in the
+# clean root as PostgreSQL's user. Modules that have to be in shared_preload_libraries are there. At
+# the end the script kills the postmaster, and the server recovers.
 #
-# Results below results/create; a line for each package in results/create.tsv: PACKAGE,
-# same|DIFFERENT, its version, what it has, what differs.
+# Results: results/create/, and in results/create.tsv one line per package: PACKAGE, same|DIFFERENT,
+# the version, the extensions, modules and programs, and the differences.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 PRELOAD=pg_stat_statements,pg_cron,pglogical,pgaudit,pgauditlogtofile,pg_qualstats,pg_stat_kcache,pg_wait_sampling
 PRELOAD=$PRELOAD,bgw_replstatus,plugin_debugger,repmgr,set_user,pglogical_ticker,pg_prewarm
 PRELOAD=$PRELOAD,pg_partman_bgw,pgextwlist,pgmemcache,omnidb_plpgsql_debugger,auto_explain,pgl_ddl_deploy,pg_fact_loader
-# Apart from these: with plprofiler the server does not start ("requested tranche is not
-# registered"), the workers of pgautofailover hold every database, and that of powa outlives its
-# postmaster.
+# Not in PRELOAD: plprofiler (together with the others it prevents the server's start: "requested
+# tranche is not registered"), pgautofailover (its workers stay connected to every database), and
+# powa (its worker outlives the postmaster). Each extension in APART has its own server.
 APART=(plprofiler pgautofailover)
 SETTINGS=("wal_level = logical" "track_commit_timestamp = on" "max_worker_processes = 60" "max_replication_slots = 10"
     "cron.database_name = 'pg_cron'" "max_connections = 200")
 EXTENSIONS=/usr/share/postgresql/$MAJOR/extension
 MODULES=/usr/lib/postgresql/$MAJOR/lib
 
-# What an extension is made of, as far as it is the same everywhere.
+# An extension's version, schema and number of objects by catalog; all are the same on every server.
 objects="SELECT extname, extversion, nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = extnamespace ORDER BY 1;
 SELECT classid::regclass, count(*) FROM pg_depend WHERE deptype = 'e' GROUP BY 1 ORDER BY 1::text;"
 
@@ -64,8 +64,8 @@ start() {
 
 sql() { timeout 60 psql -X -q -d "$@" </dev/null 9>&-; }
 
-# create EXTENSION OUT: in a database of its own, which stays: there are workers that DROP DATABASE
-# waits for in vain.
+# create EXTENSION OUT: creates a database and in it the extension. The database is not dropped,
+# because DROP DATABASE would wait forever for some extensions' workers.
 create() {
     {
         sql postgres -c "CREATE DATABASE \"$1\"" &&
@@ -79,7 +79,7 @@ usable_preload() {
     (IFS=,; say "${usable[*]}")
 }
 
-# Every extension, module and program of the packages, with the name it is called by.
+# all extension|module|program: prints the names of all extensions, modules or programs.
 all() {
     case "$1" in
     extension) find "$EXTENSIONS" -name '*.control' -printf '%f\n' | sed 's/\.control$//' | grep -vx plpgsql ;;
@@ -90,7 +90,7 @@ all() {
 
 packages() { cat /etc/pgseal-packages && dpkg-query -W -f '${Package} ${db:Status-Status}\n' "postgresql-$MAJOR" "postgresql-pl*-$MAJOR" | sed -n 's/ installed$//p'; }
 
-# contents KIND PACKAGE: what the package has of it.
+# contents KIND PACKAGE: prints the package's extensions, modules or programs.
 contents() {
     dpkg -L "$2" | case $1 in
     extension) sed -nE "s#^$EXTENSIONS/(.*)\.control\$#\1#p" ;;
@@ -99,7 +99,7 @@ contents() {
     esac | LC_ALL=C sort
 }
 
-# in_words KIND NAME...: all of them, or how many there are.
+# in_words KIND NAME...: prints the names, or only their number if there are more than 12.
 in_words() {
     local kind=$1 names
     shift

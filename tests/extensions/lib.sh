@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Shared by the scripts that run inside the clean root of scripts/extensions.sh, as PostgreSQL's
-# user: a plain and a sealed cluster that live in the same place, one after the other, so that what
-# they print needs no translation. The server that runs when the script ends, however it ends, is
-# ended. Descriptor 9 is the script's standard error; nothing inherits it.
+# user. A plain and a sealed cluster use the same directory one after the other, so that their
+# output has the same paths. Whenever the script exits, it stops a server that still runs.
+# Descriptor 9 is the script's standard error; no started program inherits it.
 
 MAJOR=${EXTENSIONS_MAJOR:-15}
 BIN=/usr/lib/postgresql/$MAJOR/bin
@@ -32,14 +32,14 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# Any program of PostgreSQL as the mode has it.
+# under MODE PROGRAM...: runs a program of PostgreSQL, in sealed mode through 'pgseal run'.
 under() {
     local mode=$1
     shift
     if [ "$mode" = sealed ]; then pgseal run -- "$@"; else "$@"; fi
 }
 
-# make_template MODE: a cluster that was never started; new ones are copies of it.
+# make_template MODE: creates a cluster that is never started; new clusters are copies of it.
 make_template() {
     local mode=$1 options=(-U postgres --auth=trust --no-sync --locale=C.UTF-8 -E UTF8 --wal-segsize=4)
     rm -rf "$W/$mode-template"
@@ -67,12 +67,12 @@ new_cluster() {
         say "port = $PORT"
         say "unix_socket_directories = '$W'"
         say "listen_addresses = ''"
-        # Processes are killed here, not machines.
+        # The tests kill processes, not the machine, so fsync is not needed.
         say "fsync = off"
         say "autovacuum = off"
         say "max_wal_size = 256MB"
         say "max_parallel_workers_per_gather = 0"
-        # What pgseal says on a backend's behalf comes to the log.
+        # pgseal's messages on behalf of a backend go to the server's log; %b is the backend type.
         say "log_line_prefix = '%b: '"
         printf '%s\n' "$@"
     } >>"$DATA/postgresql.conf"
@@ -81,8 +81,8 @@ new_cluster() {
 # start_server MODE LOG
 start_server() {
     local mode=$1 log=$2 lines
-    # In the background as itself: what is killed later is this process. Nothing of ours stays open
-    # in it.
+    # POSTMASTER must be the process ID of the postmaster itself, which is killed later. Therefore
+    # setsid starts in the background, without a subshell, and no descriptor of this script is open.
     if [ "$mode" = sealed ]; then
         setsid pgseal run -- "$BIN/postgres" -D "$DATA" >>"$log" 2>&1 </dev/null 9>&- &
     else
@@ -90,7 +90,8 @@ start_server() {
     fi
     POSTMASTER=$!
     for _ in $(seq 1200); do
-        # Read at once: behind a kill -9 there is the file of the last server first.
+        # The whole file is read at once, and the process ID is compared: after kill -9 the file of
+        # the last server is still there.
         mapfile -t lines < <(cat "$DATA/postmaster.pid" 2>/dev/null)
         [ "${lines[0]:-} ${lines[7]:-}" != "$POSTMASTER ready   " ] || return 0
         kill -0 "$POSTMASTER" 2>/dev/null || break
@@ -100,7 +101,8 @@ start_server() {
     return 1
 }
 
-# The processes that work in the data directory: a server, its backends, children of these.
+# Prints the processes whose current directory is the data directory: the postmaster, its backends,
+# and their children.
 in_data() {
     local dir
     for dir in /proc/[0-9]*; do
@@ -108,7 +110,8 @@ in_data() {
     done
 }
 
-# Until nothing works in the data directory any more. What stays is named, and killed.
+# Waits until no process has the data directory as its current directory. If one remains after 20 s,
+# prints its command line, kills it, and returns 1.
 await_end() {
     local pid
     for _ in $(seq 200); do
@@ -135,7 +138,7 @@ stop_server() {
     await_end && [ "$status" = 0 ]
 }
 
-# Ends what runs, in whatever state, at the end of a script.
+# Ends the server and its children in any state, at the end of a script.
 end_server() {
     local pid
     [ -z "$POSTMASTER" ] || kill -QUIT "$POSTMASTER" 2>/dev/null || true
@@ -146,6 +149,7 @@ end_server() {
     for pid in $(in_data); do kill -KILL "$pid" 2>/dev/null || true; done
 }
 
-# run_sql DATABASE FILE: statement and answer, errors too. What waits in vain ends.
+# run_sql DATABASE FILE: prints each statement with its output and errors. A statement that hangs is
+# cancelled after 150 s.
 run_sql() { (cd "$HERE/workloads" && PGOPTIONS="-c statement_timeout=150s" psql -X -a -q -d "$1" -f "$2" 2>&1 </dev/null 9>&-); }
 ask() { psql -X -A -t -q -v ON_ERROR_STOP=1 -d "$1" -c "$2" </dev/null 9>&-; }

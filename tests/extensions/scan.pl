@@ -1,6 +1,6 @@
 #!/usr/bin/perl
-# scan.pl MARKER DIRECTORY...: each file below the directories that shows the marker
-# as text, as UTF-16, in hexadecimal digits or in base64: its path and the form, in lines.
+# scan.pl MARKER DIRECTORY...: searches all files below the directories for the marker as text, as
+# UTF-16, in hexadecimal digits and in base64. Prints one line per file and form: path TAB form.
 use strict;
 use warnings;
 use File::Find;
@@ -16,7 +16,7 @@ $form{ unpack 'H*', $marker } = 'hex';
 $form{ uc unpack 'H*', $marker } = 'hex';
 for my $shift (0 .. 2) {
     my $text = encode_base64('x' x $shift . $marker, '');
-    # Without the characters that the bytes before and behind it take part in.
+    # Leaves out the base64 characters that also depend on the bytes before and after the marker.
     my $from = int((8 * $shift + 5) / 6);
     my $to = int(8 * ($shift + length $marker) / 6);
     $form{ substr $text, $from, $to - $from } = 'base64';

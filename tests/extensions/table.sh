@@ -8,7 +8,7 @@ results=${1:?where are the results?}
 doc=$PGSEAL_ROOT/docs/extensions.md
 reasons=$PGSEAL_ROOT/tests/extensions/reasons.tsv
 
-# rows FILE WHICH: lines of Markdown; WHICH column holds what was tried, and which one the versions.
+# rows FILE: prints the results in FILE as rows of a Markdown table.
 rows() {
     awk -F '\t' -v reasons="$reasons" '
         BEGIN { while ((getline line < reasons) > 0) { if (line !~ /^#/) { split(line, part, "\t"); reason[part[1]] = part[2] } } }

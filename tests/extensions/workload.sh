@@ -2,25 +2,31 @@
 # workload.sh NAME...: runs workloads/NAME.sql on a plain and on a sealed cluster, in the clean
 # root, as PostgreSQL's user.
 #
-# The part of the file before "-- after kill -9" runs first, then the postmaster is killed, the raw
-# data directory is searched for the marker canary-NAME-Zq7x, the server recovers, the rest of the
-# file runs, the content of each table and the indexes are checked, and a stopped sealed cluster
-# must be sound to 'pgseal verify'. workloads/NAME.sh, if there is one, runs behind the first part
-# ("load") and behind the rest ("after"). What both print must be the same, byte for byte.
+# First the part of the file before "-- after kill -9" runs. Then the script kills the postmaster
+# and searches the raw data directory for the marker canary-NAME-Zq7x. The server recovers, and the
+# rest of the file runs. Then the script reads the content of each table and checks the indexes, and
+# 'pgseal verify' must find the stopped sealed cluster sound. workloads/NAME.sh, if it exists, runs
+# after the first part (argument "load") and after the rest ("after"). The output of both clusters
+# must be the same, byte for byte.
 #
-# Comments at the head of the file: "-- tried: WORDS for the table", "-- extensions: NAMES", "--
-# packages: NAMES" of what is no extension, "-- preload: MODULES", "-- setting: LINE of
-# postgresql.conf", "-- normalise: SED SCRIPT", and "-- ignore: REGEXP of tables whose rows differ
-# by nature", "-- release: SUITE MAJOR PACKAGES" (scripts/extensions.sh).
+# Comments at the head of the file:
+#   -- tried: WORDS                     what the workload tries, for the table
+#   -- extensions: NAMES
+#   -- packages: NAMES                  packages that are not extensions
+#   -- preload: MODULES
+#   -- setting: LINE                    a line of postgresql.conf
+#   -- normalise: SCRIPT                a sed script for the output
+#   -- ignore: REGEXP                   tables whose rows always differ
+#   -- release: SUITE MAJOR PACKAGES    see scripts/extensions.sh
 #
-# Results below results/NAME; a line for each workload in results/workloads.tsv: NAME,
-# same|DIFFERENT, the versions, what was tried, what differs.
+# Results: results/NAME/, and in results/workloads.tsv one line per workload: NAME, same|DIFFERENT,
+# the versions, what was tried, and the differences.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 head_of() { sed -nE "s/^-- $2: (.*)/\1/p" "$HERE/workloads/$1.sql"; }
 
-# Rows of each table: their number, and a hash over them.
+# Prints the number of rows of each table and a hash of the rows.
 contents() {
     local ignore=$1
     psql -X -A -t -q -d w <<SQL 2>&1
@@ -33,7 +39,7 @@ ORDER BY nspname COLLATE "C", relname COLLATE "C" \gexec
 SQL
 }
 
-# run MODE NAME: every step of one cluster's life; what it printed in files of results/NAME/MODE.
+# run MODE NAME: runs all steps on one cluster and writes the output to results/NAME/MODE.
 run() {
     local mode=$1 name=$2 out=$RESULTS/$2/$1 normalise marker settings=() preload part
     rm -rf "$out"
@@ -70,7 +76,6 @@ run() {
     done
     contents "$(head_of "$name" ignore)" >"$out/contents.out"
     pg_amcheck --no-strict-names --install-missing --heapallindexed -d w >"$out/amcheck.out" 2>&1 </dev/null || true
-    # The extension is made by this step.
     stop_server >>"$out/after.out" || say "no orderly end" >>"$out/after.out"
     perl "$HERE/scan.pl" "$marker" "$DATA" | sed "s#^$DATA/##" >"$out/shown-at-end"
     if [ "$mode" = sealed ]; then
@@ -94,7 +99,7 @@ versions() {
     } | paste -sd ',' | sed 's/,/, /g'
 }
 
-# judge NAME: one line for results/workloads.tsv.
+# judge NAME: prints the workload's line for results/workloads.tsv.
 judge() {
     local name=$1 plain=$RESULTS/$1/plain sealed=$RESULTS/$1/sealed part faults=()
     for part in load after contents amcheck; do
@@ -104,7 +109,8 @@ judge() {
             faults+=("$part: $(grep -c '^[<>]' "$RESULTS/$name/$part.diff") lines differ")
         }
     done
-    # A search that sees nothing proves nothing.
+    # The search must find the marker in the plain cluster; otherwise finding no marker in the
+    # sealed cluster proves nothing.
     [ -s "$plain/shown-after-kill" ] || faults+=("the plain cluster does not show the marker")
     for part in shown-after-kill shown-at-end; do
         [ ! -s "$sealed/$part" ] ||

@@ -1,6 +1,8 @@
-# Loaded into the TAP files of settings.tsv in a sealed run. What such a file itself opens with "<:raw" comes
-# from 'pgseal cat' if it is sealed, and what it writes into WAL goes through poke, which has the plain view.
-# Perl itself has not, so that the copies it makes of data directories are copies of sealed files.
+# In a sealed run, the TAP files with the setting PlainView in settings.tsv load this module. When
+# such a test opens a sealed file with "<:raw", it reads the plaintext from 'pgseal cat'. When it
+# writes into WAL, the program poke writes through the library, which encrypts the bytes. Perl
+# itself sees ciphertext, so that the test's copies of data directories are copies of the sealed
+# files.
 package PlainView;
 use strict;
 use warnings;
@@ -24,7 +26,7 @@ sub open_plain(*;$@)
 	return CORE::open($_[0], $_[1], @_[ 2 .. $#_ ]);
 }
 
-# In the place of PostgreSQL::Test::Cluster::write_wal.
+# Replaces PostgreSQL::Test::Cluster::write_wal.
 sub write_wal
 {
 	my ($self, $tli, $lsn, $segment_size, $data) = @_;
@@ -46,7 +48,8 @@ sub import
 	return;
 }
 
-# In the place of PostgreSQL::Test::Utils::slurp_dir, for tests that know each entry of a backup: pgseal/ is another.
+# Replaces PostgreSQL::Test::Utils::slurp_dir for tests that expect a fixed list of entries in a
+# backup: leaves out pgseal/.
 sub slurp_dir
 {
 	my ($dir) = @_;
@@ -54,7 +57,7 @@ sub slurp_dir
 	return grep { $_ ne 'pgseal' } readdir $handle;
 }
 
-# After the modules that it changes were compiled.
+# INIT runs after the modules whose functions it replaces were compiled.
 INIT
 {
 	no warnings 'redefine';

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # build.sh [MAJOR]   (default: 18)
 #
-# Builds PostgreSQL with injection points, which no distribution's package has, from the source
-# package of the version that scripts/postgres-versions.sh got, into build/upstream/injection/MAJOR.
-# PGSEAL_POSTGRES_CACHE=build/upstream/injection then runs any suite against it (make
-# test-upstream-injection). Needs a compiler, bison, flex and the headers of zlib and OpenSSL.
+# Builds PostgreSQL with injection points, which no distribution's package has, into
+# build/upstream/injection/MAJOR. The source is the source package of the version that
+# scripts/postgres-versions.sh fetched. With PGSEAL_POSTGRES_CACHE=build/upstream/injection any
+# suite runs against this server (make test-upstream-injection). Needs a compiler, bison, flex and
+# the headers of zlib and OpenSSL.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 . "$(dirname "$0")/../../scripts/lib/apt.sh"
@@ -37,7 +38,7 @@ apt-get -qq update </dev/null 2>"$work/err" || warn "apt-get update: $(tail -n 1
     die "the source of postgresql-$major $version cannot be had: $(tail -n 1 "$work/err")"
 dpkg-source --no-check -x "$work"/*.dsc "$work/src" >/dev/null 2>"$work/err" || die "dpkg-source: $(tail -n 1 "$work/err")"
 
-# Where Debian has them: the suites copy a server from there.
+# Debian's directories, since the suites copy a server from there.
 lib=/usr/lib/postgresql/$major
 say "upstream: building PostgreSQL $version with injection points; takes some minutes"
 (

@@ -2,9 +2,9 @@
 # compare.sh [--major N] SUITE...   (core, isolation, modules, recovery, src/bin/pg_rewind, ...)
 #
 # Compares the results of the sealed run of each suite with those of the plain run, test by test.
-# Both must have run the same tests with the same verdicts, except those that skip.tsv names, which
-# must fail in the sealed run. Tests that fail in both runs are listed: they prove nothing. Exit
-# status: 0 the same, 1 different, 3 PostgreSQL itself skipped all tests.
+# Both must have run the same tests with the same verdicts, except the tests that skip.tsv names,
+# which must fail in the sealed run. Tests that fail in both runs are listed, since they prove
+# nothing. Exit status: 0 the same, 1 different, 3 PostgreSQL itself skipped all tests.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 
@@ -13,16 +13,16 @@ known=$(awk -F '\t' '!/^#/ { print $1 }' "$PGSEAL_ROOT/tests/upstream/skip.tsv")
 major=$(default_major)
 read_options "major=major" "$@"
 
-# lines SUITE MODE: what there is to compare: files and tests with their verdicts.
+# lines SUITE MODE: prints the lines to compare: files and tests with their verdicts.
 lines() {
     local dir=$results/$1-$major-$2
     [ -s "$dir/results.tsv" ] || die "no results of the $2 run of $1 on PostgreSQL $major"
     sed -E 's/^([^\t]*)\.pl\t/\1\t/' "$dir/results.tsv"
-    # Per test where there is such a list (TAP): "FILE NUMBER TAB ok".
+    # TAP suites also have a list of single tests: "FILE NUMBER TAB ok".
     cat "$dir/tests.tsv" 2>/dev/null || true
 }
 
-# without SKIPPED: standard input, sorted, but the lines of what is skipped.
+# without SKIPPED: sorts standard input and removes the lines of the files and tests in SKIPPED.
 without() {
     awk -v skipped="$1" 'BEGIN { count = split(skipped, names, "\n"); for (i = 1; i <= count; i++) known[names[i]] = 1 }
         { name = $0; sub(/[ \t].*/, "", name) } !(name in known)' | sort
@@ -39,7 +39,8 @@ for name in "${REST[@]}"; do
         [ "$worst" != 0 ] || worst=3
         continue
     fi
-    # The words of a line's name: of TAP the file without its suffix, of modules the test.
+    # The first word of the lines to remove: the file without its suffix (TAP), or the test
+    # (modules).
     skipped=$(sed -nE "s#^$name/(.*)\$#\1#p" <<<"$known" | sed 's/\.pl$//')
     stale=$(awk -F '\t' '$2 == "ok, though in skip.tsv" { print $1 }' <<<"$sealed" | paste -sd ' ')
     differences=$(diff <(without "$skipped" <<<"$plain") <(without "$skipped" <<<"$sealed") || true)

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# fetch.sh [MAJOR]   (default: 15 where it is installed, else the newest that is)
+# fetch.sh [MAJOR]   (default: 15 if installed, else the newest installed major)
 #
-# Gets the source package of PostgreSQL in the version of the binaries that its test suites will run
-# against, and caches what the suites need in PGSEAL_CACHE (default build/upstream):
-#   VERSION/src     src/test, src/pl, contrib, and of src/bin and src/interfaces/libpq what has tests
-#   VERSION/pg      the binaries of that version, only where the installed ones are of another version
+# Downloads PostgreSQL's source package in the version of the binaries under test, and caches what
+# the suites need in PGSEAL_CACHE (default build/upstream):
+#   VERSION/src     src/test, src/pl, contrib, src/bin and src/interfaces/libpq
+#   VERSION/pg      binaries of VERSION if the installed version differs; headers if missing
 #   current-MAJOR   "VERSION installed|unpacked|fetched VERSION-OF-THE-BINARIES"
-# Source and server must be of the same minor version, or tests fail that have nothing wrong with
-# them. Where the source of the installed version cannot be had (the mirrors drop superseded
-# security updates), the newest version whose source can be had is taken, together with its binary
-# packages, unpacked beside the system. A major that is not installed but was got by
-# scripts/postgres-versions.sh has its source where it came from.
+# Source and server must have the same minor version, or tests fail without a fault. If the source
+# of the installed version is not available (the mirrors drop superseded security updates), the
+# script takes the newest version whose source is available, and unpacks that version's binary
+# packages into the cache. If a major is not installed but scripts/postgres-versions.sh fetched it,
+# the source comes from the same Debian suites as the fetched binaries.
 #
-# Uses a private apt configuration derived from the machine's own; installs nothing, changes nothing
-# outside the cache, needs no root.
+# Uses a private apt configuration derived from the machine's own, installs nothing, changes nothing
+# outside the cache, and needs no root.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 . "$(dirname "$0")/../../scripts/lib/apt.sh"
@@ -64,9 +64,9 @@ say "upstream: looking for the source of PostgreSQL $binaries"
 apt-get -qq update </dev/null 2>"$apt_dir/update.err" || warn "apt-get update: $(tail -n 1 "$apt_dir/update.err")"
 versions=$(apt-cache showsrc --only-source "postgresql-$major" 2>/dev/null | sed -n 's/^Version: //p' | sort -uVr || true)
 [ -n "$versions" ] || die "the package sources of this machine offer no source of postgresql-$major"
-# A rebuild of the binaries alone has the same source.
+# A binary-only rebuild (+bN) has the same source.
 wanted=${binaries%+b[0-9]*}
-# What was fetched is not exchanged here for another version: its own source, or none.
+# Fetched binaries are never replaced by another version: only their own source will do.
 others=
 [ "$which" = fetched ] || others=$(grep -vxF "$wanted" <<<"$versions" || true)
 
@@ -85,7 +85,7 @@ for candidate in $(grep -xF "$wanted" <<<"$versions" || true) $others; do
 done
 [ -n "$version" ] || die "the source of postgresql-$major ${binaries} cannot be had"
 
-# unpack PACKAGE...: of that version, into $work/pg
+# unpack PACKAGE...: unpacks the packages of $version into $work/pg.
 unpack() {
     local package deb
     mkdir -p "$work/debs" "$work/pg"
@@ -103,8 +103,8 @@ if [ "$which" = installed ]; then
         which=unpacked
         unpack "postgresql-$major" "postgresql-client-$major" "postgresql-server-dev-$major" \
             "postgresql-plperl-$major" "postgresql-plpython3-$major" "postgresql-pltcl-$major"
-        # libpq comes from the newest major's source; only where that is this one has it this
-        # version.
+        # libpq is built from the newest major's source, so libpq5 has this version only if this
+        # major is the newest.
         if apt-cache madison libpq5 | grep -F " $version " >/dev/null; then unpack libpq5; fi
     elif [ ! -e "$headers/postgres.h" ] || [ "$(installed_version "postgresql-server-dev-$major")" != "$version" ]; then
         unpack "postgresql-server-dev-$major"
@@ -117,7 +117,7 @@ mkdir -p "$work/src/src/interfaces"
 mv "$work/full/src/test" "$work/full/src/pl" "$work/full/src/bin" "$work/src/src"
 mv "$work/full/src/interfaces/libpq" "$work/src/src/interfaces"
 mv "$work/full/contrib" "$work/src/contrib"
-# Translations, and the programs themselves: what is tested is the server that is here.
+# Removes the translations and the rest of the source: the suites run against the given binaries.
 find "$work/src" -depth -name po -type d -exec rm -rf {} +
 rm -rf "$work/full" "$work/dsc" "$work/err" "$work"/*.orig.tar.*
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034 # its variables are for the scripts that read it
-# Shared by run-core.sh, run-isolation.sh and run-tap.sh: options, where things are, the environment
-# of a plain or a sealed run, a server for a suite, results.
+# Shared by run-core.sh, run-isolation.sh, run-modules.sh and run-tap.sh: options, paths, the
+# environment of a plain or a sealed run, a server for a suite, results.
 
 . "$(dirname "${BASH_SOURCE[0]}")/../../scripts/lib.sh"
 HERE=$PGSEAL_ROOT/tests/upstream
@@ -8,9 +8,9 @@ HERE=$PGSEAL_ROOT/tests/upstream
 # A fixed key: these clusters hold PostgreSQL's own test data and live for minutes.
 TEST_KEY=00112233445566778899aabbccddeeff102132435465768798a9bacbdcedfe0f
 
-# upstream_start SUITE [OPTION...]: reads the options, drops root, finds everything, makes the work
-# directory. Sets MAJOR, MODE, JOBS, LIMIT_S, REST (further arguments), WORK, MODE_ENV and what
-# locate sets.
+# upstream_start SUITE [OPTION...]: reads the options, drops root, finds the source and the server,
+# and creates the work directory. Sets MAJOR, MODE, JOBS, LIMIT_S, REST (further arguments), WORK,
+# MODE_ENV and the variables that locate sets.
 upstream_start() {
     SUITE=$1
     shift
@@ -36,7 +36,7 @@ upstream_start() {
     trap 'exit 143' TERM HUP
 }
 
-# results_in NAME: an empty build/results/NAME, as RESULTS.
+# results_in NAME: creates an empty build/results/NAME and sets RESULTS to its path.
 results_in() {
     RESULTS=$PGSEAL_ROOT/build/results/$1
     rm -rf "$RESULTS"
@@ -52,8 +52,8 @@ upstream_end() {
     exit "$status"
 }
 
-# Sets VERSION, WHICH, SRC, BIN, PGXS, INCLUDE, LIBPATH, and CLIENT_LINK, the options that a program
-# is linked with to run beside these binaries, from the cache of fetch.sh.
+# Reads the cache of fetch.sh and sets VERSION, WHICH, SRC, BIN, PGXS, INCLUDE, LIBPATH, and
+# CLIENT_LINK, the linker options for a client program of these binaries.
 locate() {
     local cache binaries root='' config libs
     cache=${PGSEAL_CACHE:-$PGSEAL_ROOT/build/upstream}
@@ -66,14 +66,15 @@ locate() {
         PGXS=$("$config" --pgxs)
         PGXS=${PGXS%/src/makefiles/pgxs.mk}
         INCLUDE=$("$config" --includedir-server)
-        # With the C library that the server was unpacked with, which is newer than this machine's.
+        # If the server has its own C library, which is newer than this machine's, programs are
+        # linked with that C library.
         root=$(postgres_cache)/$MAJOR
         if [ -e "$root/loader" ]; then
             libs=$root/$(dirname "$(cat "$root/loader")")
             CLIENT_LINK=("-L$libs" -Xlinker "--dynamic-linker=$root/$(cat "$root/loader")" -Xlinker "-rpath=$libs"
                 -Xlinker --disable-new-dtags -Xlinker --allow-shlib-undefined "$libs/libc.so.6" "$libs/libm.so.6")
         else
-            # One that build.sh built, with its libpq.
+            # No C library of its own: build.sh built this server, and libpq is in its libdir.
             LIBPATH=$("$config" --libdir)
         fi
     else
@@ -92,8 +93,8 @@ locate() {
         die "$BIN/postgres is not of version ${VERSION%%-*} any more; remove ${cache%/*} and run fetch.sh again"
 }
 
-# Sets MODE_ENV, the command that every PostgreSQL program of the suite is started through, and in a
-# sealed run HELPER, the program pgseal.
+# Sets MODE_ENV, the env command that starts every PostgreSQL program of the suite, and in a sealed
+# run HELPER, the path of the program pgseal.
 mode_env() {
     local library
     MODE_ENV=(env LC_ALL=C.UTF-8 "PATH=$BIN:$PATH")
@@ -108,9 +109,9 @@ mode_env() {
     [ -z "${PGSEAL_SUITE:-}" ] || MODE_ENV+=("PGSEAL_SUITE=$PGSEAL_SUITE")
 }
 
-# private_installation: a copy of the PostgreSQL under test in $WORK/pg, into which modules of the
-# tests can be installed; BIN, PGXS and MODE_ENV name it from here on. PostgreSQL finds its files
-# from where its program is.
+# private_installation: copies the PostgreSQL under test to $WORK/pg, so that test modules can be
+# installed there, and sets BIN, PGXS and MODE_ENV to the copy. The copy works because PostgreSQL
+# finds its files relative to its program.
 private_installation() {
     local root=${BIN%/usr/lib/postgresql/"$MAJOR"/bin} part lib=usr/lib/postgresql/$MAJOR
     [ "$root" != "$BIN" ] || die "$BIN: not where Debian has its programs; modules cannot be installed in a copy"
@@ -120,8 +121,8 @@ private_installation() {
     done
     mkdir -p "$WORK/pg/usr/include"
     ln -s "${INCLUDE%/"$MAJOR"/server}" "$WORK/pg/usr/include/postgresql"
-    # PostgreSQL's build has a library of those parts of libpgcommon.a that libpq leaves out; Debian
-    # packs the whole.
+    # PostgreSQL's build has a library with those parts of libpgcommon.a that libpq leaves out.
+    # Debian packages only the whole libpgcommon.a.
     [ ! -e "$WORK/pg/$lib/lib/libpgcommon.a" ] ||
         ln -s libpgcommon.a "$WORK/pg/$lib/lib/libpgcommon_excluded_shlib.a"
     BIN=$WORK/pg/$lib/bin
@@ -129,8 +130,8 @@ private_installation() {
     mode_env
 }
 
-# make_in DIR TARGET...: make with PGXS and the private installation. Programs are linked with the
-# libraries that they use; PostgreSQL's own list has those of the whole server.
+# make_in DIR TARGET...: runs make with PGXS and the private installation. LIBS has only the
+# libraries that the programs use; PostgreSQL's own list has those of the whole server.
 make_in() {
     local dir=$1 options=
     shift
@@ -139,7 +140,7 @@ make_in() {
         "COPT=$options" "PG_LDFLAGS=${CLIENT_LINK[*]}" "LIBS=-lpgcommon -lpgport -lssl -lcrypto -lm" "$@"
 }
 
-# build_modules: the C modules of the regression tests, into $WORK/lib.
+# build_modules: builds the C modules of the regression tests in $WORK/lib.
 build_modules() {
     local module source
     mkdir -p "$WORK/lib"
@@ -151,11 +152,12 @@ build_modules() {
     done
 }
 
-# start_server PORT SETTING...: a cluster in $WORK/data, listening on a Unix socket in $WORK only.
+# start_server PORT SETTING...: creates a cluster in $WORK/data and starts a server that listens
+# only on a Unix socket in $WORK.
 start_server() {
     local port=$1
     shift
-    # Checksums in both modes: GCM needs them, and the plain run must be comparable.
+    # Both modes use checksums: GCM needs them, and the plain run must be comparable.
     "${MODE_ENV[@]}" "$BIN/initdb" -k -D "$WORK/data" -U postgres -A trust --locale=C.UTF-8 --encoding=UTF8 \
         --no-sync >"$RESULTS/initdb.log" 2>&1 || {
         tail -n 15 "$RESULTS/initdb.log"
@@ -193,8 +195,8 @@ check_what_is_on_disk() {
     esac
 }
 
-# parse_pg_regress LOG: "test TAB ok|failed" per test, from pg_regress's own lines (15: "test x ...
-# ok", 16 and newer: TAP).
+# parse_pg_regress LOG: prints "test TAB ok|failed" for each test, from pg_regress's output (15:
+# "test x ... ok", 16 and newer: TAP).
 parse_pg_regress() {
     awk '
         /^(not )?ok [0-9]+ +[-+] / {
@@ -207,7 +209,8 @@ parse_pg_regress() {
         }' "$1"
 }
 
-# finish_pg_regress STATUS: results, the suite's own closing line, and the reasons where it failed.
+# finish_pg_regress STATUS: writes the results, prints the suite's own closing line, and prints the
+# differences if the suite failed.
 finish_pg_regress() {
     local status=$1 total failed
     parse_pg_regress "$RESULTS/run.log" >"$RESULTS/results.tsv"

@@ -1,5 +1,5 @@
 /* poke FILE OFFSET: overwrites FILE with standard input, beginning at byte OFFSET. PlainView.pm runs
- * it under the library with PGSEAL_PROGRAMS=poke, so OFFSET and the bytes are plain ones. */
+ * poke under the library with PGSEAL_PROGRAMS=poke, so OFFSET and the bytes refer to plaintext. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # run-core.sh [--major N] [--mode plain|sealed] [--limit SECONDS] [--keep]
 #
-# PostgreSQL's core regression tests (src/test/regress, parallel_schedule) against a plain or a
-# sealed server. Results: build/results/core-MAJOR-MODE/.
+# Runs PostgreSQL's core regression tests (src/test/regress, parallel_schedule) against a plain
+# or a sealed server. Results: build/results/core-MAJOR-MODE/.
 #
-# A few of these tests fail now and then on a busy machine although the server is fine. Therefore
-# all tests run once more on a new cluster if one fails, and the second run counts. There is no
+# On a busy machine a few of these tests sometimes fail although the server is correct. Therefore,
+# if a test fails, all tests run once more on a new cluster, and the second run counts. There is no
 # second run after a crash, after the time limit, or if pgseal wrote to the server's log.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -16,7 +16,7 @@ results_in "$SUITE-$MAJOR-$MODE"
 build_modules
 PORT=54151
 
-# attempt: all tests on a new cluster; sets status.
+# attempt: runs all tests on a new cluster; sets status.
 attempt() {
     cp -r "$SRC/src/test/regress" "$WORK/in"
     mkdir -p "$WORK/out/testtablespace" "$WORK/out/sql" "$WORK/out/expected"

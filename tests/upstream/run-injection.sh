@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # run-injection.sh [MAJOR...]   (default: 18)
 #
-# The suites of PostgreSQL's tree that have tests for a server with injection points, plain and
-# sealed, compared, on a server that build.sh builds with them. Results: build/results/injection.
+# Runs the suites of PostgreSQL's tree that have tests for injection points, on plain and on sealed
+# servers that build.sh builds with injection points, and compares the results. Results:
+# build/results/injection.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -17,7 +18,8 @@ for major in "${majors[@]}"; do
     "$HERE/build.sh" "$major"
     read -r version _ <"${PGSEAL_CACHE:-build/upstream}/current-$major"
     source=${PGSEAL_CACHE:-build/upstream}/$version/src
-    # Modules by their regression and isolation tests, all others by their TAP files.
+    # The regression and isolation tests of all modules, and every TAP suite that uses injection
+    # points.
     mapfile -t suites < <(cd "$source" && grep -rl injection_point --include='*.pl' src contrib |
         sed -E 's#/t/[^/]*$##; s#^src/test/(authentication|recovery|subscription)$#\1#' | sort -u)
     names=$(IFS=, && echo "modules,${suites[*]}")

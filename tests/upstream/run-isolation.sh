@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run-isolation.sh [--major N] [--mode plain|sealed] [--limit SECONDS] [--keep]
 #
-# PostgreSQL's isolation tests (src/test/isolation) against a plain or a sealed server.
+# Runs PostgreSQL's isolation tests (src/test/isolation) against a plain or a sealed server.
 # Results: build/results/isolation-MAJOR-MODE/.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -12,7 +12,7 @@ results_in "$SUITE-$MAJOR-$MODE"
 cp -r "$SRC/src/test/isolation" "$WORK/in"
 mkdir -p "$WORK/out"
 PORT=54152
-# Without prepared transactions three tests would take their "not supported" variant.
+# Without prepared transactions three tests would use their "not supported" expected output.
 start_server $PORT 'max_prepared_transactions = 3'
 
 status=0

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # run-modules.sh [--major N] [--mode plain|sealed] [--limit SECONDS] [--keep] [DIR...]
 #
-# The regression and isolation tests of PostgreSQL's contrib, procedural languages and test modules
-# (DIR: as contrib/bloom, src/test/modules/test_rls_hooks; default: all that have such tests), each
-# against a plain or a sealed server of its own, with the settings that its Makefile asks for.
-# Modules that Debian does not build are built here, into a copy of the PostgreSQL under test. The
-# limit is for one module. In a sealed run the tests that skip.tsv names (modules/DIR/TEST) must
-# fail. Results: build/results/modules-MAJOR-MODE/, of single modules in
+# Runs the regression and isolation tests of PostgreSQL's contrib modules, procedural languages and
+# test modules (DIR: for example contrib/bloom or src/test/modules/test_rls_hooks; default: all that
+# have such tests). Each module has its own plain or sealed server with the settings that the
+# module's Makefile requires. Modules that Debian does not package are built and installed in a copy
+# of the PostgreSQL under test. The limit is for one module. In a sealed run the tests that skip.tsv
+# names (modules/DIR/TEST) must fail. Results: build/results/modules-MAJOR-MODE/; if DIR is given,
 # build/results/modules-MAJOR-MODE-part/.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -40,8 +40,8 @@ fi
 
 makefile() { if [ -e "$1/GNUmakefile" ]; then say "$1/GNUmakefile"; else say "$1/Makefile"; fi; }
 
-# variables DIR: the Makefile's REGRESS, ISOLATION and their options, a line each. A Makefile that
-# is not made for PGXS is read as text.
+# variables DIR: prints the Makefile's REGRESS, ISOLATION and their options, one per line. A
+# Makefile that does not support PGXS is parsed as text.
 variables() {
     local dir=$WORK/tree/$1
     if grep -q USE_PGXS "$(makefile "$dir")"; then
@@ -52,7 +52,7 @@ variables() {
     fi
 }
 
-# installed DIR: builds and installs what Debian does not have.
+# installed DIR: builds and installs the module if Debian does not package it.
 installed() {
     case "$1" in
     src/test/modules/*)
@@ -64,7 +64,7 @@ installed() {
     esac
 }
 
-# lacks DIR: what the PostgreSQL under test has not, and the module needs.
+# lacks DIR: prints what the module needs and the PostgreSQL under test does not have.
 lacks() {
     local language=
     case "$1" in
@@ -80,7 +80,7 @@ lacks() {
     fi
 }
 
-# run_module DIR: its tests against a new server.
+# run_module DIR: runs the module's tests against a new server.
 run_module() {
     local dir=$1 name=${1//\//.} kind tests options option program why status=0
     local -A found=()
@@ -99,12 +99,12 @@ run_module() {
     mkdir -p "$WORK/out"
     cp -r "$WORK/template" "$WORK/data"
     chmod 0700 "$WORK/data"
-    # Settings for which PostgreSQL's own build starts a server of the module's own.
+    # For these settings PostgreSQL's own build starts a separate server (--temp-config).
     for option in ${found[REGRESS_OPTS]:-} ${found[ISOLATION_OPTS]:-}; do
         option=$WORK/tree/$dir/$(basename -- "${option#--temp-config=}")
         case "$option" in *.conf) if [ -e "$option" ]; then cat "$option" >>"$WORK/data/postgresql.conf"; fi ;; esac
     done
-    # Connections that the server makes to itself find it as the tests do.
+    # PGHOST lets connections that the server makes to itself find the server's socket.
     "${MODE_ENV[@]}" "PGHOST=$WORK" "$BIN/pg_ctl" -D "$WORK/data" -l "$RESULTS/$name.server.log" -w -t 60 start \
         >/dev/null 2>&1 || {
         tail -n 5 "$RESULTS/$name.server.log"

@@ -2,11 +2,12 @@
 # run-tap.sh [--major N] [--mode plain|sealed] [--jobs N] [--limit SECONDS] [--keep] [SUITE
 # [FILE...]]
 #
-# A TAP suite of PostgreSQL (SUITE: a directory of src/test, or one with its path:
-# src/bin/pg_rewind, contrib/bloom; default recovery; FILE: as t/001_stream_rep.pl), plain or
-# sealed. Every file must pass; in a sealed run those in skip.tsv must fail. The limit is for the
-# whole run; one file may take a third of it. Results: build/results/SUITE-MAJOR-MODE/ (a point for
-# each slash), those of single files in build/results/SUITE-MAJOR-MODE-part/.
+# Runs a TAP suite of PostgreSQL against plain or sealed servers. SUITE is the name of a directory
+# of src/test, or a path such as src/bin/pg_rewind or contrib/bloom (default: recovery); FILE is,
+# for example, t/001_stream_rep.pl. Every file must pass, except that in a sealed run the files that
+# skip.tsv names must fail. The limit is for the whole run; one file may take a third of it.
+# Results: build/results/SUITE-MAJOR-MODE/ (each slash of SUITE becomes a dot); if FILE is given,
+# build/results/SUITE-MAJOR-MODE-part/.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
@@ -27,10 +28,10 @@ mkdir -p "$RESULTS/files" "$WORK/bin" "$WORK/tree/$dir" "$WORK/tree/src/test/reg
 build_modules
 gcc -O2 -Wall -o "$WORK/bin/poke" "$HERE/poke.c"
 
-# Where the suites look: their own directory, and that of the core tests.
+# The suites read files of their own directory and of the directory of the core tests.
 cp -r "$SRC/$dir/." "$WORK/tree/$dir"
 [ "$SUITE" = regress ] || cp -r "$SRC/src/test/regress/." "$WORK/tree/src/test/regress"
-# What the tests of a module load or run, and Debian does not build.
+# Builds the modules and programs that the tests use and Debian does not package.
 case "$dir" in
 src/test/modules/*)
     private_installation
@@ -44,9 +45,8 @@ src/interfaces/libpq)
     done
     ;;
 esac
-# The suite of pgseal that takes part by default, GCM, asks for checksums, and the tests call initdb
-# without -k: hence a wrapper in a sealed run. It also sees to it that each cluster really is
-# sealed.
+# pgseal's default cipher suite, GCM, requires checksums, but the tests call initdb without -k.
+# Therefore a sealed run has this wrapper, which also checks that each cluster is really sealed.
 if [ "$MODE" = sealed ]; then
     cat >"$WORK/bin/initdb" <<WRAPPER
 #!/bin/sh
@@ -64,8 +64,8 @@ WRAPPER
     chmod +x "$WORK/bin/initdb"
 fi
 
-# Tests look into pg_config.h, of which a server that is unpacked or fetched has only the server's
-# own.
+# Tests read pg_config.h below pg_config --includedir. An unpacked or fetched server has this file
+# only in the server's include directory.
 cat >"$WORK/bin/pg_config" <<WRAPPER
 #!/bin/sh
 [ "\$*" != --includedir ] || { echo '$INCLUDE'; exit 0; }
@@ -73,8 +73,8 @@ exec '$BIN/pg_config' "\$@"
 WRAPPER
 chmod +x "$WORK/bin/pg_config"
 
-# The nodes of a run share their keys, as those of a fleet do: one node's archived WAL opens on
-# another.
+# The nodes of a run share their keys, as the nodes of a fleet do, so that a node can read WAL that
+# another node archived.
 if [ "$MODE" = sealed ]; then
     mkdir -m 0700 "$WORK/template"
     env "PGSEAL_TEST_KEY=$TEST_KEY" "$HELPER" helper new-keyring --dir "$WORK/template" \
@@ -85,7 +85,7 @@ fi
 cd "$WORK/tree/$dir"
 [ ${#files[@]} -gt 0 ] || files=(t/*.pl)
 
-# The library goes into the tests' own processes (tap-file.sh), not into prove.
+# tap-file.sh preloads the library into the test processes; prove runs without the library.
 environment=() library=''
 for setting in "${MODE_ENV[@]}"; do
     case "$setting" in
@@ -99,8 +99,8 @@ environment+=("REGRESS_SHLIB=$WORK/lib/regress.so" "TESTDIR=$WORK/tree/$dir"
     PGPORT=54160 "PG_REGRESS=$PGXS/src/test/regress/pg_regress" PG_TEST_EXTRA=
     "TAP_SUITE=$SUITE" "TAP_MODE=$MODE" "TAP_LIBRARY=$library" "TAP_OUT=$RESULTS/files"
     "TAP_HERE=$HERE" "TAP_PERL=$SRC/src/test/perl" "TAP_LIMIT_S=$((LIMIT_S / 3))" "TAP_TEMPLATE=$WORK/template")
-# What PostgreSQL's own build tells its tests: what it was built with, and programs, where they are
-# here.
+# The variables that PostgreSQL's own build passes to its tests: the options of the build, and the
+# programs that exist on this machine.
 while read -r name value; do
     case "$value" in
     /* | gzip)
@@ -116,7 +116,7 @@ timeout --kill-after=30 "$LIMIT_S" "${environment[@]}" prove -j"$JOBS" --exec "$
     >"$RESULTS/run.log" 2>&1 </dev/null || status=$?
 stop_servers_below "$WORK"
 
-# One line per file, and one per test for compare.sh.
+# Writes one line per file, and one line per test for compare.sh.
 ok=0 skipped=0 known=0 bad=()
 configured=$("$BIN/pg_config" --configure)
 for file in "${files[@]}"; do
@@ -158,8 +158,8 @@ for file in "${files[@]}"; do
     esac
     printf '%-42s %s (%s)\n' "$SUITE/$base" "$verdict" "$note"
     printf '%s\t%s\n' "$base" "$verdict" >>"$RESULTS/results.tsv"
-    # A test's name may hold ports, paths and numbers that differ from run to run; its place does
-    # not.
+    # A test's name may contain ports, paths and numbers that differ between runs; the test's number
+    # is always the same.
     sed -nE "s/^(not )?ok ([0-9]+).*/$name \2\t\1ok/p" "$tap" >>"$RESULTS/tests.tsv" 2>/dev/null || true
 done
 tail -n 2 "$RESULTS/run.log"
@@ -171,6 +171,6 @@ if [ $((ok + known)) = 0 ]; then
     say "$SUITE, $MODE: all $skipped files skipped by PostgreSQL itself (PostgreSQL $VERSION)"
     exit 0
 fi
-# prove's own verdict may only be bad because of files that skip.tsv names.
+# Only the failures of files that skip.tsv names excuse an exit status of prove other than 0.
 [ "$status" = 0 ] || [ "$known" -gt 0 ] || die "$SUITE, $MODE: prove ended with $status"
 say "$SUITE, $MODE: $ok files ok, $known known failures, $skipped skipped by PostgreSQL itself (PostgreSQL $VERSION)"

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # run-tree.sh [--resume] [--sealed-first] [--name NAME] [--only SUITE[,SUITE...]] [MAJOR...]
 #
-# PostgreSQL's whole tree of tests, plain and sealed, compared: the core and isolation tests, the
-# regression and isolation tests of contrib, languages and test modules, and every TAP suite of
-# src/test, src/bin, contrib and src/interfaces/libpq. Each difference must have its reason in
-# skip.tsv. Goes through all of it whatever fails, says after each suite how many are left, and ends
-# with what failed. --resume leaves out suites that were the same before. --sealed-first runs the
-# plain server only as the control of a suite whose sealed run did not pass whole: half the time,
-# but a test that only a sealed run skips is not seen. Takes hours for one major. Default: 15, 17
-# and 18. Results: build/results/NAME/MAJOR.tsv (NAME: tree), and beside it the output of each
-# suite.
+# Runs all tests of PostgreSQL's source tree against plain and sealed servers and compares the
+# results: the core and isolation tests, the regression and isolation tests of contrib, procedural
+# languages and test modules, and every TAP suite of src/test, src/bin, contrib and
+# src/interfaces/libpq. Each difference must have its reason in skip.tsv. If a suite fails, the
+# others still run; the last line names the suites that failed. --resume leaves out suites whose
+# results were the same before. --sealed-first runs a suite against the plain server only if the
+# sealed run did not pass completely: this takes half the time, but does not detect a test that only
+# a sealed run skips. Takes hours for one major. Default: 15, 17 and 18. Results:
+# build/results/NAME/MAJOR.tsv (default NAME: tree), and beside it the output of each suite.
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -21,8 +21,8 @@ results=build/results/$name
 majors=("${REST[@]}")
 [ ${#majors[@]} -gt 0 ] || majors=(15 17 18)
 
-# suites MAJOR: one a line. Those of ssl, ldap and kerberos need servers of other kinds and skip
-# themselves.
+# suites MAJOR: prints one suite per line. The suites ssl, ldap and kerberos need other kinds of
+# servers and skip themselves.
 suites() {
     local src version rest
     read -r version rest <"${PGSEAL_CACHE:-build/upstream}/current-$1"
@@ -33,7 +33,7 @@ suites() {
         grep -vE '^src/test/(perl|regress)$')
 }
 
-# run SUITE MODE
+# run SUITE MODE: runs one suite.
 run() {
     case "$1" in
     core | isolation | modules) "$HERE/run-$1.sh" --major "$major" --mode "$2" ;;
@@ -41,7 +41,7 @@ run() {
     esac
 }
 
-# judge SUITE: runs it; sets verdict, its output is in $log.
+# judge SUITE: runs the suite, sets verdict, and writes the output to $log.
 judge() {
     local status=0
     verdict=same
@@ -50,7 +50,7 @@ judge() {
         verdict=passed
         return
     fi
-    # A file that fails on the plain server as well is no difference; compare.sh decides.
+    # A failure on both servers is no difference, so compare.sh decides and not the exit status.
     run "$1" plain >"$log" 2>&1 || say "the plain run failed" >>"$log"
     [ -n "$sealed_first" ] || run "$1" sealed >>"$log" 2>&1 || say "the sealed run failed" >>"$log"
     "$HERE/compare.sh" --major "$major" "$1" >>"$log" 2>&1 || status=$?

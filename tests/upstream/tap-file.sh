@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tap-file.sh FILE: runs one TAP file for run-tap.sh (prove's --exec), at most $TAP_LIMIT_S seconds.
-# Its output goes to prove and to $TAP_OUT/NAME.tap, its exit status to $TAP_OUT/NAME.status. If it
-# bails out, it fails, and the other files still run. A sealed run uses its settings in
-# settings.tsv.
+# The file's output goes to prove and to $TAP_OUT/NAME.tap, its exit status to $TAP_OUT/NAME.status.
+# If the file bails out, the file fails, and the other files still run. In a sealed run the file has
+# the settings that settings.tsv gives for it.
 set -u
 file=$1
 name=$(basename "$file" .pl)
@@ -12,13 +12,13 @@ if [ "$TAP_MODE" = sealed ]; then
     for setting in $(awk -F '\t' -v file="$TAP_SUITE/$name.pl" '$1 == file { print $2 }' "$TAP_HERE/settings.tsv"); do
         case "$setting" in
         PlainView) modules+=(-I "$TAP_HERE" -MPlainView) ;;
-        # The keys that the nodes share are of the default suite.
+        # The shared keyring is of the default cipher suite, so another suite cannot use it.
         PGSEAL_SUITE=*) mode=(-u PGSEAL_KEYRING_FROM "${mode[@]}" "$setting") ;;
         *) mode+=("${setting//TEMPLATE/$TAP_TEMPLATE}") ;;
         esac
     done
 fi
-# In the foreground: the limit on the whole run then reaches this process group too.
+# --foreground keeps the process group, so that the limit on the whole run also ends this test.
 timeout --foreground --kill-after=20 "$TAP_LIMIT_S" env "${mode[@]}" perl "${modules[@]}" "$file" |
     tee "$TAP_OUT/$name.tap" | sed -u 's/^Bail out!/# bailed out:/'
 status=${PIPESTATUS[0]}

@@ -49,7 +49,6 @@ fn every_family_names_tests_that_exist() {
     }
 }
 
-/// There is no program that no test runs.
 #[test]
 fn every_program_is_run_by_a_test() {
     let dir = manifest().join("tests");
@@ -84,8 +83,7 @@ fn the_library_exports_exactly_the_hooked_functions() {
     assert_eq!(exported.difference(&hooked).collect::<Vec<_>>(), Vec::<&String>::new());
 }
 
-/// Functions that the table refuses or does not know are those that `make hooks-audit` would
-/// report.
+/// `make hooks-audit` reports functions that the table refuses or does not know.
 #[test]
 fn rare_calls_are_refused_by_name() {
     for name in

@@ -1,5 +1,5 @@
 #!/bin/bash
-# One PgBouncer for each way of pooling; the load is of as many transactions with pgseal as without.
+# Runs one PgBouncer per pool mode. Both clusters run the same number of transactions.
 exec 2>&1
 for pooling in session transaction; do
     mkdir -p "$SCRATCH/b"

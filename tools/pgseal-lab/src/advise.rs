@@ -1,8 +1,7 @@
-//! `pgseal advise`: what the measured figures say about how to set things up.
+//! `pgseal advise`: recommends settings from measured figures.
 //!
-//! Each recommendation names the figures it rests on and what to paste. Where the figures do not
-//! decide, because they were not taken or differ by no more than noise, it says so; the
-//! recommendation then is pgseal's default, and is called that.
+//! Each recommendation names its figures and the lines to paste. If figures were not measured, or
+//! differ by no more than the noise, the recommendation says so and gives pgseal's default.
 
 mod buffers;
 mod columns;
@@ -20,7 +19,7 @@ use crate::error::LabError;
 use crate::report::Entry;
 use crate::warning::Warning;
 
-/// Version of the JSON.
+/// Version of the JSON schema.
 pub const SCHEMA: &str = "pgseal-advice/1";
 
 /// All recommendations.
@@ -28,43 +27,43 @@ pub const SCHEMA: &str = "pgseal-advice/1";
 pub struct Advice {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// What it rests on.
+    /// The results that the recommendations rest on.
     pub sources: Vec<Source>,
-    /// What is to be known before one believes any of it.
+    /// Reasons to trust the recommendations less.
     pub cautions: Vec<String>,
-    /// One for each topic, also where nothing was measured.
+    /// One for each topic, even if nothing was measured for the topic.
     pub recommendations: Vec<Recommendation>,
 }
 
-/// Results that were read.
+/// The results of one experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Source {
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of its profile.
+    /// Name of the profile.
     pub profile: String,
-    /// Rounds.
+    /// Number of rounds measured.
     pub rounds: u32,
     /// Start, in seconds since 1970.
     pub started_unix_s: u64,
     /// The CPU.
     pub cpu_model: String,
-    /// Hash of its plan.
+    /// Hash of the plan.
     pub plan_hash: String,
 }
 
-/// What is recommended for one topic.
+/// The recommendation for one topic.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Recommendation {
-    /// What it is about.
+    /// The topic.
     pub topic: Topic,
-    /// How sure.
+    /// How well the figures support the recommendation.
     pub basis: Basis,
-    /// The recommendation.
+    /// The recommendation in words.
     pub text: String,
-    /// The figures it rests on, and what speaks against it.
+    /// The figures for and against the recommendation.
     pub reasons: Vec<Reason>,
-    /// What to paste.
+    /// Lines to paste.
     pub paste: Vec<Paste>,
 }
 
@@ -82,7 +81,7 @@ pub enum Topic {
     Certificate,
     /// Key-exchange groups.
     Groups,
-    /// What to seal by column and what not.
+    /// Which columns to seal.
     Columns,
 }
 
@@ -106,11 +105,9 @@ impl Topic {
 pub enum Basis {
     /// The figures decide.
     Measured,
-    /// The figures are of the bare ciphers; what share they have of a server's work was not
-    /// measured.
+    /// The figures are of the bare ciphers; the ciphers' share of a server's work was not measured.
     Estimated,
-    /// It was measured, and the choices differ by no more than noise, or by too little to matter: the
-    /// default stands.
+    /// The measured choices differ by no more than noise, or by too little to matter: the default.
     Undecided,
     /// Not measured: the default.
     NotMeasured,
@@ -128,12 +125,12 @@ impl Basis {
     }
 }
 
-/// A figure, in words, and where it comes from.
+/// A figure in words, and its source; or a note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// With the number in it.
+    /// The sentence, including the number.
     pub text: String,
-    /// `EXPERIMENT CASE, ...`; empty for what is no figure.
+    /// `EXPERIMENT CASE, ...`; empty for a note.
     pub source: String,
 }
 
@@ -143,7 +140,7 @@ impl Reason {
         Reason { text: text.into(), source: source.into() }
     }
 
-    /// Something to know that is no figure.
+    /// A note: a reason without a figure.
     pub fn note(text: impl Into<String>) -> Reason {
         Reason::of(text, "")
     }
@@ -152,42 +149,42 @@ impl Reason {
 /// Lines to paste.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Paste {
-    /// `shell`, `postgresql.conf`, `psql`.
+    /// Where to paste the lines: `shell`, `postgresql.conf`, `psql`.
     pub to: &'static str,
     /// The lines.
     pub text: String,
 }
 
 impl Paste {
-    /// For a shell.
+    /// Lines for a shell.
     pub fn shell(text: impl Into<String>) -> Paste {
         Paste { to: "shell", text: text.into() }
     }
 
-    /// For `postgresql.conf`.
+    /// Lines for `postgresql.conf`.
     pub fn conf(text: impl Into<String>) -> Paste {
         Paste { to: "postgresql.conf", text: text.into() }
     }
 }
 
-/// The machine that the advice is for.
+/// The machine that the recommendations are for.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Site {
-    /// Model of its CPU.
+    /// Model of the CPU.
     pub cpu_model: String,
-    /// Bytes of its memory.
+    /// Size of the memory in bytes.
     pub memory_bytes: u64,
-    /// Whether its CPU has AES instructions.
+    /// Whether the CPU has AES instructions.
     pub aes: bool,
-    /// Major version of its PostgreSQL, if there is one.
+    /// Major version of the PostgreSQL found; none: no PostgreSQL.
     pub postgres_major: Option<u32>,
-    /// Whether that one's OpenSSL has X25519MLKEM768.
+    /// Whether that PostgreSQL's OpenSSL has X25519MLKEM768.
     pub ml_kem: bool,
-    /// Bytes of the data that the server is for, if known.
+    /// Size of the server's data in bytes, if known.
     pub data_bytes: Option<u64>,
 }
 
-/// What the results of any experiments say.
+/// Recommends settings from the results of any number of experiments.
 ///
 /// # Errors
 ///
@@ -234,7 +231,7 @@ fn cautions(entries: &[Entry], site: &Site) -> Vec<String> {
                 site.cpu_model
             ));
         }
-        // A run that was given so much time is not to go on.
+        // A run that its time limit ended need not be resumed.
         if !results.finished && results.stopped_after().is_none() {
             all.push(format!("{name} is not finished: go on with --resume."));
         }

@@ -1,4 +1,4 @@
-//! The command line of `pgseal-lab`, one module for each kind of command.
+//! The command line of `pgseal-lab`. Each kind of command has its own module.
 
 mod advise;
 mod compare;
@@ -48,7 +48,7 @@ struct Cli {
     task: Task,
 }
 
-/// The experiments come from [`experiments::all`], so that a new one needs no word here.
+/// The experiments come from [`experiments::all`], so a new experiment needs no change here.
 #[derive(Debug)]
 enum Task {
     Run { experiment: &'static str, args: RunArgs },
@@ -113,7 +113,7 @@ impl FromArgMatches for Task {
     }
 }
 
-/// Reads the command line and does what it says; returns the exit status.
+/// Parses the command line and runs the command; returns the exit status.
 pub fn dispatch() -> Result<u8, LabError> {
     match &Cli::parse().task {
         Task::Run { experiment, args } => run::one(experiment, args),

@@ -98,9 +98,9 @@ pub struct Chart {
     pub title: String,
     /// The chart's kind.
     pub kind: ChartKind,
-    /// The horizontal axis.
+    /// The axis of numbers or labels: horizontal for lines, vertical for bars.
     pub x: Axis,
-    /// The vertical axis.
+    /// The axis of values: vertical for lines, horizontal for bars.
     pub y: Axis,
     /// Lines, or groups of bars.
     pub series: Vec<Series>,
@@ -140,7 +140,7 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// A position on the horizontal axis.
+/// A position on the axis `x`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum X {
@@ -153,7 +153,7 @@ pub enum X {
 /// One value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// The horizontal position.
+    /// The position on the axis `x`.
     pub x: X,
     /// The value.
     pub y: f64,
@@ -203,7 +203,7 @@ impl Cell {
         Self { text: text.into(), value: Some(value), ..Self::default() }
     }
 
-    /// An empty cell, with the reason.
+    /// A cell that says `missing`, with the reason in the tooltip.
     pub fn missing(why: impl Into<String>) -> Self {
         Self { text: "missing".to_owned(), value: None, hint: Some(why.into()), tone: Tone::Faint }
     }

@@ -28,28 +28,28 @@ pub use self::html::{Files, html_of};
 pub use self::json::json_of;
 pub use self::text::{missing_text, text_of};
 
-/// Name of the table of all figures.
+/// Name of the CSV file with all figures.
 pub const CSV: &str = "results.csv";
-/// Name of the page.
+/// Name of the HTML report.
 pub const HTML: &str = "report.html";
 
-/// One experiment's results with all that follows from them.
+/// One experiment's results with everything derived from them.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Heading.
     pub title: String,
     /// The study that it repeats.
     pub study: String,
-    /// What was measured.
+    /// The measured results.
     pub results: Results,
-    /// What follows.
+    /// Medians, ratios and verdicts.
     pub analysis: Analysis,
-    /// What is shown.
+    /// Findings, tables and charts.
     pub exhibits: Exhibits,
 }
 
 impl Entry {
-    /// All that follows from results.
+    /// Derives analysis and exhibits from results.
     ///
     /// # Errors
     ///
@@ -91,11 +91,11 @@ impl Entry {
     }
 }
 
-/// Reads `results.json`, or the one in a directory.
+/// Reads a file `results.json`, or the `results.json` in a directory.
 ///
 /// # Errors
 ///
-/// [`LabError::Io`]; [`LabError::Data`] if it is of another schema.
+/// [`LabError::Io`]; [`LabError::Data`] if the file is not valid JSON or has another schema.
 pub fn read_results(path: &Path) -> Result<Results, LabError> {
     let file = if path.is_dir() { path.join(RESULTS) } else { path.to_owned() };
     let text = fs::read(&file).map_err(LabError::io(&file, "read the results"))?;
@@ -109,8 +109,8 @@ pub fn read_results(path: &Path) -> Result<Results, LabError> {
     serde_json::from_value(value).map_err(|error| bad(error.to_string()))
 }
 
-/// The directories of experiments in `dir`: itself, or those below it, in the order of
-/// [`experiments::all`].
+/// The directories with results: `dir` itself, or its subdirectories named after experiments, in
+/// the order of [`experiments::all`].
 ///
 /// # Errors
 ///
@@ -142,7 +142,7 @@ pub fn write(experiment: &dyn Experiment, dir: &Path, results: &Results) -> Resu
     write_entry(dir, &Entry::of(experiment, results.clone())?)
 }
 
-/// As [`write`].
+/// Writes `results.json`, `results.csv` and `report.html` of an entry.
 ///
 /// # Errors
 ///

@@ -69,7 +69,7 @@ pub fn run(
     }
     let account = if experiment.needs_postgres() { ordinary_account()? } else { None };
     let above = request.work.clone().unwrap_or_else(std::env::temp_dir);
-    // A socket's path must fit into 107 bytes.
+    // A short prefix: the path of a socket below this directory must fit into 107 bytes.
     let work = tempfile::Builder::new()
         .prefix("lab-")
         .tempdir_in(&above)

@@ -166,8 +166,8 @@ mod tests {
         assert!(found.low < 0.95 && found.high > 1.05, "{found:?}");
     }
 
-    /// 9 values: the bounds of the exact interval of the median are its 2nd and 8th value (binomial,
-    /// 96.1 %); the bootstrap must not leave them.
+    /// 9 values: the bounds of the exact interval of the median are its 2nd and 8th value
+    /// (binomial, 96.1 %); the bootstrap must not leave them.
     #[test]
     fn the_interval_of_a_median_lies_within_the_exact_one() {
         let values = [3.0, 1.0, 4.0, 1.5, 5.0, 9.0, 2.0, 6.0, 5.5];

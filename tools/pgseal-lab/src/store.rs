@@ -1,5 +1,5 @@
-//! The directory of one experiment's results. Samples are written at once, the rest after every
-//! case.
+//! The directory of one experiment's results. Samples are written at once, the other files after
+//! every case.
 //!
 //! `samples.jsonl` has a head line with the plan's hash and one line for each sample or missing
 //! item, flushed before the next step begins. `results.json` is derived from it.
@@ -62,8 +62,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`LabError::Exists`] if there are results and `resume` is not set; [`LabError::OtherPlan`] if
-    /// they are of another plan; [`LabError::Io`] if the directory cannot be made or written.
+    /// [`LabError::Exists`] if there are results and `resume` is not set; [`LabError::OtherPlan`]
+    /// if they are of another plan; [`LabError::Io`] if the directory cannot be made or written.
     pub fn open(
         dir: &Path,
         plan: &Plan,
@@ -72,7 +72,7 @@ impl Store {
     ) -> Result<(Self, Results), LabError> {
         fs::create_dir_all(dir).map_err(LabError::io(dir, "make the directory for results"))?;
         let samples_path = dir.join(SAMPLES);
-        // A device instead of the file could be read without end.
+        // A device is not read, because reading a device might never end.
         let device = fs::metadata(&samples_path).is_ok_and(|meta| !meta.is_file());
         let before = match if device { Ok(Vec::new()) } else { fs::read(&samples_path) } {
             Ok(bytes) if bytes.is_empty() => None,

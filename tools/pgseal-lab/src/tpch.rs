@@ -1,7 +1,8 @@
-//! Data and queries derived from TPC-H (specification 3.0.1), made on the spot by the crate `tpchgen`:
-//! nothing is downloaded, and no file of plain rows ever lies on disk.
+//! Data and queries derived from TPC-H (specification 3.0.1), generated at run time by the crate
+//! `tpchgen`: nothing is downloaded, and no file of plain rows is ever written to disk.
 //!
-//! Results are of a workload derived from TPC-H and cannot be compared with published TPC-H results.
+//! The workload is only derived from TPC-H: its results cannot be compared with published TPC-H
+//! results.
 
 mod queries;
 mod rows;

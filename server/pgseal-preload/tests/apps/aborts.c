@@ -1,4 +1,5 @@
-/* Dies in the middle of everything: buffers of streams, a write under way in a child, no close. */
+/* Aborts with an unflushed stream buffer while a child process writes pages; nothing is closed.
+   No plaintext may be on the disk afterwards. */
 #include "app.h"
 int main(int argc, char **argv)
 {
@@ -9,7 +10,7 @@ int main(int argc, char **argv)
         for (char *all = text(64 * PAGE);;)
             if (pwrite(fd, all, 64 * PAGE, 0) < 0)
                 abort();
-    /* Until the child has begun. */
+    /* Waits until the child has written. */
     struct stat st;
     do
         usleep(30000);

@@ -1,4 +1,5 @@
-/* posix_fadvise, sync_file_range, readahead: accepted on sealed files, and harmless. */
+/* posix_fadvise, sync_file_range, readahead on sealed files: must succeed and must not change
+   the content. */
 #include "app.h"
 int main(int argc, char **argv)
 {

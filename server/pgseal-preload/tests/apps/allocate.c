@@ -1,4 +1,4 @@
-/* fallocate and posix_fallocate: growth reads as zeros; what is there stays. */
+/* fallocate and posix_fallocate: the file must grow by zeros, and existing bytes must stay. */
 #include "app.h"
 int main(int argc, char **argv)
 {

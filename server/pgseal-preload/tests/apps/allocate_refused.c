@@ -1,4 +1,5 @@
-/* fallocate: punching, zeroing and collapsing ranges do not exist for sealed files. */
+/* fallocate with a mode that punches, zeroes or collapses a range, or that keeps the size: must
+   fail with EOPNOTSUPP on sealed files. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,5 +1,7 @@
-/* What the test programs share. Each prints what it sees; the harness compares the transcripts of a run with
-   and without the library. */
+/* Shared by the test programs. Each program prints the results of its calls; the harness
+   (support.rs) compares the output of a run on sealed files, under the library, with that of a
+   run on plain files without it. "As on plain files" means: the same output. The first argument
+   is the path of the file to use, unless the program says otherwise. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -47,7 +49,7 @@ static __attribute__((unused)) int opens(const char *path, int flags)
     return fd < 0 ? -1 : close(fd);
 }
 
-/* The marker over and over, each time with its offset: any byte out of place shows. */
+/* The marker repeatedly, each time with its offset, so that a misplaced byte changes the sum. */
 static __attribute__((unused)) char *text(size_t len)
 {
     char *all = malloc(len + 32);
@@ -56,7 +58,7 @@ static __attribute__((unused)) char *text(size_t len)
     return all;
 }
 
-/* FNV-1a, to print what was read in one word. */
+/* The FNV-1a hash of some bytes, to print them as one number. */
 static __attribute__((unused)) long sum(const void *bytes, long len)
 {
     unsigned hash = 2166136261u;

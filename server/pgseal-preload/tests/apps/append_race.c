@@ -1,4 +1,5 @@
-/* Four processes write small texts to places of their own in one file, as pg_stat_statements does. */
+/* Four processes write small texts with pwrite, each at its own offsets of one file, as
+   pg_stat_statements does: no text may overwrite another. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* Instructions of the processor: descriptors that were opened and closed past every function of the C library. */
+/* Opens and duplicates descriptors with the syscall instruction, which no hook sees: hooked
+   calls on these descriptors must reach the file that they refer to now, plain or sealed. */
 #include "app.h"
 #include <sys/syscall.h>
 static long raw(long number, long a, long b, long c, long d)
@@ -12,12 +13,13 @@ int main(int argc, char **argv)
     char *all = text(3 * PAGE), back[100];
     int fd = open(argv[1], O_RDWR | O_CREAT, 0600);
     SAY(pwrite(fd, all, PAGE, 0));
-    /* A number that was never seen. */
+    /* A descriptor that no hook has seen. */
     int second = raw(SYS_openat, AT_FDCWD, (long)argv[1], O_RDWR, 0);
     SAY(pwrite(second, all, PAGE, PAGE));
     SAY(pread(second, back, 100, 70));
     SAY(sum(back, 100));
-    /* Sealed here, then a plain file; plain here, then the sealed one: seen when anything was moved. */
+    /* `second` becomes the plain file and `null` the sealed one. After the hooked dup2() the
+       library asks the kernel about each descriptor again. */
     int null = open("/dev/null", O_RDWR);
     SAY(write(null, all, 10));
     raw(SYS_dup2, null, second, 0, 0);

@@ -1,4 +1,5 @@
-/* Eight processes open one empty file, extend it and write into it at the same moment: exactly one header. */
+/* Eight processes open one empty file, extend it and write to it at the same moment: the file
+   must get exactly one header. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* ioctl(FICLONE, FICLONERANGE): a descriptor is never written past the seal afterwards. */
+/* ioctl(FICLONE, FICLONERANGE) onto a sealed file: must be refused, and later writes through the
+   same descriptor must be sealed. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* close: the number is free for another file, a plain one or a pipe, and the other way round. */
+/* close, close_range, closefrom: the next file, pipe or device gets the same descriptor number,
+   and calls must reach that file. A sealed file follows a plain one and the reverse. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* combine -o TARGET BACKUP...: what pg_combinebackup does first in its target. */
+/* combine -o TARGET BACKUP...: creates directories and a relation file in TARGET, as
+   pg_combinebackup does first. headers.rs says whether the file must be sealed. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -98,8 +98,7 @@ fn a_file_is_read_as_it_was_recorded_or_not_at_all() {
     locked.reads("postgresql.auto.conf", POISON);
     locked.config(&["accept", "--yes"]);
     locked.reads("postgresql.conf", "[include_dir");
-    // A new file in a directory of which the server reads all `.conf` files, and a new file that
-    // nobody reads.
+    // A new file in a directory of which the server reads all `.conf` files.
     locked.write("conf.d/new.conf", "b = 2\n");
     locked.reads("conf.d/new.conf", POISON);
     locked.reads("postgresql.conf", "no content");
@@ -107,7 +106,7 @@ fn a_file_is_read_as_it_was_recorded_or_not_at_all() {
     locked.reads(absolute.to_str().unwrap(), "no content");
 }
 
-/// The server's descriptor is not that of the file, which others can write to.
+/// The server gets a descriptor of a copy, because other processes can write to the file itself.
 #[test]
 fn what_was_compared_is_what_is_read() {
     let locked = Locked::new();

@@ -1,5 +1,6 @@
-/* Configuration as the server reads and writes it: read NAME, swap NAME (a file that is exchanged while it is read),
-   alter CONTENT, unlink NAME, rename NAME NAME, exists NAME. */
+/* Reads and changes configuration files as the server does: read NAME, swap NAME (the file is
+   overwritten after it was opened and before it is read), alter CONTENT, unlink NAME, rename
+   NAME NAME, exists NAME. config.rs says what must hold. */
 #include "app.h"
 
 static void print(int fd)
@@ -15,7 +16,8 @@ static void print(int fd)
     close(fd);
 }
 
-/* As AlterSystemSetConfigFile and durable_rename do it. */
+/* Writes postgresql.auto.conf as PostgreSQL's AlterSystemSetConfigFile and durable_rename do. With
+   EXCHANGE in the environment, overwrites the temporary file before the rename. */
 static int alter(const char *content)
 {
     int fd = open("postgresql.auto.conf.tmp", O_CREAT | O_RDWR | O_TRUNC, 0600);
@@ -40,7 +42,7 @@ static int alter(const char *content)
 int main(int argc, char **argv)
 {
     struct stat st;
-    /* What every server reads first. */
+    /* Every server reads this file first. */
     int first = open("postgresql.conf", O_RDONLY);
     if (first >= 0)
         close(first);

@@ -1,4 +1,4 @@
-/* splice into and out of a sealed file. */
+/* splice from and to a sealed file: must fail with EINVAL. */
 #include "app.h"
 int main(int argc, char **argv)
 {

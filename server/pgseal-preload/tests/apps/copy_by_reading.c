@@ -1,4 +1,5 @@
-/* Reads one file and writes the bytes to another, as archive_command's cp does. */
+/* Reads one file and writes the bytes to another, as archive_command's cp does. places.rs says
+   what the copy must contain. */
 #include "app.h"
 int main(int argc, char **argv)
 {

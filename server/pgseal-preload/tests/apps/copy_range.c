@@ -1,4 +1,5 @@
-/* copy_file_range: a whole file as pg_upgrade copies it, blocks as pg_combinebackup does, and what must fail. */
+/* copy_file_range of a whole file, as pg_upgrade does, of pages, as pg_combinebackup does, and
+   with invalid arguments: results, offsets and positions must be those of plain files. */
 #include "app.h"
 int main(int argc, char **argv)
 {

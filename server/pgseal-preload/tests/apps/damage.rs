@@ -49,7 +49,7 @@ fn says(seen: &Run, wanted: &str) {
     assert_eq!(results.join(", "), wanted, "{}{}", seen.stdout, seen.stderr);
 }
 
-/// A truncated file is like a new file, and can be removed.
+/// The last six results: a truncated file is like a new file, and can be removed.
 const ANEW: &str = "0, 0, 100, 100, 0, 0";
 
 #[test]
@@ -80,8 +80,8 @@ fn redo_writes_to_a_damaged_relation() {
         );
         assert!(seen.stderr.contains("redo gives it a new header"), "{}", seen.stderr);
     }
-    // To redo, a file whose header never reached the disk is empty, in a relation as in transaction
-    // status.
+    // WAL replay takes a file with a header of zeros for an empty file, because the header never
+    // reached the disk. This holds for a relation and for transaction status.
     for path in ["base/1/16384", "pg_xact/0000"] {
         let seen = after(path, Head::Zeros, true);
         let results =

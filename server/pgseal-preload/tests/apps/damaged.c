@@ -1,10 +1,11 @@
-/* What can be done with a file whose header is damaged. With a second argument: makes it. */
+/* open, stat, read, write, truncate and unlink of a file whose header is damaged; damage.rs
+   lists the results that they must have. With a second argument, creates the file instead. */
 #include "app.h"
 
-/* As a server's processes have it: 1 in the one that replays WAL. */
+/* A variable of PostgreSQL: 1 in the process that replays WAL. */
 char InRecovery = REDO;
 
-/* 0: zeros, 1: a page that PostgreSQL does not accept, 2: what was written, 3: anything else. */
+/* 0: zeros, 1: a page that PostgreSQL rejects, 2: the page that was written, 3: anything else. */
 static int kind(const unsigned char *page, const char *all)
 {
     int zeros = 0, ones = 0;

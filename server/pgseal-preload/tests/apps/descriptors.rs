@@ -39,7 +39,7 @@ fn what_changed_past_every_hook_is_noticed() {
     same_everywhere("behind");
 }
 
-/// They are refused in the programs of PostgreSQL only.
+/// Such calls of `clone` and `unshare` are refused in the programs of PostgreSQL only.
 #[test]
 fn half_shared_processes_are_refused() {
     let transcript = [

@@ -1,4 +1,5 @@
-/* dup, dup2, dup3, fcntl(F_DUPFD): one position, one file; each outlives the other. */
+/* dup, dup2, dup3, fcntl(F_DUPFD): the duplicates must share one file and position, and each
+   must stay open when another is closed. */
 #include "app.h"
 int main(int argc, char **argv)
 {

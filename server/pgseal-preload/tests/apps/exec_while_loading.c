@@ -1,5 +1,6 @@
-/* A child that was forked while another thread loads a library, and so holds the linker's lock for ever in the
-   child, executes another program all the same. */
+/* exec_while_loading LIBRARY: forks while another thread is in dlopen(LIBRARY), so that the
+   child holds the linker's lock forever. The child must still execute another program. With
+   -DLIBRARY this file is LIBRARY: its constructor does not return. */
 #include "app.h"
 #include <dlfcn.h>
 #include <pthread.h>

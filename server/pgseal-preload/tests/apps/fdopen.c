@@ -1,4 +1,5 @@
-/* fdopen: what is written and read through a stream on a descriptor, appending, and modes that the descriptor forbids. */
+/* fdopen: reads, writes and appends through a stream on a descriptor must work as on plain
+   files, and a mode that the descriptor does not allow must fail. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* pwritev2 and preadv2 with flags that have no meaning for blocks. */
+/* pwritev2 with RWF_APPEND and preadv2 with RWF_NOWAIT: must fail with EOPNOTSUPP on sealed
+   files. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* Pages of a new file that are sent to the disk, as a server's checkpoint does it. */
+/* sync_file_range and posix_fadvise(POSIX_FADV_DONTNEED) on pages of a new file, as in a
+   checkpoint: the header must be flushed before the pages (damage.rs). */
 #include "app.h"
 
 int main(int argc, char **argv)

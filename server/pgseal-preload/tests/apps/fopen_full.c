@@ -1,4 +1,5 @@
-/* fopen: the error of a write that fails when the buffer is flushed (no room: RLIMIT_FSIZE). */
+/* fwrite to a file that cannot grow (RLIMIT_FSIZE): the call that flushes the buffer, for
+   example fclose, must report the error. */
 #include "app.h"
 #include <signal.h>
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
-/* fopen: files longer than any buffer, read and written whole, in parts and byte by byte. */
+/* fopen, fread, fgetc, fseeko: a file longer than any buffer must read as it was written, whole,
+   in parts and byte by byte. */
 #include "app.h"
 int main(int argc, char **argv)
 {

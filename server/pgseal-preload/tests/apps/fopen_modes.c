@@ -1,4 +1,5 @@
-/* fopen: w, r, a, r+, w+, a+; fprintf, fgets, fseek, ftell, fileno with fstat and ftruncate. */
+/* fopen with modes w, r, a, r+, w+, a+ and x; fprintf, fgets, fseek, ftell, and fileno with
+   fstat and ftruncate: must work as on plain files. */
 #include "app.h"
 int main(int argc, char **argv)
 {

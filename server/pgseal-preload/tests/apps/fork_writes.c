@@ -1,5 +1,8 @@
-/* fork: parent and child both write through the descriptor that they share, at its birth or after it. Each
-   extends the file first: PostgreSQL extends under a lock, nobody writes behind an end that moves. */
+/* fork: parent and child write alternate pages through a descriptor that they share. With a
+   second argument the file has a header before the fork. All pages must be there, each with a
+   nonce of its own (descriptors.rs). Both processes extend the file before they write:
+   PostgreSQL extends a file under a lock, so no process writes beyond an end that another one
+   moves. */
 #include "app.h"
 int main(int argc, char **argv)
 {

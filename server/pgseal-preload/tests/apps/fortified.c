@@ -1,4 +1,5 @@
-/* The fortified spellings: __open_2, __openat_2, __read_chk, __pread_chk. */
+/* __open_2, __openat_2, __read_chk, __pread_chk, which the compiler calls with _FORTIFY_SOURCE:
+   must work as open, openat, read, pread. */
 #undef _FORTIFY_SOURCE
 #define _FORTIFY_SOURCE 2
 #include "app.h"

@@ -1,4 +1,4 @@
-/* __read_chk with a buffer that is too small ends the program; nothing is written. */
+/* __read_chk with a buffer that is too small: the program must abort inside the call. */
 #undef _FORTIFY_SOURCE
 #define _FORTIFY_SOURCE 2
 #include "app.h"

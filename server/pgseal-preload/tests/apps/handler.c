@@ -1,4 +1,5 @@
-/* Signals without SA_RESTART rain on reads, writes and the birth of files: nothing is lost. */
+/* A timer signal without SA_RESTART interrupts open, pwrite and pread on new files: each call
+   must be complete, and no byte may be lost. */
 #include "app.h"
 #include <signal.h>
 #include <sys/time.h>

@@ -1,4 +1,5 @@
-/* exec: descriptors that a program inherits are what they were, an empty file among them. */
+/* exec: descriptors of a sealed file and of an empty file must work in the new program as
+   before. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -71,7 +71,7 @@ fn an_interrupted_conversion_is_refused() {
     }
 }
 
-/// The conversion begins after the process has met the directory.
+/// The conversion begins after the process has found the data directory.
 #[test]
 fn keys_are_not_handed_over_during_a_conversion() {
     let arena = Arena::new();

@@ -1,4 +1,5 @@
-/* Opens an empty file, lets the bytes of another one be copied into it behind the library's back, and reads. */
+/* late FILE SOURCE: opens FILE, which is empty; cat, which sees sealed bytes, copies SOURCE into
+   FILE; then reads FILE: must fail with EIO. */
 #include "app.h"
 #include <sys/syscall.h>
 int main(int argc, char **argv)

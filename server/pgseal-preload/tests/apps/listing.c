@@ -1,4 +1,5 @@
-/* opendir, fdopendir, readdir, chdir: the names in a directory, and relative paths after chdir and fchdir. */
+/* opendir, fdopendir, readdir: must not list pgseal/ to a program of PostgreSQL. chdir, fchdir:
+   relative paths must lead to the same files afterwards. */
 #include "app.h"
 static int by_name(const void *a, const void *b) { return strcmp(*(char **)a, *(char **)b); }
 static void list(DIR *dir)

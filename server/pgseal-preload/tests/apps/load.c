@@ -1,5 +1,6 @@
-/* dlopen of what is named: modules, those that go past the seal, those found along the RUNPATH of this program;
-   NAME=VALUE changes the environment. */
+/* load NAME...: dlopen of each module or library NAME, by its path or along this program's
+   RUNPATH; an argument NAME=VALUE changes the environment instead. modules.rs says which must be
+   loaded. */
 #include "app.h"
 #include <dlfcn.h>
 int main(int argc, char **argv)

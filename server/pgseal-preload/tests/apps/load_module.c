@@ -1,5 +1,6 @@
-/* A module. With -DPAST_THE_SEAL one that imports aio_write; with -DVARIABLE one that imports a variable of the C
-   library whose name sounds like a call; with -DCALLS=NAME one that calls a function of that name. */
+/* A module. With -DPAST_THE_SEAL it imports aio_write, which pgseal refuses; with -DVARIABLE a
+   variable of the C library whose name contains "read", like that of a file function; with
+   -DCALLS=NAME it calls function NAME; with -DDEFINES=NAME it defines function NAME. */
 extern int puts(const char *);
 #ifdef CALLS
 extern int CALLS(void);

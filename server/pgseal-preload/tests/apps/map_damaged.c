@@ -1,4 +1,4 @@
-/* mmap of a file that does not authenticate. */
+/* mmap of a file that does not authenticate: must fail with EACCES. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* mmap of a sealed file that would have to follow what is written, or would be written: refused. */
+/* mmap with MAP_SHARED of a sealed file that is open for writing: must fail with EACCES, because
+   the map would have to show later writes, or would be written itself. */
 #include "app.h"
 int main(int argc, char **argv)
 {
@@ -9,7 +10,7 @@ int main(int argc, char **argv)
     SAY(refused == EACCES);
     SAY(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED);
     SAY(mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, fd, 0) == MAP_FAILED);
-    /* Of one that is open for reading only, nobody makes it writable later. */
+    /* The map of a file that is open for reading only cannot become writable. */
     int reader = open(argv[1], O_RDONLY);
     void *map = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, reader, 0);
     SAY(map == MAP_FAILED);

@@ -25,8 +25,8 @@ fn number_behind(run: &Run, what: &str) -> u64 {
     })
 }
 
-/// Fails each allocation of a backend in turn, then all allocations from each one on; the reserve
-/// is used up as well.
+/// Fails each allocation of a backend in turn, then all allocations from each one on; the memory
+/// reserve of the library is used up as well.
 #[test]
 fn every_allocation_of_a_backend_may_fail() {
     for path in SEALED {

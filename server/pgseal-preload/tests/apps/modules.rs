@@ -16,8 +16,9 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Modules that are loaded later: the good module works, also when only the program's own RUNPATH
-/// finds it; the bad module is refused before its constructor runs, and dlerror says why.
+/// Modules that a program loads with dlopen: the good module works, also when only the program's
+/// own RUNPATH finds it; the bad module is refused before its constructor runs, and dlerror says
+/// why.
 #[test]
 fn modules_are_looked_at_before_they_are_loaded() {
     let arena = Arena::new();

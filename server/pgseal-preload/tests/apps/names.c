@@ -1,4 +1,5 @@
-/* rename, link, unlink: the file stays readable under every name, also through an open descriptor. */
+/* rename, link, unlink: the file must stay readable under every name and through an open
+   descriptor. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* A file that is read while it is empty and then written by another process. */
+/* Opens and reads an empty file, to which another process then writes: the first descriptor must
+   see the new size and content. */
 #include "app.h"
 int main(int argc, char **argv)
 {

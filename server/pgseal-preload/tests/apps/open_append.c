@@ -1,4 +1,5 @@
-/* open: O_APPEND, given at open and later by fcntl. */
+/* open with O_APPEND, and fcntl(F_SETFL) that sets it later: writes must go to the end of the
+   file. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* openat: relative to a directory descriptor, and stat there. */
+/* openat, fstatat, statx relative to a directory descriptor: must open the file and return its
+   plain size. */
 #include "app.h"
 #include <libgen.h>
 int main(int argc, char **argv)

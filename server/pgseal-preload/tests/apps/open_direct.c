@@ -1,4 +1,5 @@
-/* open: O_DIRECT, as wal_sync_method=open_sync and debug_io_direct ask for it. */
+/* open with O_DIRECT, as wal_sync_method=open_sync and debug_io_direct do: reads and writes must
+   work. */
 #include "app.h"
 int main(int argc, char **argv)
 {

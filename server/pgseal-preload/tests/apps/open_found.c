@@ -1,4 +1,5 @@
-/* open: a file outside every data directory, whose first bytes say whether it is sealed. */
+/* open of an existing file outside every data directory: its first bytes say whether it is
+   sealed, and reads, writes and appends must keep it so. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* open and fopen of what lies at a path already: shows the content or the error. */
+/* open, fopen, truncate, stat of existing files: prints the content or the errors. The .rs files
+   say which must fail. */
 #include "app.h"
 int main(int argc, char **argv)
 {

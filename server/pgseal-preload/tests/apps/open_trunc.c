@@ -1,4 +1,5 @@
-/* open: O_TRUNC of a file with content, and what creat does. */
+/* creat, and open with O_TRUNC, of a file with content: the file must be empty, and take new
+   content. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* open: O_WRONLY, then a write of a part of a block that is already there. */
+/* open with O_WRONLY, and a write to a part of an existing block: the rest of the block must
+   stay. */
 #include "app.h"
 int main(int argc, char **argv)
 {

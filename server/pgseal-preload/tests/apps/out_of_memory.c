@@ -1,12 +1,13 @@
-/* Walks through the hooked calls again and again; each time another allocation of the process fails, in a child of
-   its own. Every call must succeed or answer ENOMEM, and at the end the file has what the successful calls wrote. */
+/* Walks through the hooked calls again and again, each time in a new child in which another
+   memory allocation fails. Every call must succeed or fail with ENOMEM, and at the end the file
+   must have what the successful calls wrote. */
 #include "app.h"
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 
-/* What a child tells its parent. */
+/* Shared with the parent: allocations of the child, and calls that failed with ENOMEM. */
 static struct { long taken, refused; } *told;
-/* The number of the allocation that fails, and whether all behind it fail as well; 0: none. */
+/* The number of the allocation that fails (0: none), and whether all later ones fail as well. */
 static long fails_at, fails_on;
 static int keys_first;
 
@@ -39,7 +40,7 @@ static void wrong(const char *what)
     _exit(2);
 }
 
-/* A call works, or there was no memory for it. */
+/* Whether a call succeeded. Ends the child if it failed with an error other than ENOMEM. */
 static int works_or(const char *what, int works)
 {
     if (!works && errno != ENOMEM)
@@ -49,7 +50,7 @@ static int works_or(const char *what, int works)
 }
 #define WORKS(call) works_or(#call, (errno = 0, (long)(call) >= 0))
 
-/* The first `put` of these bytes were written there. */
+/* Enters into the model that a call wrote the first `put` bytes of `from` at `off`. */
 static void wrote(const char *what, const void *from, long off, long put)
 {
     if (!works_or(what, put >= 0) || put == 0)
@@ -69,7 +70,7 @@ static void resized(int done, long len)
     model_len = len;
 }
 
-/* What was read there is what the model has. */
+/* Compares the bytes that a call read at `off` with the model. */
 static void got(const char *what, const char *into, long off, long len, long got)
 {
     if (!works_or(what, got >= 0))
@@ -144,7 +145,7 @@ static void descriptors(int fd, const char *path, int dir)
     if (WORKS(made = dup2(fd, 39)))
         WORKS(close(made));
     WORKS(fcntl(fd, F_SETFL, O_APPEND)), WORKS(fcntl(fd, F_SETFL, 0)), WORKS(fcntl(fd, F_GETFL));
-    /* Refused, or a private copy. */
+    /* mmap may refuse, or return a private copy. */
     void *map = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map != MAP_FAILED)
         munmap(map, PAGE);
@@ -152,7 +153,7 @@ static void descriptors(int fd, const char *path, int dir)
         wrong("mmap");
 }
 
-/* A second file, made by copying; whatever was copied is right. */
+/* Copies pages to a second file; the bytes that were copied must be right. */
 static void copies(int fd, const char *path)
 {
     char copy[200];
@@ -172,7 +173,7 @@ static void copies(int fd, const char *path)
         WORKS(rename(copy, path));
 }
 
-/* stdio: the C library may lack memory itself, and a stream says so with errno. */
+/* Streams. The C library itself may get no memory, which errno shows. */
 static void streams(const char *name)
 {
     FILE *f = fopen(name, "w");
@@ -206,7 +207,7 @@ static void directories(void)
         closedir(dir);
 }
 
-/* A history file is written under another name and must be plain under its own. */
+/* A timeline history file is written under a temporary name; after the rename it must be plain. */
 static void history(void)
 {
     const char *text = "1\t0/3000000\tno recovery target specified\n", *to = "pg_wal/00000002.history";
@@ -253,13 +254,13 @@ static void walk(const char *path)
     streams("pg_stat/stream.stat");
     directories();
     history();
-    /* What is outside stays plain. */
+    /* A file outside the data directory. */
     if (WORKS(fd = open("../outside", O_RDWR | O_CREAT | O_EXCL, 0600)))
         close(fd), unlink("../outside");
     close(dir);
 }
 
-/* One child: the walk with this allocation failing, then the comparison. */
+/* In the child: the walk with allocation `number` failing, then the comparison with the model. */
 static void child(const char *path, long number, long all_behind)
 {
     remove_all(path);
@@ -275,8 +276,9 @@ static void child(const char *path, long number, long all_behind)
     _exit(0);
 }
 
-/* out_of_memory FILE KEYS ALL: KEYS "first": they are had before memory fails, as in a backend; "last": a child has
-   to get them. ALL "one": one allocation fails; "all": all behind it, too. */
+/* out_of_memory FILE KEYS ALL. KEYS "first": the keys are loaded before memory fails, as in a
+   backend; "last": each child loads them. ALL "one": one allocation fails; "all": all later ones,
+   too. */
 int main(int argc, char **argv)
 {
     told = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -287,7 +289,7 @@ int main(int argc, char **argv)
         if (fd < 0)
             return 3;
         close(fd);
-        /* Numbers of descriptors that were used once. */
+        /* As in a backend, these descriptor numbers were used before. */
         fd = open(argv[1], O_RDWR | O_CREAT, 0600);
         for (int to = fd + 1; to < 48; to++)
             dup2(fd, to);

@@ -351,9 +351,9 @@ fn a_program_with_a_refused_import_does_not_start() {
     assert!(arena.run_bystander(&program, &[PLAIN]).status.success());
 }
 
-/// If a copy has a tablespace elsewhere, the files there are sealed like the copy, whichever data
-/// directories are the program's working directory, are read, or are named in its environment; the
-/// files of a plain copy's tablespace are plain.
+/// If a copy has a tablespace at another path, the files there are sealed if the copy is sealed,
+/// and plain if the copy is plain. The program's working directory, the data directories that it
+/// reads and those that its environment names make no difference.
 #[test]
 fn a_moved_tablespace_belongs_to_the_copy() {
     let arena = Arena::new();

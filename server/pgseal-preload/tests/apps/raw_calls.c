@@ -1,4 +1,4 @@
-/* syscall: calls by their number see what the calls see by their name. */
+/* syscall(): calls by number must have the results of the functions of the same name. */
 #include "app.h"
 #include <linux/openat2.h>
 #include <sys/syscall.h>
@@ -34,7 +34,7 @@ int main(int argc, char **argv)
     SAY(syscall(SYS_pwrite64, again, all, 100, (long)PAGE));
     SAY(syscall(SYS_close, again));
     SAY(syscall(SYS_getpid) == getpid());
-    /* As programs ask whether the kernel has a call. */
+    /* Invalid arguments, with which programs probe whether the kernel has a call. */
     SAY(syscall(SYS_openat, AT_FDCWD, NULL, O_RDONLY));
     SAY(syscall(SYS_openat2, AT_FDCWD, argv[1], NULL, sizeof how));
     SAY(syscall(SYS_statx, 0, NULL, 0, 0, NULL));

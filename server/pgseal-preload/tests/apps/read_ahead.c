@@ -1,6 +1,7 @@
-/* Pages read one after the other, in one piece and in several, while another process overwrites, cuts and
-   lengthens the file; with a second argument, a sealed byte of a page to come is changed meanwhile. Says on
-   stderr whether the library has mapped the file: what is read through a map may change after it was checked. */
+/* pread of successive pages, one or more at a time, while another process overwrites, truncates
+   and extends the file: must return the current content. With a second argument, a command that
+   changes a sealed byte on disk, only that byte's page may differ. Prints on stderr whether the
+   library has mapped the file, whose content could change after it was authenticated. */
 #include "app.h"
 #define PAGES 600
 static char *all, page[16 * PAGE];
@@ -25,7 +26,7 @@ static void read_pages(int fd, int from, int to, int step)
     }
     printf("pages %d to %d by %d: %ld bytes, sum %x\n", from, to, step, bytes, hash);
 }
-/* What another process does, with a descriptor of its own. */
+/* Another process overwrites a page (0: none) and sets the length (0: leaves it). */
 static void elsewhere(const char *path, int overwrite, long len)
 {
     fflush(stdout);

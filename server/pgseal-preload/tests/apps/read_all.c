@@ -1,4 +1,5 @@
-/* read, readv, pread, preadv, preadv2: every length, at the end and behind it, and nonsense. */
+/* read, readv, pread, preadv, preadv2 of every length, at the end of the file and beyond it, and
+   with invalid arguments: must work as on plain files. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* Descriptors that arrive over a socket: a sealed file is one under its new number, which was another file's. */
+/* sendmsg, recvmsg, recvmmsg with SCM_RIGHTS: a received descriptor of a sealed file must be
+   sealed, even if a plain file had the same number before. */
 #include "app.h"
 #include <sys/socket.h>
 #include <sys/syscall.h>

@@ -1,4 +1,5 @@
-/* rename of what recovery fetched, as the server does it, and what is there afterwards. */
+/* rename_recovered FROM TO: renames a file that recovery fetched, as the server does, and shows
+   TO. With one argument, shows that file. places.rs says what must be shown. */
 #include "app.h"
 int main(int argc, char **argv)
 {

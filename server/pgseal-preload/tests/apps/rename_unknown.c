@@ -1,4 +1,5 @@
-/* A file written under a name that nobody knows, renamed to one that PostgreSQL has: the file of that place. */
+/* rename, renameat, renameat2 from a name that PostgreSQL does not know, or from NAME.tmp, to
+   NAME: the file must open and read under its new name. */
 #include "app.h"
 int main(int argc, char **argv)
 {
@@ -19,7 +20,7 @@ int main(int argc, char **argv)
     SAY(close(fd));
     SAY(renameat2(dir, made, dir, argv[1], 0));
     show(argv[1]);
-    /* A link and a directory are renamed as such. */
+    /* A symbolic link and a directory are renamed unchanged. */
     SAY(symlink("nowhere", made));
     SAY(rename(made, tmp));
     char to[20] = "";

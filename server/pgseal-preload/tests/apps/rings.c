@@ -1,4 +1,5 @@
-/* The making of rings of requests, as liburing does it; a program without liburing finds the functions of the library. */
+/* io_uring_queue_init and its variants, which create a ring: must fail with ENOSYS. The program
+   is not linked with liburing, so it finds the functions of libpgseal.so. */
 #include "app.h"
 #pragma weak io_uring_queue_init
 #pragma weak io_uring_queue_init_params

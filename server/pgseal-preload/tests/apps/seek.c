@@ -1,4 +1,5 @@
-/* lseek: SET, CUR, END, before the start, behind the end, and a write there. */
+/* lseek with SEEK_SET, SEEK_CUR and SEEK_END, before the start and beyond the end, and a write
+   there: must work as on plain files. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* sendfile out of a file into a pipe and another file, and into it: counts, offsets and positions. */
+/* sendfile from a file to a pipe and to another file, and from that file to the first: counts,
+   offsets and positions must be those of plain files. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* clone and unshare: what would share memory and not descriptors, or the other way round, is refused. */
+/* clone and unshare that would share memory but not descriptors, or descriptors but not memory:
+   must fail with EPERM. */
 #include "app.h"
 #include <pthread.h>
 #include <sched.h>

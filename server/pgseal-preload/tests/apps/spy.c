@@ -1,4 +1,5 @@
-/* A library that stands behind the one under test and says which ranges are sent to the disk. */
+/* A library that is preloaded after libpgseal.so: prints each range that is passed to
+   sync_file_range, and calls the C library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -7,7 +8,7 @@
 int sync_file_range(int fd, off_t off, off_t len, unsigned flags)
 {
     fprintf(stderr, "range %ld %ld %u\n", (long)off, (long)len, flags);
-    /* Not by its number: such a call begins at the first library again. */
+    /* Not syscall(): libpgseal.so hooks it, and would call this function again. */
     int (*next)(int, off_t, off_t, unsigned) = dlsym(RTLD_NEXT, "sync_file_range");
     return next(fd, off, len, flags);
 }

@@ -1,4 +1,4 @@
-/* stat, lstat, fstat, fstatat, statx: plain sizes, through a link as well. */
+/* stat, lstat, fstat, fstatat, statx: must return plain sizes, also through a symbolic link. */
 #include "app.h"
 int main(int argc, char **argv)
 {

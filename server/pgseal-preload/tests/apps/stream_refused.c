@@ -1,4 +1,4 @@
-/* freopen of a sealed file. */
+/* freopen of a sealed file, and of a stream of a sealed file: must fail with EACCES. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,6 @@
-/* tablespace -D|-o TARGET -T OLD=NEW...: what pg_basebackup and pg_combinebackup do with a moved tablespace. */
+/* tablespace -D|-o TARGET -T OLD=NEW...: creates TARGET, and a relation file in the moved
+   tablespace NEW, as pg_basebackup and pg_combinebackup do. places.rs says whether the file must
+   be sealed. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* Writes one page again and again, and says whether its tag block is mapped. */
+/* pwrite of one page ten times, then prints the number of maps of the file: 1 if its tag block
+   is mapped. files.rs says when it must be. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,5 @@
-/* mkstemp and its relatives: a new file with a name of its own, of the class of its place. */
+/* mkstemp, mkostemp, mkstemps, mkostemps: must create a file with a new name, sealed or plain
+   like any file at that place. */
 #include "app.h"
 static void made(const char *what, int fd, const char *path, const char *suffix)
 {

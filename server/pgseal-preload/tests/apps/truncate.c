@@ -1,4 +1,5 @@
-/* truncate and ftruncate: shrink, grow, zero, grow again: what was cut off never comes back. */
+/* truncate and ftruncate that shrink and extend a file in turn: bytes that were cut off must
+   never come back. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,4 @@
-/* truncate by path on a file that is still empty. */
+/* truncate by path of an empty file: the file must grow by zeros and be writable. */
 #include "app.h"
 int main(int argc, char **argv)
 {

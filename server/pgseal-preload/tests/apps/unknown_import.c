@@ -1,4 +1,4 @@
-/* Imports a call that goes past the seal: under the library the program does not start. */
+/* Imports aio_write, which bypasses the hooks: with the library the program must not start. */
 #include "app.h"
 #include <aio.h>
 int main(int argc, char **argv)

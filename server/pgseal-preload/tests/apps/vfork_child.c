@@ -1,5 +1,5 @@
-/* vfork: a child in the memory of its parent closes and moves descriptors before it executes another program, as
-   Python's subprocess does. The parent's files stay what they are. */
+/* vfork: the child, in its parent's memory, closes and moves descriptors before it executes
+   another program, as Python's subprocess does. The parent's descriptors must stay as they were. */
 #include "app.h"
 int main(int argc, char **argv)
 {

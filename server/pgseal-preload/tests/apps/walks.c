@@ -1,4 +1,5 @@
-/* scandir, ftw, nftw, fts, readdir_r: names and sizes as readdir and stat give them. */
+/* scandir, ftw, nftw, fts, readdir_r: must return the names and sizes that readdir and stat
+   return. */
 #include "app.h"
 #include <fts.h>
 #include <ftw.h>

@@ -1,4 +1,5 @@
-/* write, writev, pwrite, pwritev, pwritev2: whole blocks, parts, gaps, nonsense. */
+/* write, writev, pwrite, pwritev, pwritev2 of whole blocks and parts, with gaps and with invalid
+   arguments: must work as on plain files. */
 #include "app.h"
 int main(int argc, char **argv)
 {

@@ -1,4 +1,4 @@
-//! `shared_buffers` against the size of the data.
+//! Recommends `shared_buffers` for the size of the data.
 
 use super::evidence::{Effect, Evidence, effect};
 use super::{Basis, Paste, Reason, Recommendation, Site, Topic};
@@ -6,12 +6,12 @@ use crate::plan::Case;
 use crate::report::Entry;
 
 const MB: f64 = 1048576.0;
-/// Share of the memory that PostgreSQL's manual names as a reasonable start (19.4.1), and above which
-/// it sees little use.
+/// Share of the memory that PostgreSQL's manual (19.4.1) calls a reasonable starting value.
 const START_SHARE: f64 = 0.25;
+/// Share of the memory above which PostgreSQL's manual (19.4.1) expects no further gain.
 const MOST_SHARE: f64 = 0.40;
 
-/// One size of the sweep.
+/// One size of `shared_buffers` in the sweep.
 struct Size {
     case: String,
     buffers_bytes: f64,
@@ -25,7 +25,7 @@ impl Size {
     }
 }
 
-/// From the sweep over `shared_buffers`, for the suite that was recommended.
+/// Uses the sweep over `shared_buffers` with the recommended suite.
 pub fn shared_buffers(evidence: &Evidence<'_>, site: &Site, suite: &str) -> Recommendation {
     let start = site.memory_bytes as f64 * START_SHARE;
     let Some((suite, sizes)) = evidence.entry("instance").and_then(|entry| sweep(entry, suite))
@@ -53,7 +53,7 @@ pub fn shared_buffers(evidence: &Evidence<'_>, site: &Site, suite: &str) -> Reco
             )
         })
         .collect();
-    // The smallest size from which on no size shows a difference.
+    // The smallest size at which, as at all larger sizes, there is no difference.
     let from = sizes.iter().rev().take_while(|size| !size.effect.differs()).last();
     let Some(free) = from else {
         return recommend(
@@ -132,8 +132,8 @@ fn megabytes(bytes: f64) -> String {
     }
 }
 
-/// The sizes at which the suite was measured, from the smallest to the largest; another suite if that
-/// one was not.
+/// The sizes at which the suite was measured, in ascending order; the sizes of another suite if
+/// this one was measured at fewer than two sizes.
 fn sweep<'a>(entry: &'a Entry, suite: &'a str) -> Option<(&'a str, Vec<Size>)> {
     let of = |suite: &str| -> Vec<Size> {
         let cases = entry.results.plan.cases.iter().filter(|case| case.id.starts_with("select-"));

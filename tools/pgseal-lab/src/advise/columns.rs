@@ -1,4 +1,4 @@
-//! What to seal by column and what not.
+//! Recommends which columns to seal.
 
 use super::evidence::{Effect, Evidence, arms_in, effect, mean, percent};
 use super::{Basis, Paste, Reason, Recommendation, Topic};
@@ -8,12 +8,12 @@ use crate::plan::Arm;
 use crate::report::Entry;
 use crate::report::format::significant;
 
-/// Plain columns on a sealed server.
+/// Id of the arm with plain columns on a sealed server.
 const SEALED_INSTANCE: &str = "sealed-instance";
-/// Slowdown from which a look-up or join over sealed keys is called lost.
+/// Slowdown from which look-ups and joins over sealed keys are called lost.
 const KEYS_LOST: f64 = 2.0;
 
-/// What an arm costs against plain columns.
+/// The costs of an arm compared with plain columns.
 struct Costs<'a> {
     arm: &'a Arm,
     queries: Vec<Effect>,
@@ -43,7 +43,7 @@ impl Costs<'_> {
         any.then_some(Costs { arm, queries, load, size, keys })
     }
 
-    /// `queries +12.0 %, load 3.1 times, size 1.2 times`.
+    /// `time of queries +12.0 % (...), time to load 3.10 times, bytes on disk 1.60 times`.
     fn words(&self) -> String {
         let times = |name: &str, value: f64| match value {
             1.5.. => format!("{name} {} times", significant(value)),
@@ -68,13 +68,13 @@ impl Costs<'_> {
     }
 }
 
-/// `q1`, `q22-keys`.
+/// Whether a case is a TPC-H query: `q1`, `q22-keys`.
 fn is_query(id: &str) -> bool {
     let number = id.strip_prefix('q').map(|rest| rest.trim_end_matches("-keys"));
     number.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// From the columns experiment, else from what a call of a cipher costs.
+/// Uses the columns experiment, else the cost of one cipher call.
 pub fn columns(evidence: &Evidence<'_>) -> Recommendation {
     let general = "Seal by column only what must stay hidden from those who may log in to the database or \
                    read its dumps; against stolen disks, snapshots and backups the sealed instance is \
@@ -150,7 +150,7 @@ fn from_servers(entry: &Entry, general: &str) -> Option<Recommendation> {
     Some(Recommendation { topic: Topic::Columns, basis, text, reasons, paste })
 }
 
-/// What one value costs at least, from the bare ciphers.
+/// The least cost of one value, from the bare ciphers.
 fn value_cost(figures: &Figures<'_>) -> Option<Reason> {
     let smallest = figures.sizes.iter().copied().min()?;
     let nanos = |mode, arm| {

@@ -1,4 +1,4 @@
-//! Figures of any experiments, as advice needs them.
+//! The measured figures that the recommendations use.
 
 use crate::analysis::{Verdict, judge, ratio_between};
 use crate::error::LabError;
@@ -7,27 +7,27 @@ use crate::plan::{Arm, Better, Case};
 use crate::report::Entry;
 use crate::stats::Ratio;
 
-/// The results that there are.
+/// The results of all experiments that were read.
 pub struct Evidence<'a> {
     entries: &'a [Entry],
     modes: Option<Figures<'a>>,
 }
 
-/// One arm held against another in one case, turned so that above 1 is always slower.
+/// The comparison of two arms in one case, as a slowdown: above 1 is always slower.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effect {
-    /// Time over time, or throughput the other way round; above 1 is slower.
+    /// Ratio of times, or inverse ratio of throughputs; above 1 is slower.
     pub slowdown: f64,
-    /// Lower end of its 95 % interval.
+    /// Lower end of the 95 % interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the 95 % interval.
     pub high: f64,
-    /// Against the noise: worse is slower.
+    /// The verdict, given the noise floor; worse is slower.
     pub verdict: Verdict,
 }
 
 impl Effect {
-    /// Whether it is more than noise.
+    /// Whether the difference is more than noise.
     pub fn differs(&self) -> bool {
         matches!(self.verdict, Verdict::Better | Verdict::Worse)
     }
@@ -52,7 +52,7 @@ impl Effect {
 }
 
 impl<'a> Evidence<'a> {
-    /// Of these results.
+    /// Collects the evidence from results.
     ///
     /// # Errors
     ///
@@ -76,14 +76,14 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// One arm held against another in a case.
+/// Compares an arm with another in a case; none if they have no common rounds.
 pub fn effect(entry: &Entry, case: &Case, arm: &str, against: &str) -> Option<Effect> {
     let ratio = ratio_between(&entry.results, &case.id, arm, against)?;
     let floor = entry.analysis.case(&case.id).map_or(1.0, |found| found.noise_floor);
     Some(effect_of(ratio, case.better, floor))
 }
 
-/// A ratio, turned so that above 1 is slower.
+/// Converts a ratio to a slowdown.
 pub fn effect_of(ratio: Ratio, better: Better, floor: f64) -> Effect {
     let verdict = judge(ratio, better, floor);
     match better {
@@ -99,7 +99,7 @@ pub fn effect_of(ratio: Ratio, better: Better, floor: f64) -> Effect {
     }
 }
 
-/// Geometric mean of slowdowns; none of nothing.
+/// Geometric mean of slowdowns; none for an empty slice.
 pub fn mean(effects: &[Effect]) -> Option<f64> {
     if effects.is_empty() {
         return None;
@@ -108,7 +108,7 @@ pub fn mean(effects: &[Effect]) -> Option<f64> {
     Some((logs / effects.len() as f64).exp())
 }
 
-/// Arms that were measured in a case, other than the baseline and its repetition.
+/// Arms that were measured in a case, without the plan's first arm and its second measurement.
 pub fn arms_in<'a>(entry: &'a Entry, case: &Case) -> Vec<&'a Arm> {
     let plan = &entry.results.plan;
     let measured = |arm: &&Arm| {
@@ -118,7 +118,7 @@ pub fn arms_in<'a>(entry: &'a Entry, case: &Case) -> Vec<&'a Arm> {
     plan.arms.iter().skip(1).filter(takes).filter(measured).collect()
 }
 
-/// `12 %` of a slowdown of 1.12; below 1 negative.
+/// `+12.0 %` for a slowdown of 1.12; negative below 1.
 pub fn percent(slowdown: f64) -> String {
     format!("{:+.1} %", (slowdown - 1.0) * 100.0)
 }

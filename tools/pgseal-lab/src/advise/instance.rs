@@ -1,4 +1,4 @@
-//! Suite and key length of the instance.
+//! Recommends suite and key length of the instance.
 
 use super::evidence::{Effect, Evidence, effect, mean, percent};
 use super::{Basis, Paste, Reason, Recommendation, Topic};
@@ -10,22 +10,22 @@ use crate::report::Entry;
 
 /// pgseal's own default: authenticated, long keys.
 pub const DEFAULT: &str = "aes-256-gcm";
-/// What an unauthenticated suite must save over all cases to be recommended instead.
+/// Share of the time that an unauthenticated suite must save over all cases to be recommended.
 const WORTH_NO_TAGS: f64 = 0.20;
-/// What 128-bit keys must save over all cases to be recommended instead of 256-bit ones.
+/// Share of the time that 128-bit keys must save over all cases to be recommended.
 const WORTH_SHORT_KEYS: f64 = 0.10;
-/// From the bare ciphers alone: microseconds a page that make another suite worth a measurement.
+/// Microseconds per page with the bare cipher above which the CPU seems to lack AES instructions.
 const SLOW_PAGE_US: f64 = 5.0;
 
-/// The recommendation and the suite that it names.
+/// The recommendation and the suite it names.
 pub struct Chosen {
-    /// `aes-256-gcm`.
+    /// Id of the suite, for example `aes-256-gcm`.
     pub id: String,
-    /// In words.
+    /// The recommendation.
     pub recommendation: Recommendation,
 }
 
-/// From whole servers if they were measured, else from the bare ciphers.
+/// Uses figures of whole servers if there are any, else those of the bare ciphers.
 pub fn suite(evidence: &Evidence<'_>) -> Chosen {
     if let Some(entry) = evidence.entry("instance")
         && let Some(chosen) = from_servers(entry)
@@ -60,7 +60,7 @@ fn chosen(id: &str, basis: Basis, why: String, mut reasons: Vec<Reason>) -> Chos
     }
 }
 
-/// Effects of one arm against another over all cases in which both were measured, with their cases.
+/// Effects of one arm against another, each with its case, for all cases that measured both arms.
 fn against(entry: &Entry, arm: &str, other: &str) -> Vec<(String, Effect)> {
     let cases = entry.results.plan.cases.iter();
     cases
@@ -131,7 +131,7 @@ fn from_servers(entry: &Entry) -> Option<Chosen> {
     Some(chosen(&best, basis, why, reasons))
 }
 
-/// The same mode with a shorter key.
+/// Whether `short` is the mode of `long` with a 128-bit key.
 fn shorter_keys(long: &str, short: &str) -> bool {
     long.replace("256", "128") == short
 }

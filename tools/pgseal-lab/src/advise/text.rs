@@ -1,4 +1,4 @@
-//! Advice as people read it on a terminal.
+//! The recommendations as text for a terminal.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! TLS ciphers, certificate and groups.
+//! Recommends TLS ciphers, certificate and groups.
 
 use pgseal_tls::settings::{Abilities, FIRST_WITH_GROUPS, quoted, recommended};
 use pgseal_tls::version::Version;
@@ -14,7 +14,7 @@ use crate::report::format::{quantity, significant};
 const GCM_256: &str = "TLS_AES_256_GCM_SHA384";
 const CHACHA: &str = "TLS_CHACHA20_POLY1305_SHA256";
 const HYBRID: &str = "X25519MLKEM768";
-/// Suites of TLS 1.3 that servers and clients of today share.
+/// TLS 1.3 suites that current servers and clients support.
 const SUITES: [&str; 3] = [GCM_256, "TLS_AES_128_GCM_SHA256", CHACHA];
 
 /// A member of an arm's attribute `tls`.
@@ -26,7 +26,7 @@ fn case<'a>(entry: &'a Entry, id: &str) -> Option<&'a Case> {
     entry.results.plan.case(id)
 }
 
-/// Effect of an arm against the plan's first one, which has no TLS.
+/// Effect of an arm against the plan's first arm, which has no TLS.
 fn cost(entry: &Entry, case: &Case, arm: &str) -> Option<Effect> {
     let plain = entry.results.plan.arms.first()?;
     effect(entry, case, arm, &plain.id)
@@ -47,7 +47,7 @@ fn settings(site: &Site, aes_first: bool, wanted: &[&str]) -> (Vec<Paste>, Optio
     (vec![Paste::conf(lines.join("\n"))], None)
 }
 
-/// Versions and ciphers.
+/// TLS versions and ciphers.
 pub fn ciphers(evidence: &Evidence<'_>, site: &Site) -> Recommendation {
     let mut reasons = Vec::new();
     let order = evidence
@@ -98,7 +98,7 @@ pub fn ciphers(evidence: &Evidence<'_>, site: &Site) -> Recommendation {
     }
 }
 
-/// From servers: what TLS costs there, and whether AES-GCM or ChaCha20 comes first.
+/// Uses figures of servers: the cost of TLS as reasons; returns whether AES-GCM comes first.
 fn order_of_servers(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<(Basis, bool)> {
     let mut verdicts = Vec::new();
     for case in &entry.results.plan.cases {
@@ -122,7 +122,7 @@ fn order_of_servers(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<(Basis, 
     if verdicts.is_empty() {
         return None;
     }
-    // What differs most decides: the case with the most bytes.
+    // The largest difference decides; usually the case that transfers the most bytes has it.
     let most = verdicts
         .iter()
         .filter(|found| found.differs())
@@ -133,7 +133,7 @@ fn order_of_servers(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<(Basis, 
     })
 }
 
-/// From the bare ciphers of the system's OpenSSL, which PostgreSQL uses.
+/// As [`order_of_servers`], from the bare ciphers of the system's OpenSSL, which PostgreSQL uses.
 fn order_of_ciphers(figures: &Figures<'_>, reasons: &mut Vec<Reason>) -> Option<(Basis, bool)> {
     let at = |mode, bits| At::page(mode, bits, "openssl");
     let (gcm, chacha) = (at(Mode::Gcm, 256), at(Mode::ChaCha20Poly1305, 256));
@@ -163,7 +163,7 @@ fn order_of_ciphers(figures: &Figures<'_>, reasons: &mut Vec<Reason>) -> Option<
     })
 }
 
-/// The server's key.
+/// The server's certificate.
 pub fn certificate(evidence: &Evidence<'_>) -> Recommendation {
     let mut reasons = Vec::new();
     let found = evidence
@@ -194,12 +194,13 @@ pub fn certificate(evidence: &Evidence<'_>) -> Recommendation {
     }
 }
 
-/// The case in which each transaction has a connection of its own.
+/// The case with a new connection for each transaction.
 fn connecting(entry: &Entry) -> Option<&Case> {
     case(entry, "row-connect")
 }
 
-/// Certificates, each against ECDSA P-256, with a connection for each transaction.
+/// Compares each certificate with ECDSA P-256, with a new connection for each transaction. Returns
+/// whether ECDSA is recommended.
 fn keys_of_servers(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<(Basis, bool)> {
     let case = connecting(entry)?;
     let arms = arms_in(entry, case);
@@ -225,7 +226,7 @@ fn keys_of_servers(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<(Basis, b
     }
 }
 
-/// The bare signatures of the system's OpenSSL.
+/// As [`keys_of_servers`], from the bare signatures of the system's OpenSSL.
 fn keys_alone(figures: &Figures<'_>, reasons: &mut Vec<Reason>) -> Option<(Basis, bool)> {
     let ecdsa = figures.named("sign.ecdsa-256", "openssl", "")?;
     let mut basis = None;
@@ -245,7 +246,7 @@ fn keys_alone(figures: &Figures<'_>, reasons: &mut Vec<Reason>) -> Option<(Basis
             ),
             format!("modes sign.ecdsa-256, {case}"),
         ));
-        // The shortest RSA key is the one that could be faster.
+        // The shortest RSA key measured decides, because it signs fastest.
         basis.get_or_insert(match found.differs {
             true => (Basis::Estimated, found.ratio.value > 1.0),
             false => (Basis::Undecided, true),
@@ -254,7 +255,7 @@ fn keys_alone(figures: &Figures<'_>, reasons: &mut Vec<Reason>) -> Option<(Basis
     basis
 }
 
-/// What a connection costs with TLS: the case for a pool.
+/// The cost of a new TLS connection, as a reason to use a connection pool.
 fn pooling(entry: &Entry) -> Option<Reason> {
     let case = connecting(entry)?;
     let arms = arms_in(entry, case);
@@ -296,7 +297,8 @@ pub fn groups(evidence: &Evidence<'_>, site: &Site) -> Recommendation {
     Recommendation { topic: Topic::Groups, basis, text: text.to_owned(), reasons, paste }
 }
 
-/// Groups, each against the first of those that share suite and certificate; whether any differs.
+/// Compares each group with the group of the arm `ecdsa-p256`; all else is equal. Returns whether
+/// any group differs; none if no other group was measured.
 fn group_costs(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<bool> {
     let case = connecting(entry)?;
     let arms = arms_in(entry, case);

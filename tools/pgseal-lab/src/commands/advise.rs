@@ -1,4 +1,4 @@
-//! `pgseal-lab advise`: derives settings from measured figures.
+//! `pgseal-lab advise`: recommends settings from measured figures.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,7 @@ it says so and names the default.
 Without --results it measures the bare ciphers and signatures for half a minute at most. They say nothing about \
 queries: \"pgseal-lab all\" does.";
 
-/// How long the measurement may take. No round starts that would take longer.
+/// Time limit of the measurement. A round that would exceed the limit does not start.
 const MEASURE: Duration = Duration::from_secs(30);
 
 const EXAMPLES: &str = "\
@@ -53,7 +53,7 @@ pub struct AdviseArgs {
     programs: ProgramArgs,
 }
 
-/// `20GB` in bytes: PostgreSQL's units, in powers of 1024; none: bytes.
+/// Parses a size such as `20GB`. The units are PostgreSQL's, in powers of 1024; no unit: bytes.
 fn size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -72,7 +72,6 @@ fn size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Runs it.
 pub fn run(args: &AdviseArgs) -> Result<u8, LabError> {
     let programs = Programs::find(&args.programs)?;
     let entries = match &args.results {
@@ -92,7 +91,7 @@ pub fn run(args: &AdviseArgs) -> Result<u8, LabError> {
     Ok(exit::SOUND)
 }
 
-/// Measures the bare ciphers and signatures, and keeps no file.
+/// Measures the bare ciphers and signatures; leaves no files.
 fn measure(programs: &Programs) -> Result<Entry, LabError> {
     let limit = Limit::from_now(MEASURE);
     let interrupted = stop_on_signals()?;

@@ -1,5 +1,5 @@
-//! The programs that a run needs. `pgseal` itself says where PostgreSQL, the library and the guard
-//! module are, so that what is measured is what `pgseal initdb` and `pgseal run` would take.
+//! The programs that a run needs. `pgseal` reports the paths of PostgreSQL, of the library and of
+//! the guard module, so that the lab measures what `pgseal initdb` and `pgseal run` use.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,14 @@ pub struct ProgramArgs {
     pgseal: Option<PathBuf>,
 }
 
-/// Where they are.
+/// Paths of the programs.
 #[derive(Debug)]
 pub struct Programs {
     /// This program.
     lab: PathBuf,
     /// The program `pgseal`.
     pgseal: PathBuf,
-    /// What `pgseal` said.
+    /// The answer of `pgseal`.
     found: Found,
 }
 
@@ -42,12 +42,12 @@ struct Found {
 }
 
 impl Programs {
-    /// Looks for them.
+    /// Finds the programs.
     ///
     /// # Errors
     ///
-    /// [`LabError::Missing`] if there is no `pgseal`, or no server in the given directory; whatever
-    /// keeps `pgseal` from answering.
+    /// [`LabError::Missing`] if there is no `pgseal`, or no server in the given directory; other
+    /// errors if `pgseal` fails to answer.
     pub fn find(args: &ProgramArgs) -> Result<Programs, LabError> {
         let this = Path::new("pgseal-lab");
         let lab = env::current_exe()
@@ -77,7 +77,7 @@ impl Programs {
         Ok(programs)
     }
 
-    /// The server, if there is one.
+    /// Path of the program `postgres`, if it exists.
     pub fn postgres(&self) -> Option<PathBuf> {
         let postgres = self.found.bindir.as_ref()?.join("postgres");
         postgres.is_file().then_some(postgres)
@@ -88,7 +88,7 @@ impl Programs {
         self.found.major
     }
 
-    /// A request that names these programs and asks for nothing else yet.
+    /// A request with these programs; everything else has its default.
     pub fn request(&self) -> Request {
         Request {
             pgseal: self.pgseal.clone(),

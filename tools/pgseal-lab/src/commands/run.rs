@@ -1,4 +1,4 @@
-//! Running experiments.
+//! `pgseal-lab EXPERIMENT` and `pgseal-lab all`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -132,8 +132,8 @@ fn measure(
     Entry::of(experiment, results)
 }
 
-/// On the first signal the run ends after the current step, stops its servers and removes its files.
-/// The second signal ends the program at once.
+/// On the first signal the run ends after the current step, stops its servers and removes its
+/// files. The second signal ends the program at once.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, LabError> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -1,8 +1,8 @@
-//! `pgseal lab modes`: what a mode of AES costs, in which units, with and without the CPU's AES
-//! instructions, through the system's OpenSSL and through AWS-LC (studies 1 and 2).
+//! `pgseal lab modes`: measures the modes of AES for several message sizes, with and without the
+//! CPU's AES instructions, through the system's OpenSSL and through AWS-LC (studies 1 and 2).
 //!
-//! A child process per set of instructions ([`worker`]), pinned to one core, does short bursts; all
-//! arms of all cases take turns in random order, and every round has fresh processes.
+//! One child process per set of instructions ([`worker`]), pinned to one core, runs short bursts.
+//! All arms of all cases take turns in random order, and every round starts new processes.
 
 pub mod algorithm;
 pub mod arm;

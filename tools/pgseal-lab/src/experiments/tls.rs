@@ -1,9 +1,10 @@
 //! `pgseal lab tls`: what TLS between client and server costs (study 2).
 //!
-//! One cluster with the study's table. Every step starts its server anew with the arm's certificate,
-//! version, suite and group, with rules that let in TLS only or no TLS only, fills the cache, runs
-//! pgbench over TCP on loopback, and asks `pg_stat_ssl` meanwhile what was negotiated. Server and
-//! client have CPUs of their own where there are two, as the study had two hosts.
+//! All steps use one cluster with the study's table. Every step restarts the server with the arm's
+//! certificate, version, suite and group, and with host-based authentication rules that accept
+//! either only TLS or only connections without TLS. The step then fills the cache, runs pgbench
+//! over TCP on loopback, and meanwhile reads from `pg_stat_ssl` what was negotiated. If there are
+//! two or more CPUs, server and client use different ones, since the study used two hosts.
 
 mod arms;
 mod client;

@@ -13,7 +13,7 @@ use crate::exhibits::{Chart, ChartKind, Origin, Point, Series, X};
 /// Number of colours in the style sheet.
 const COLORS: usize = 10;
 
-/// Room for one form of a chart, in pixels.
+/// Size of one form of a chart, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Room {
     class: &'static str,
@@ -48,7 +48,7 @@ pub fn figure(prefix: &str, chart: &Chart) -> String {
     out
 }
 
-/// Colour of each series: a study's series has that of the measured one of the same name.
+/// Colour of each series. A study's series has the colour of the measured series of the same name.
 fn colors(chart: &Chart) -> Vec<usize> {
     let stem = |name: &str| name.replace("(study)", "").trim().to_lowercase();
     let mut measured: Vec<String> = Vec::new();
@@ -77,7 +77,7 @@ fn class_of(series: &Series, color: usize) -> String {
     format!("s{color}{study}")
 }
 
-/// Name in legend and hover: a study's is always labelled.
+/// Name of a series in legend and tooltip; a study's series is always labelled as a study's.
 fn name_of(series: &Series) -> String {
     match series.origin {
         Origin::Study if !series.name.to_lowercase().contains("study") => {
@@ -111,7 +111,7 @@ fn legend(chart: &Chart) -> String {
     out
 }
 
-/// What is shown when one points at a value.
+/// The tooltip of a value.
 fn tip(chart: &Chart, series: &Series, point: &Point) -> String {
     let mut text = format!(
         "{}\n{}: {}",
@@ -136,12 +136,12 @@ fn place(chart: &Chart, point: &Point) -> String {
     }
 }
 
-/// A value that can be drawn on this axis.
+/// Whether a value can be drawn; on a logarithmic axis it must be above 0.
 fn drawable(chart: &Chart, point: &Point) -> bool {
     point.y.is_finite() && (!chart.y.log || point.y > 0.0)
 }
 
-/// All values, ends of intervals too.
+/// All values with the ends of their intervals, and 1 if the unit is `ratio`.
 fn extent(chart: &Chart) -> impl Iterator<Item = f64> {
     let of = |point: &Point| [Some(point.y), point.low, point.high];
     let reference = (chart.y.unit == "ratio").then_some(1.0);
@@ -149,7 +149,7 @@ fn extent(chart: &Chart) -> impl Iterator<Item = f64> {
 }
 
 fn titled(axis: &crate::exhibits::Axis) -> String {
-    // Ticks of these carry their unit.
+    // The ticks show these units, or the unit has no name, so the title omits the unit.
     let told = matches!(axis.unit.as_str(), "" | "ratio" | "bytes" | "B" | "bytes/s" | "B/s" | "s");
     let unit = match axis.unit.as_str() {
         "1/s" => "per second",
@@ -158,7 +158,7 @@ fn titled(axis: &crate::exhibits::Axis) -> String {
     if told { axis.title.clone() } else { format!("{} ({unit})", axis.title) }
 }
 
-/// The values as a table, for those who cannot see or hover.
+/// The values as a table, for readers who cannot see the chart or its tooltips.
 fn values(chart: &Chart) -> String {
     let mut out = format!(
         "<details><summary>Values</summary><div class=\"scroll\"><table class=\"sortable\"><thead>\
@@ -195,7 +195,7 @@ fn values(chart: &Chart) -> String {
     out
 }
 
-/// Opens a drawing that says what it is.
+/// The opening `svg` tag, with the chart's title as its label for screen readers.
 fn open(chart: &Chart, room: Room, height: f64) -> String {
     format!(
         "<svg class=\"plot {}\" viewBox=\"0 0 {} {height}\" role=\"img\" aria-label=\"{}\">",
@@ -205,13 +205,13 @@ fn open(chart: &Chart, room: Room, height: f64) -> String {
     )
 }
 
-/// Width of text at 12 pixels, about; of a wide font rather than a narrow one.
+/// Approximate width of text at a font size of 12 pixels; assumes a wide font.
 fn text_width(text: &str) -> f64 {
     let of = |c: char| if c.is_ascii_uppercase() || c == '_' { 8.4 } else { 7.1 };
     text.chars().map(of).sum()
 }
 
-/// An error bar between two places, upright or lying.
+/// An error bar between two positions, vertical (`upright`) or horizontal.
 fn whisker(across: f64, from: f64, to: f64, upright: bool) -> String {
     let cap = 3.5;
     if upright {

@@ -22,12 +22,12 @@ const HEAD: [&str; 13] = [
     "load",
 ];
 
-/// The long format: a figure a line. `measure` is `value`, whose unit is the case's, or the name of a
-/// further figure, whose unit is the end of its name.
+/// CSV in long format: one figure per line. `measure` is `value`, in the case's unit, or the name
+/// of a further figure, which ends in the figure's unit.
 ///
 /// # Errors
 ///
-/// None in practice: it is written to memory.
+/// None in practice: the CSV is written to memory.
 pub fn csv_of(results: &Results) -> Result<Vec<u8>, LabError> {
     let failed = |error: csv::Error| {
         LabError::io(Path::new(CSV), "write the results")(std::io::Error::other(error))

@@ -1,14 +1,14 @@
-//! Figures in a sentence, set off so that the eye finds them.
+//! Makes the figures in a sentence bold.
 
 use super::markup::escape;
 
-/// Units that may follow a figure as a word of their own.
+/// Units that may follow a figure as a separate word.
 const UNITS: [&str; 24] = [
     "%", "times", "GB/s", "MB/s", "kB/s", "B/s", "s", "ms", "us", "ns", "min", "h", "k/s", "M/s",
     "/s", "KiB", "MiB", "GiB", "TiB", "MB", "GB", "tps", "fold", "B",
 ];
 
-/// Markup of a sentence: `12.3 %`, `3.4 GB/s`, `800/s` and the like are strong.
+/// HTML of a sentence in which `12.3 %`, `3.4 GB/s`, `800/s` and the like are bold.
 pub fn emphasised(text: &str) -> String {
     let words: Vec<&str> = text.split(' ').collect();
     let mut out: Vec<String> = Vec::new();
@@ -32,7 +32,7 @@ pub fn emphasised(text: &str) -> String {
     out.join(" ")
 }
 
-/// A word and the punctuation behind it.
+/// Splits a word from the punctuation after it.
 fn split_unit(word: &str) -> (&str, &str) {
     let bare = word.trim_end_matches([',', '.', ';', ':', ')']);
     (bare, word.get(bare.len()..).unwrap_or_default())

@@ -1,13 +1,13 @@
-//! Numbers as people read them.
+//! Formats numbers for people.
 
 use crate::stats::Ratio;
 
 /// Decimal prefixes from 10^-9 up.
 const PREFIXES: [&str; 8] = ["n", "u", "m", "", "k", "M", "G", "T"];
-/// Place of no prefix.
+/// Index of the empty prefix in [`PREFIXES`].
 const NONE: usize = 3;
 
-/// Three digits that count: `1.23`, `45.6`, `789`, `12300`.
+/// Three significant digits: `1.23`, `45.6`, `789`; all digits of larger integers: `12345`.
 pub fn significant(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -33,8 +33,8 @@ pub fn rounds(count: impl Into<u64>) -> String {
     }
 }
 
-/// A value with its unit: `3.21 GB/s` of `bytes/s`, `16 KiB` of `bytes`, `12.3 ms` of `s`,
-/// `45.6 k/s` of `1/s`.
+/// A value with its unit: `3.21 GB/s` for `bytes/s`, `16 KiB` for `bytes`, `12.3 ms` for `s`,
+/// `45.6 k/s` for `1/s`.
 pub fn quantity(value: f64, unit: &str) -> String {
     match unit {
         "bytes" | "B" => bytes(value),
@@ -47,7 +47,7 @@ pub fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
-/// An interval, the unit once if it is the same: `3.38 to 3.43 GB/s`.
+/// An interval; if both ends have the same unit, the unit appears once: `3.38 to 3.43 GB/s`.
 pub fn span(low: f64, high: f64, unit: &str) -> String {
     let (low, high) = (quantity(low, unit), quantity(high, unit));
     match (low.rsplit_once(' '), high.rsplit_once(' ')) {
@@ -58,7 +58,7 @@ pub fn span(low: f64, high: f64, unit: &str) -> String {
     }
 }
 
-/// A number without its unit, short enough for an axis.
+/// A short number for an axis; with its unit only for bytes, bytes per second and seconds.
 pub fn tick(value: f64, unit: &str) -> String {
     match unit {
         "bytes" | "B" | "bytes/s" | "B/s" | "s" => {
@@ -86,7 +86,7 @@ pub fn ratio_text(ratio: &Ratio) -> String {
     }
 }
 
-/// `+18.3 %` of a ratio of 1.183; `2.5 times` where percent stop being helpful.
+/// `+18.3 %` for a ratio of 1.183; `4.20 times` for a ratio of 3 or more.
 pub fn percent_change(ratio: f64) -> String {
     match ratio {
         value if !value.is_finite() => "-".to_owned(),
@@ -130,7 +130,7 @@ fn bytes(value: f64) -> String {
     format!("{} {unit}", trimmed(&significant(rest)))
 }
 
-/// Without zeros behind the point.
+/// Removes trailing zeros after the decimal point.
 fn trimmed(text: &str) -> String {
     if text.contains('.') && !text.contains('e') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,4 +1,4 @@
-//! The page: one file that needs nothing else, neither a network nor, to be read, a script.
+//! The HTML page: one self-contained file, readable without a network and without JavaScript.
 
 use std::fmt::Write;
 
@@ -10,19 +10,19 @@ use crate::environment::Environment;
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// Findings of each experiment in the summary over several.
+/// Number of findings that the summary of several experiments shows for each.
 const SUMMARY_FINDINGS: usize = 4;
 
-/// Where the other files of an experiment are, seen from the page.
+/// Where `results.json` and `results.csv` of an experiment are, relative to the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Files {
     /// In the page's directory.
     Beside,
-    /// In a directory of the experiment's name below it.
+    /// In a subdirectory with the experiment's name.
     Below,
 }
 
-/// One self-contained page: of one experiment, or over several with a summary of all.
+/// One self-contained page of one experiment, or of several with a summary.
 pub fn html_of(entries: &[Entry], files: Files) -> String {
     let title = match entries {
         [one] => one.title.clone(),
@@ -43,7 +43,7 @@ pub fn html_of(entries: &[Entry], files: Files) -> String {
 }
 
 fn head(title: &str) -> String {
-    // The policy lets nothing in from anywhere: the page is what is in this file.
+    // The Content-Security-Policy blocks all external resources.
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -86,7 +86,7 @@ fn masthead(title: &str, environment: Option<&Environment>, entries: &[Entry]) -
     out
 }
 
-/// `PostgreSQL 15.18` of `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
+/// `PostgreSQL 15.18` from `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
 fn short_version(version: &str) -> String {
     let number = version.split_once("(PostgreSQL) ").map_or(version, |(_, rest)| rest);
     format!("PostgreSQL {}", number.split(' ').next().unwrap_or_default())

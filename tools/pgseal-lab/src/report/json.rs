@@ -15,9 +15,9 @@ use crate::store::RESULTS;
 struct File<'a> {
     #[serde(flatten)]
     results: &'a Results,
-    /// Follows from the results; not read again.
+    /// Derived from the results; ignored when the file is read.
     analysis: &'a Analysis,
-    /// Follows from the results; not read again.
+    /// Derived from the results; ignored when the file is read.
     exhibits: &'a Exhibits,
 }
 
@@ -25,7 +25,7 @@ struct File<'a> {
 ///
 /// # Errors
 ///
-/// None in practice: all of it can be written as JSON.
+/// None in practice: JSON can represent all the values.
 pub fn json_of(entry: &Entry) -> Result<Vec<u8>, LabError> {
     let Entry { results, analysis, exhibits, .. } = entry;
     let mut text = serde_json::to_vec_pretty(&File { results, analysis, exhibits })

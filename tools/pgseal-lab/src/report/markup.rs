@@ -1,6 +1,6 @@
-//! Text that becomes markup.
+//! Escapes text for HTML.
 
-/// Text as it stands in an element or in an attribute's quotes.
+/// Escapes text for an element or a quoted attribute.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -16,19 +16,19 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// JSON as it may stand in a `script` element.
+/// Escapes JSON for a `script` element.
 pub fn script_json(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
-/// What may stand in an `id`: letters, digits, `-`.
+/// Converts text to an `id`: lower-case letters, digits, `-`.
 pub fn identifier(text: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     text.chars().map(keep).collect()
 }
 
-/// `2026-11-21 05:30 UTC` of seconds since 1970 (civil calendar: Hinnant, "chrono-Compatible Low-Level
-/// Date Algorithms").
+/// `2026-11-21 05:30 UTC` from seconds since 1970 (civil calendar: Hinnant, "chrono-Compatible
+/// Low-Level Date Algorithms").
 pub fn date(unix_s: u64) -> String {
     let days = (unix_s / 86_400) as i64 + 719_468;
     let era = days.div_euclid(146_097);

@@ -1,4 +1,4 @@
-//! One experiment on the page.
+//! The section of one experiment on the HTML page.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,12 +16,12 @@ use crate::exhibits::Finding;
 use crate::store::RESULTS;
 use crate::warning::Warning;
 
-/// Largest JSON that goes into the page; a larger one stays beside it.
+/// Size limit of the JSON embedded in the page; a larger `results.json` is only linked.
 const EMBED_BYTES: usize = 4 << 20;
-/// Warnings of one kind that are shown at once.
+/// Number of warnings of one kind that are shown unfolded.
 const SHOWN_WARNINGS: usize = 2;
 
-/// The whole section; `nested` among others, else it is the page.
+/// The whole section. `nested`: the page has other sections, so this one gets a heading.
 pub fn section(entry: &Entry, nested: bool, files: Files) -> String {
     let Entry { results, exhibits, .. } = entry;
     let name = &results.experiment;
@@ -58,7 +58,7 @@ pub fn section(entry: &Entry, nested: bool, files: Files) -> String {
     out
 }
 
-/// The findings, each with what the study found.
+/// The list of findings, each with the study's finding if there is one.
 pub fn findings<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
     let mut out = String::from("<ul class=\"findings\">");
     for finding in findings {
@@ -88,7 +88,7 @@ fn badges(entry: &Entry) -> String {
     badges.push(("", format!("{} samples", results.samples.len())));
     let count = |verdict| {
         let arms = analysis.cases.iter().flat_map(|case| &case.arms);
-        // The baseline once more is no result.
+        // The second measurement of the baseline is not a result.
         let again = plan.again().map(|arm| arm.id.as_str());
         arms.filter(|arm| arm.verdict == verdict && Some(arm.arm.as_str()) != again).count()
     };
@@ -155,7 +155,7 @@ fn missing(entry: &Entry) -> String {
     if missing.is_empty() {
         return String::new();
     }
-    // What is missing for one reason in several places is told once.
+    // One row for each reason, with all places that it applies to.
     let mut reasons: Vec<(Reason<'_>, Vec<String>)> = Vec::new();
     for one in missing {
         let reason = (one.what.as_str(), one.why.as_str(), one.remedy.as_str());

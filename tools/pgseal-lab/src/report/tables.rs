@@ -1,4 +1,4 @@
-//! Tables on the page.
+//! Tables of the HTML page.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::analysis::{ArmAnalysis, CaseAnalysis, Verdict};
 use crate::exhibits::{Cell, Column, Origin, Table, Tone};
 use crate::plan::{Better, Case};
 
-/// Rows from which a table is shown folded.
+/// A table with more rows than this is shown folded.
 const FOLD: usize = 60;
 
 /// An experiment's own table.
@@ -90,7 +90,7 @@ fn field(column: &Column, cell: &Cell) -> String {
     format!("<td class=\"{}\"{value}>{text}</td>", class.trim_end())
 }
 
-/// Every arm of every case against its baseline.
+/// The table of every arm in every case, compared with the case's baseline.
 pub fn cases(entry: &Entry) -> String {
     let (plan, analysis) = (&entry.results.plan, &entry.analysis);
     let mut rows = 0;
@@ -184,7 +184,7 @@ fn case_row(entry: &Entry, planned: &Case, case: &CaseAnalysis, arm: &ArmAnalysi
     out
 }
 
-/// The ratio and its interval on a small logarithmic axis, the noise floor behind it.
+/// Draws the ratio and its interval on a small logarithmic axis, with the noise floor behind them.
 fn drawn(case: &CaseAnalysis, arm: &ArmAnalysis) -> String {
     let Some(ratio) = arm.ratio else { return String::new() };
     let (width, middle, height) = (132.0, 66.0, 16.0);
@@ -196,7 +196,7 @@ fn drawn(case: &CaseAnalysis, arm: &ArmAnalysis) -> String {
         .filter(|end| end.is_finite() && *end > 0.0)
         .map(|end| end.ln().abs())
         .fold(case.noise_floor.ln().max(0.02), f64::max)
-        // What lies farther off stands at the edge.
+        // Values beyond a factor of 2 are drawn at the edge.
         .min(std::f64::consts::LN_2);
     let at = |value: f64| middle + (value.max(1e-9).ln() / reach).clamp(-1.0, 1.0) * (middle - 5.0);
     let class = match arm.verdict {

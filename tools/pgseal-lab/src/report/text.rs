@@ -1,4 +1,4 @@
-//! The report on a terminal: findings, every case against its baseline, warnings, what is missing.
+//! The report on a terminal: findings, every case against its baseline, missing items, warnings.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use super::Entry;
 use super::format::{percent_change, quantity, ratio_text};
 use crate::results::Missing;
 
-/// Longest line of a finding.
+/// Longest line of a wrapped paragraph.
 const WIDTH: usize = 100;
 
-/// The whole text.
+/// The whole report.
 pub fn text_of(entry: &Entry) -> String {
     let Entry { results, analysis, exhibits, .. } = entry;
     let mut out = String::new();
@@ -53,7 +53,7 @@ pub fn text_of(entry: &Entry) -> String {
     out
 }
 
-/// Where, what, why, and what would help.
+/// A missing item in words: where, what, why, and the remedy.
 pub fn missing_text(missing: &Missing) -> String {
     let arm = missing.arm.as_ref().map(|arm| format!(", {arm}")).unwrap_or_default();
     let Missing { case, what, why, remedy, .. } = missing;

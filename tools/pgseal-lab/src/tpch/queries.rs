@@ -3,28 +3,28 @@
 
 use tpchgen::q_and_a::queries;
 
-/// A query that can be sent.
+/// A query ready to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     /// 1 to 22.
     pub number: u32,
-    /// Statements to run before, not timed as the answer: the view of query 15.
+    /// Statements to run before `select`, not timed: the CREATE VIEW of query 15.
     pub before: Vec<String>,
-    /// The statement that answers, without a semicolon.
+    /// The SELECT statement, without a semicolon.
     pub select: String,
-    /// Statements to run after.
+    /// Statements to run after `select`: the DROP VIEW of query 15.
     pub after: Vec<String>,
-    /// Places in the answer, from 0, of what it is ordered by; empty: it does not order. Rows that are
-    /// equal in them may come in any order.
+    /// Indexes, from 0, of the result columns in the ORDER BY; empty: no ORDER BY. Rows with equal
+    /// values in these columns may come in any order.
     pub ordered_by: &'static [usize],
 }
 
-/// A query of this number, 1 to 22; its text for query 11 depends on the scale factor.
+/// The query of this number, 1 to 22. The text of query 11 depends on the scale factor.
 pub fn query(number: u32, scale: f64) -> Option<Query> {
     let template = queries::query(i32::try_from(number).ok()?)?;
     let values = validation_values(number, scale)?;
     let text = fill(template, &values)
-        // PostgreSQL has no precision of days in an interval.
+        // PostgreSQL does not accept a precision for the days of an interval.
         .replace(" day (3)", " day")
         .replace("revenue:s", "revenue0");
     let statements: Vec<String> = text
@@ -43,10 +43,10 @@ pub fn query(number: u32, scale: f64) -> Option<Query> {
     })
 }
 
-/// Puts values in the places `:1`, `:2`, ...
+/// Replaces the placeholders `:1`, `:2`, ... with values.
 fn fill(template: &str, values: &[String]) -> String {
     let mut text = template.to_owned();
-    // From the last, so that `:1` does not take the first digit of `:10`.
+    // In descending order, so that `:1` does not match the beginning of `:10`.
     for (place, value) in values.iter().enumerate().rev() {
         text = text.replace(&format!(":{}", place + 1), value);
     }
@@ -83,7 +83,7 @@ fn validation_values(number: u32, scale: f64) -> Option<Vec<String>> {
     Some(values.iter().map(|value| (*value).to_owned()).collect())
 }
 
-/// Read off each query's `order by`.
+/// The columns of each query's `order by`, see [`Query::ordered_by`].
 fn ordered_by(number: u32) -> &'static [usize] {
     match number {
         1 | 13 => &[0, 1],
@@ -97,7 +97,7 @@ fn ordered_by(number: u32) -> &'static [usize] {
         16 => &[3, 0, 1, 2],
         18 => &[4, 3],
         21 => &[1, 0],
-        // 6, 14, 17, 19: one row.
+        // Queries 6, 14, 17 and 19 return one row.
         _ => &[],
     }
 }

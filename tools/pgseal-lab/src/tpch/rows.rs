@@ -1,4 +1,5 @@
-//! Rows, one after the other, as `dbgen` writes them: fields separated by `|`, which is in no text.
+//! Generates rows one by one in the format of `dbgen`: fields separated by `|`, which no field
+//! contains.
 
 use std::collections::HashSet;
 use std::fmt::{Display, Write};
@@ -11,14 +12,14 @@ use tpchgen::generators::{
 
 use super::schema::{TABLES, Table};
 
-/// Hands each row of a table to `take`, until it breaks.
+/// Passes each row of a table to `take`, until `take` returns `Break`.
 ///
-/// The scale factor is that of TPC-H, clause 4.1.3: 1 is about 1 GB in all. A row is its fields with
-/// `|` between them, without one at the end and without a line feed.
+/// The scale factor is that of TPC-H, clause 4.1.3: 1 is about 1 GB in all. A row has `|` between
+/// its fields, but no `|` at the end and no line feed.
 ///
 /// # Errors
 ///
-/// Those of `take`.
+/// Errors of `take`.
 pub fn each_row<E>(
     table: &Table,
     scale: f64,
@@ -52,8 +53,8 @@ fn hand<R: Display, E>(
     Ok(ControlFlow::Continue(()))
 }
 
-/// Whether the primary keys hold at a scale factor. Below 0.01 the four suppliers of a part (TPC-H,
-/// clause 4.2.3) are not always four.
+/// Whether the primary keys are unique at a scale factor. Below 0.01 the four suppliers of a part
+/// (TPC-H, clause 4.2.3) are not always distinct.
 pub fn keys_hold(scale: f64) -> bool {
     if scale >= 0.01 {
         return true;
@@ -70,20 +71,20 @@ pub fn keys_hold(scale: f64) -> bool {
     })
 }
 
-/// How much data there is, or was loaded.
+/// An amount of data, generated or loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Volume {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Fields of these rows.
+    /// Number of fields in all rows.
     pub fields: u64,
-    /// Bytes of the rows as `dbgen` writes them, with the separator after the last field and the line
-    /// feed.
+    /// Bytes of the rows as `dbgen` writes them, with the separator after the last field and the
+    /// line feed.
     pub bytes: u64,
 }
 
 impl Volume {
-    /// All tables at a scale factor; found by making them, 6 s at scale 1.
+    /// The volume of all tables at a scale factor. Counting generates all rows: 6 s at scale 1.
     pub fn of(scale: f64) -> Self {
         let mut volume = Self::default();
         for table in TABLES {

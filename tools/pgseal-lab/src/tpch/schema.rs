@@ -18,7 +18,7 @@ pub enum SqlType {
 }
 
 impl SqlType {
-    /// As SQL writes it.
+    /// The type's name in SQL.
     pub fn sql(self) -> String {
         match self {
             Self::Int => "int".to_owned(),
@@ -30,7 +30,7 @@ impl SqlType {
         }
     }
 
-    /// Whether SQL writes its values without quotes.
+    /// Whether SQL writes values of this type without quotes.
     pub fn is_number(self) -> bool {
         matches!(self, Self::Int | Self::BigInt | Self::Numeric)
     }
@@ -39,36 +39,37 @@ impl SqlType {
 /// One column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
-    /// Its name, unique in the whole schema.
+    /// The column's name, unique in the whole schema.
     pub name: &'static str,
-    /// Its type where nothing is encrypted.
+    /// The column's type if nothing is encrypted.
     pub sql_type: SqlType,
-    /// Whether it says something about a person or what somebody earns: what would be sealed if only
-    /// the sensitive columns were. The choice is this project's, not the specification's.
+    /// Whether the column says something about a person or somebody's earnings. These columns are
+    /// sealed when only sensitive columns are. The choice is this project's, not the
+    /// specification's.
     pub sensitive: bool,
 }
 
 /// A reference to the primary key of another table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForeignKey {
-    /// Its columns, in the order of the key that they refer to.
+    /// The referencing columns, in the order of `references`.
     pub columns: &'static [&'static str],
-    /// The other table.
+    /// The referenced table.
     pub table: &'static str,
-    /// The other table's primary key.
+    /// The referenced table's primary key.
     pub references: &'static [&'static str],
 }
 
 /// One table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Table {
-    /// Its name.
+    /// The table's name.
     pub name: &'static str,
-    /// Its columns, in order.
+    /// The table's columns, in order.
     pub columns: &'static [Column],
-    /// Columns of its primary key.
+    /// Columns of the primary key.
     pub primary_key: &'static [&'static str],
-    /// Its foreign keys.
+    /// The foreign keys.
     pub foreign_keys: &'static [ForeignKey],
 }
 
@@ -90,7 +91,7 @@ const fn to(
 
 use SqlType::{BigInt, Char, Date, Int, Numeric, Varchar};
 
-/// All tables, each after those that its foreign keys refer to.
+/// All tables, each after the tables that its foreign keys reference.
 pub const TABLES: &[Table] = &[
     Table {
         name: "region",
@@ -223,7 +224,7 @@ impl Table {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// The statement that makes it with its plain types and no key.
+    /// The CREATE TABLE statement, with plain types and without keys.
     pub fn create(&self) -> String {
         let columns: Vec<_> = self
             .columns
@@ -233,7 +234,7 @@ impl Table {
         format!("CREATE TABLE {} ({})", self.name, columns.join(", "))
     }
 
-    /// The statements that add its primary key and its foreign keys.
+    /// The ALTER TABLE statements that add the primary key and the foreign keys.
     pub fn add_keys(&self) -> Vec<String> {
         let primary =
             format!("ALTER TABLE {} ADD PRIMARY KEY ({})", self.name, self.primary_key.join(", "));

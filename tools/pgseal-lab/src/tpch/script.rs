@@ -1,4 +1,4 @@
-//! A small database as one SQL script with its rows inline, for `psql`: through a pipe into COPY.
+//! A small database as one SQL script for `psql`, with the rows inline after COPY statements.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use super::schema::TABLES;
 ///
 /// # Errors
 ///
-/// Those of the writer, a pipe that psql closed for example.
+/// Errors of the writer, for example of a pipe that psql closed.
 pub fn write_sql(out: &mut impl Write, scale: f64) -> io::Result<()> {
     out.write_all(b"\\set ON_ERROR_STOP on\n\\set QUIET on\nSET client_min_messages = warning;\n")?;
     for table in TABLES {

@@ -1,11 +1,11 @@
-//! What is measured: the AES modes of study 1 and those that came after it, with their key lengths.
+//! The measured algorithms: the AES modes of study 1 and newer ones, with their key lengths.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A mode of operation, or the one AEAD that is not made of AES.
+/// A mode of operation of AES, or ChaCha20-Poly1305, the only AEAD here that does not use AES.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -31,7 +31,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All of them, in the order of the tables.
+    /// All modes, in the order of the tables.
     pub const ALL: [Mode; 9] = [
         Mode::Ecb,
         Mode::Cbc,
@@ -53,12 +53,12 @@ impl Mode {
         }
     }
 
-    /// Whether it authenticates.
+    /// Whether the mode authenticates.
     pub fn is_aead(self) -> bool {
         matches!(self, Mode::Gcm | Mode::GcmSiv | Mode::ChaCha20Poly1305)
     }
 
-    /// Bytes of nonce or IV that it reads.
+    /// Bytes of nonce or IV that the mode reads.
     pub fn iv_len(self) -> usize {
         match self {
             Mode::Ecb => 0,
@@ -67,7 +67,7 @@ impl Mode {
         }
     }
 
-    /// The part of an identifier: `gcm-siv`.
+    /// The mode's part of an identifier: `gcm-siv`.
     pub fn id(self) -> &'static str {
         match self {
             Mode::Ecb => "ecb",
@@ -82,7 +82,7 @@ impl Mode {
         }
     }
 
-    /// As people write it: `GCM-SIV`.
+    /// The name for reports: `GCM-SIV`.
     pub fn title(self) -> &'static str {
         match self {
             Mode::Ecb => "ECB",
@@ -103,7 +103,7 @@ impl Mode {
 pub struct Algorithm {
     /// The mode.
     pub mode: Mode,
-    /// Bits of the key; for XTS of one of its two keys.
+    /// Bits of the key; for XTS, bits of one of the two keys.
     pub key_bits: u16,
 }
 
@@ -116,13 +116,13 @@ impl Algorithm {
         Mode::ALL.into_iter().flat_map(of).collect()
     }
 
-    /// Bytes of key that it reads: XTS has two keys.
+    /// Bytes of key that the algorithm reads; XTS reads two keys.
     pub fn key_len(self) -> usize {
         let one = usize::from(self.key_bits) / 8;
         if self.mode == Mode::Xts { 2 * one } else { one }
     }
 
-    /// As people write it: `AES-256-GCM`.
+    /// The name for reports: `AES-256-GCM`.
     pub fn title(self) -> String {
         match self.mode {
             Mode::ChaCha20Poly1305 => self.mode.title().to_owned(),
@@ -131,7 +131,7 @@ impl Algorithm {
     }
 }
 
-/// `aes-256-gcm`: also the name under which OpenSSL knows it.
+/// `aes-256-gcm`, which is also OpenSSL's name of the algorithm.
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.mode {
@@ -161,14 +161,14 @@ impl FromStr for Algorithm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
-    /// Plain to sealed.
+    /// Plaintext to ciphertext.
     Encrypt,
-    /// Sealed to plain; authenticated where the mode does so.
+    /// Ciphertext to plaintext; verifies the tag if the mode has one.
     Decrypt,
 }
 
 impl Direction {
-    /// Both.
+    /// Both directions.
     pub const ALL: [Direction; 2] = [Direction::Encrypt, Direction::Decrypt];
 
     /// `encrypt`, `decrypt`.

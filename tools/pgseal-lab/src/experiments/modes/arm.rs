@@ -10,7 +10,6 @@ pub enum Way {
     Openssl,
     /// The system's OpenSSL as pgcrypto calls it: cipher look-up, context and key schedule for each
     /// message.
-    /// all, for each message.
     OpensslSetup,
     /// The system's OpenSSL as `openssl speed -evp` calls it: one endless message in pieces.
     OpensslSpeed,

@@ -1,5 +1,5 @@
-//! AWS-LC as `pgseal-core` calls it: GCM (and the other AEADs) through `aws-lc-rs`, the rest, which it
-//! does not offer, through `EVP_Cipher` with a kept context.
+//! AWS-LC as `pgseal-core` calls it: GCM and the other AEADs through `aws-lc-rs`; the modes that
+//! `aws-lc-rs` does not offer through `EVP_Cipher` with a kept context.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +18,7 @@ const TAG_LEN: usize = 16;
 
 /// `AWS-LC 1.2.3`.
 pub fn version() -> String {
-    // SAFETY: 0 is OPENSSL_VERSION; a static text that ends with a zero.
+    // SAFETY: 0 is OPENSSL_VERSION; the call returns a static string that ends with a zero byte.
     let pointer = unsafe { sys::OpenSSL_version(0) };
     if pointer.is_null() {
         return "AWS-LC".to_owned();
@@ -27,13 +27,13 @@ pub fn version() -> String {
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 
-/// Whether it encrypts with AES instructions.
+/// Whether AWS-LC encrypts with AES instructions.
 pub fn has_aes_instructions() -> bool {
-    // SAFETY: no conditions.
+    // SAFETY: the call has no conditions.
     unsafe { sys::EVP_has_aes_hardware() == 1 }
 }
 
-/// A cipher that is ready to run.
+/// Prepares a cipher for measurement.
 pub fn cipher(
     algorithm: Algorithm,
     direction: Direction,
@@ -166,7 +166,7 @@ impl Evp {
             std::mem::swap(&mut work.input, &mut work.output);
             let decrypting = context(cipher, algorithm, false)?;
             let encrypting = std::mem::replace(&mut work.context, decrypting);
-            // SAFETY: ours, and not used any more.
+            // SAFETY: the context is ours, and nothing uses it after this.
             unsafe { sys::EVP_CIPHER_CTX_free(encrypting.as_ptr()) };
         }
         Ok(work)
@@ -184,7 +184,8 @@ impl Evp {
             }
         }
         let output = self.output.as_mut_ptr();
-        // SAFETY: both buffers have the same whole blocks; without padding no more is written.
+        // SAFETY: both buffers have the same number of whole blocks; without padding the call
+        // writes no more than it reads.
         let done =
             unsafe { sys::EVP_Cipher(context, output, self.input.as_ptr(), self.input.len()) };
         if done < 0 {
@@ -196,7 +197,7 @@ impl Evp {
 
 impl Drop for Evp {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used any more.
+        // SAFETY: the context is ours, and nothing uses it after this.
         unsafe { sys::EVP_CIPHER_CTX_free(self.context.as_ptr()) };
     }
 }
@@ -217,27 +218,27 @@ fn context(
     algorithm: Algorithm,
     encrypt: bool,
 ) -> Result<NonNull<sys::EVP_CIPHER_CTX>, WorkError> {
-    // SAFETY: no conditions; null or a fresh context.
+    // SAFETY: the call has no conditions; it returns null or a new context.
     let raw = unsafe { sys::EVP_CIPHER_CTX_new() };
     let context = NonNull::new(raw).ok_or_else(|| WorkError::call("EVP_CIPHER_CTX_new"))?;
     let key = filler(64);
     let none = ptr::null_mut();
     let direction = i32::from(encrypt);
-    // SAFETY: the context is fresh, the cipher static; 64 bytes of key are more than any reads, 16
-    // bytes of IV as many as all read.
+    // SAFETY: the context is new and the cipher static; no cipher reads more than 64 bytes of key
+    // or more than 16 bytes of IV.
     let ok =
         unsafe { sys::EVP_CipherInit_ex(raw, cipher, none, key.as_ptr(), IV.as_ptr(), direction) };
     // SAFETY: an initialised context.
     unsafe { sys::EVP_CIPHER_CTX_set_padding(raw, 0) };
     if ok != 1 {
-        // SAFETY: ours, and not used any more.
+        // SAFETY: the context is ours, and nothing uses it after this.
         unsafe { sys::EVP_CIPHER_CTX_free(raw) };
         return Err(WorkError::Failed(format!("AWS-LC refuses the key of {}", algorithm.title())));
     }
     Ok(context)
 }
 
-/// The static table of a cipher; none for what AWS-LC does not have.
+/// AWS-LC's static table of a cipher; none if AWS-LC does not have the cipher.
 fn evp_of(algorithm: Algorithm) -> Option<*const sys::EVP_CIPHER> {
     let table: unsafe extern "C" fn() -> *const sys::EVP_CIPHER =
         match (algorithm.mode, algorithm.key_bits) {
@@ -259,6 +260,6 @@ fn evp_of(algorithm: Algorithm) -> Option<*const sys::EVP_CIPHER> {
             (Mode::Xts, 256) => sys::EVP_aes_256_xts,
             _ => return None,
         };
-    // SAFETY: no conditions; a static table.
+    // SAFETY: the call has no conditions; it returns a static table.
     Some(unsafe { table() })
 }

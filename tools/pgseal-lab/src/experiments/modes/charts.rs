@@ -1,4 +1,4 @@
-//! Charts like those of study 1, its figures as lines of their own.
+//! Charts like those of study 1, with the study's figures as separate lines.
 
 use super::algorithm::{Algorithm, Direction, Mode};
 use super::figures::{At, Figures};
@@ -102,7 +102,7 @@ fn all_by_size(figures: &Figures<'_>, arm: &str, id: &str, title: &str) -> Optio
     lines(id, title, speed_axis(), series, None)
 }
 
-/// Time of one message against its size: what set-up weighs.
+/// Time of one message against its size, which shows the share of the set-up.
 fn message_time(figures: &Figures<'_>) -> Option<Chart> {
     let ways = [
         ("OpenSSL, context kept", "openssl"),

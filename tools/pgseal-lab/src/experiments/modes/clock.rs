@@ -81,8 +81,8 @@ impl Cycles {
     }
 }
 
-/// `turns` times 64 dependent exclusive-or instructions. Register moves and additions of constants
-/// are folded away by some CPUs before they are executed; an exclusive-or with a register is not.
+/// Runs `turns` times 64 dependent exclusive-or instructions. Some CPUs eliminate register moves
+/// and additions of constants before execution, but not an exclusive-or with a register.
 #[cfg(target_arch = "x86_64")]
 fn chain(turns: u64) {
     if turns == 0 {
@@ -105,7 +105,7 @@ fn chain(turns: u64) {
     }
 }
 
-/// As on x86-64.
+/// The same chain as on x86-64.
 #[cfg(target_arch = "aarch64")]
 fn chain(turns: u64) {
     if turns == 0 {
@@ -128,7 +128,7 @@ fn chain(turns: u64) {
     }
 }
 
-/// Other CPUs: nothing.
+/// Does nothing on other CPUs.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn chain(_turns: u64) {}
 
@@ -143,7 +143,8 @@ mod tests {
             return;
         }
         let hz = cycles.core_hz().unwrap();
-        // Wide enough for any machine under any load: what is caught is a chain that was not one.
+        // The range is wide enough for any machine under any load. The test fails if the CPU does
+        // not execute the instructions one after the other.
         assert!((1e7..1e10).contains(&hz), "{hz}");
     }
 }

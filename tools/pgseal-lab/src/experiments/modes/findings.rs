@@ -1,5 +1,5 @@
-//! What was found, in words, all numbers out of the data; beside it what the studies found, out of
-//! their published figures.
+//! The findings in words, with all numbers computed from the data, and beside each the finding of
+//! the studies, computed from their published figures.
 
 mod comparisons;
 mod others;
@@ -50,7 +50,7 @@ fn list(parts: &[String]) -> String {
     }
 }
 
-/// The modes of which a page with the shortest key was encrypted, fastest first.
+/// The modes by the speed of encrypting a page with each mode's shortest key, fastest first.
 fn ranking(figures: &Figures<'_>, arm: &str) -> Vec<(Algorithm, f64)> {
     let shortest = |mode: Mode| {
         let of = |a: &Algorithm| a.mode == mode;
@@ -123,7 +123,7 @@ fn library(arm: &str) -> &'static str {
     if arm.starts_with("aws-lc") { "AWS-LC" } else { "OpenSSL" }
 }
 
-/// Smallest and largest of a ratio over all algorithms, with their names.
+/// A ratio for each algorithm, sorted, and in words the smallest and the largest ratio.
 fn range(
     figures: &Figures<'_>,
     compare: impl Fn(Algorithm) -> Option<Compared>,

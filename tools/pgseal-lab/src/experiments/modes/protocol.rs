@@ -32,7 +32,7 @@ pub struct Task {
 pub enum WorkKind {
     /// A message of `bytes` through a cipher.
     Cipher {
-        /// As [`super::algorithm::Algorithm`] prints it.
+        /// The name that [`super::algorithm::Algorithm`] prints.
         algorithm: String,
         /// The direction.
         direction: Direction,
@@ -43,7 +43,7 @@ pub enum WorkKind {
     },
     /// A message of `bytes` through an algorithm of study 2's table.
     Table {
-        /// As the study names it: `hmac(md5)`, `blowfish cbc`.
+        /// The study's name: `hmac(md5)`, `blowfish cbc`.
         algorithm: String,
         /// Bytes of one message.
         bytes: usize,
@@ -128,7 +128,7 @@ pub struct About {
     pub openssl: Option<String>,
     /// The file name under which libcrypto was loaded.
     pub libcrypto: Option<String>,
-    /// OpenSSL's description of the CPU (`OPENSSL_info`), from 3.0 on.
+    /// OpenSSL's description of the CPU (`OPENSSL_info`, from 3.0 on).
     pub openssl_cpu: Option<String>,
     /// Whether OpenSSL may use AES instructions, according to this description.
     pub openssl_aes: Option<bool>,

@@ -1,4 +1,5 @@
-//! What studies 1 and 2 published, in the terms of this experiment. Never mixed with what is measured.
+//! The published figures of studies 1 and 2, in the terms of this experiment. They are never mixed
+//! with measured figures.
 
 use super::algorithm::{Direction, Mode};
 use super::plan::PAGE_BYTES;
@@ -24,12 +25,12 @@ pub fn key(algorithm: &'static str, bits: u32) -> (&'static str, u32) {
 pub const MODES: [Mode; 5] = [Mode::Ecb, Mode::Cbc, Mode::Cfb, Mode::Ofb, Mode::Ctr];
 
 impl Study {
-    /// Reads them.
+    /// Reads the figures of both studies.
     pub fn read() -> Study {
         Study { modes: aes_modes(), speed: openssl_speed(), keys: public_key_speed() }
     }
 
-    /// Bytes per second.
+    /// Study 1's speed in bytes per second.
     pub fn rate(
         &self,
         mode: Mode,
@@ -60,7 +61,8 @@ impl Study {
         ranked
     }
 
-    /// What AES instructions are worth: the mode with the smallest and the one with the largest ratio.
+    /// The speed with AES instructions over the speed without: the mode with the smallest and the
+    /// mode with the largest ratio.
     pub fn aes_worth(&self) -> Option<((Mode, f64), (Mode, f64))> {
         let mut worth: Vec<(Mode, f64)> = MODES
             .into_iter()
@@ -70,7 +72,8 @@ impl Study {
         worth.first().copied().zip(worth.last().copied())
     }
 
-    /// CTR: the size from which on speed is within a tenth of a page's, and the share that 16 bytes have.
+    /// For CTR: the smallest size whose speed is at least nine tenths of a page's, and the speed of
+    /// 16 bytes as a share of a page's.
     pub fn flat_from(&self) -> Option<(usize, f64)> {
         let rate = |bytes| self.rate(Mode::Ctr, 128, Direction::Encrypt, true, bytes);
         let page = rate(PAGE_BYTES)?;
@@ -79,14 +82,14 @@ impl Study {
         Some((from, rate(16)? / page))
     }
 
-    /// CTR with 192 and with 256 bits over 128 bits.
+    /// The speed of CTR with keys of 192 and of 256 bits, each over the speed with 128 bits.
     pub fn key_length(&self) -> Option<(f64, f64)> {
         let rate = |bits| self.rate(Mode::Ctr, bits, Direction::Encrypt, true, PAGE_BYTES);
         let short = rate(128)?;
         Some((rate(192)? / short, rate(256)? / short))
     }
 
-    /// Decrypting over encrypting a page.
+    /// For each mode, the speed of decrypting a page over the speed of encrypting it.
     pub fn decrypting(&self) -> Vec<(Mode, f64)> {
         let back = |mode| self.rate(mode, 128, Direction::Decrypt, true, PAGE_BYTES);
         MODES
@@ -95,7 +98,7 @@ impl Study {
             .collect()
     }
 
-    /// Signatures per second.
+    /// Signatures per second with a key of study 2.
     pub fn sign(&self, (algorithm, bits): (&str, u32)) -> Option<f64> {
         let row = self.keys.iter().find(|row| row.algorithm == algorithm && row.bits == bits)?;
         Some(row.sign_per_second)

@@ -59,7 +59,7 @@ impl Bursts {
         }
     }
 
-    /// Instructions that the CPU does not have cannot be disabled.
+    /// Fails if the set disables instructions that the CPU does not have.
     fn check_cpu(&self, cpu: Cpu) -> Result<(), LabError> {
         let has = |flag: &str| self.cpu_flags.iter().any(|known| known == flag);
         let flag = match cpu {

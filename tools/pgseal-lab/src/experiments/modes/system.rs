@@ -1,8 +1,8 @@
-//! The system's OpenSSL, as it is: loaded at run time, called through EVP.
+//! The system's own OpenSSL, loaded at run time and called through EVP.
 //!
-//! Together with [`super::awslc`] and [`super::clock`] the only home of `unsafe` in this crate. Every buffer
-//! that libcrypto writes is as long as OpenSSL's manual asks for, whatever the cipher; the wrappers
-//! own what they free.
+//! In this crate only this module, [`super::awslc`] and [`super::clock`] use `unsafe`. Every buffer
+//! that libcrypto writes is as long as OpenSSL's manual requires for any cipher; the wrappers own
+//! the objects that they free.
 
 #![allow(unsafe_code)]
 
@@ -25,7 +25,8 @@ use functions::{Functions, Object};
 pub use ige::ige;
 pub use signature::{make_key, signature};
 
-/// Names of the shared library, newest first. PostgreSQL of the same distribution has the same.
+/// Names of the shared library, newest first. PostgreSQL of the same distribution loads the same
+/// library.
 const NAMES: [&str; 3] = ["libcrypto.so.3", "libcrypto.so.1.1", "libcrypto.so"];
 
 /// The loaded libcrypto.
@@ -51,7 +52,7 @@ impl System {
         Err(missing(format!("no libcrypto here (looked for {})", NAMES.join(", "))))
     }
 
-    /// The file name under which it was found.
+    /// The file name under which libcrypto was found.
     pub fn name(&self) -> &'static str {
         self.name
     }
@@ -62,15 +63,15 @@ impl System {
         text(unsafe { (self.functions.OpenSSL_version)(0) }).unwrap_or_default()
     }
 
-    /// What OpenSSL found out about the CPU, after `OPENSSL_ia32cap`: `OPENSSL_ia32cap=0x..:0x..`
-    /// (from 3.0 on).
+    /// The CPU features that OpenSSL uses, with the variable `OPENSSL_ia32cap` applied:
+    /// `OPENSSL_ia32cap=0x..:0x..` (from 3.0 on).
     pub fn cpu_settings(&self) -> Option<String> {
         const OPENSSL_INFO_CPU_SETTINGS: c_int = 1008;
-        // SAFETY: the call has no conditions; null for what it does not know.
+        // SAFETY: the call has no conditions; it returns null for an unknown kind of information.
         text(unsafe { (self.functions.OPENSSL_info?)(OPENSSL_INFO_CPU_SETTINGS) })
     }
 
-    /// Whether it has providers: OpenSSL 3 and later.
+    /// Whether this OpenSSL has providers, as version 3 and later do.
     fn has_providers(&self) -> bool {
         self.functions.EVP_CIPHER_fetch.is_some()
     }
@@ -78,31 +79,32 @@ impl System {
     /// Loads a provider for the rest of the process; false if it is not installed.
     fn load_provider(&self, name: &CStr) -> bool {
         let Some(load) = self.functions.OSSL_PROVIDER_load else { return false };
-        // SAFETY: null is the default library context, `name` a C string.
+        // SAFETY: null is the default library context; `name` is a C string.
         let found = unsafe { load(ptr::null_mut(), name.as_ptr()) };
         self.forget_errors();
         !found.is_null()
     }
 
-    /// Loads the legacy provider; once one provider is loaded by name the default one must be, too.
+    /// Loads the legacy provider, and the default provider explicitly, because OpenSSL does not
+    /// load the default provider by itself once another one is loaded.
     fn load_legacy(&self) -> bool {
         self.load_provider(c"default") && self.load_provider(c"legacy")
     }
 
     fn forget_errors(&self) {
-        // SAFETY: no conditions.
+        // SAFETY: the call has no conditions.
         unsafe { (self.functions.ERR_clear_error)() };
     }
 
-    /// A call failed: says which, and OpenSSL's own reason.
+    /// The error for a failed call: the call's name and OpenSSL's own reason.
     fn failed(&self, call: &str) -> WorkError {
         let mut reason = [0 as c_char; 256];
         if let (Some(code), Some(words)) =
             (self.functions.ERR_get_error, self.functions.ERR_error_string_n)
         {
-            // SAFETY: no conditions.
+            // SAFETY: the call has no conditions.
             let code = unsafe { code() };
-            // SAFETY: the buffer has the length that is given; the text ends with a zero.
+            // SAFETY: the buffer has the given length; OpenSSL ends the text with a zero byte.
             unsafe { words(code, reason.as_mut_ptr(), reason.len()) };
         }
         self.forget_errors();
@@ -130,12 +132,13 @@ impl System {
 /// An algorithm of libcrypto, and the provider that it comes from.
 struct Found {
     object: Object,
-    /// Fetched objects are counted and freed, the others are static.
+    /// Whether `object` was fetched: it is then reference-counted and must be freed. Otherwise it
+    /// is static.
     fetched: bool,
     provider: Option<&'static str>,
 }
 
-/// What to look for.
+/// The kind of algorithm to look up.
 #[derive(Clone, Copy)]
 enum Kind {
     Cipher,
@@ -160,7 +163,8 @@ impl System {
             if provider == "legacy" && !self.load_legacy() {
                 break;
             }
-            // SAFETY: default context, a C string, no property query; null or a counted object.
+            // SAFETY: default context, a C string, no property query; the call returns null or a
+            // reference-counted object.
             let object = unsafe { fetch(ptr::null_mut(), wanted.as_ptr(), ptr::null()) };
             if !object.is_null() {
                 return Ok(Found { object, fetched: true, provider: Some(provider) });
@@ -170,10 +174,10 @@ impl System {
         Err(self.missing(name))
     }
 
-    /// The static object of a name, as pgcrypto has it compiled in; null if there is none.
+    /// The static object of this name, as pgcrypto uses it; null if there is none.
     fn by_name(&self, kind: Kind, name: &CStr) -> Object {
         match kind {
-            // SAFETY: a C string; null or a static object.
+            // SAFETY: `name` is a C string; the call returns null or a static object.
             Kind::Cipher => unsafe { (self.functions.EVP_get_cipherbyname)(name.as_ptr()) },
             // SAFETY: as above.
             Kind::Digest => unsafe { (self.functions.EVP_get_digestbyname)(name.as_ptr()) },
@@ -189,18 +193,18 @@ impl System {
             Kind::Digest => self.functions.EVP_MD_free,
         };
         if let Some(free) = free {
-            // SAFETY: `find` fetched it and nothing else frees it.
+            // SAFETY: `find` fetched the object, and nothing else frees it.
             unsafe { free(found.object) };
         }
     }
 }
 
-/// A C string of libcrypto, copied; none of a null pointer.
+/// Copies a C string of libcrypto; none for a null pointer.
 fn text(pointer: *const c_char) -> Option<String> {
     if pointer.is_null() {
         return None;
     }
-    // SAFETY: not null, and all texts of libcrypto end with a zero.
+    // SAFETY: the pointer is not null, and all strings of libcrypto end with a zero byte.
     Some(unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned())
 }
 

@@ -1,27 +1,27 @@
-//! The algorithms of study 2's `openssl speed` table, and what they are called today.
+//! The algorithms of study 2's `openssl speed` table, with their current names in OpenSSL.
 
 use std::rc::Rc;
 
 use super::system::{CipherSpec, Style, System, cipher, digest, hmac, ige};
 use super::work::{Work, WorkError};
 
-/// One row.
+/// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// As the study prints it.
+    /// The name that the study prints.
     pub name: &'static str,
-    /// How it is called through libcrypto.
+    /// The call of libcrypto that runs the algorithm.
     pub call: Call,
 }
 
-/// How it is called.
+/// The call of libcrypto that runs an algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// A digest, by its EVP name.
     Digest(&'static str),
-    /// HMAC over a digest.
+    /// HMAC with a digest, by the digest's EVP name.
     Hmac(&'static str),
-    /// A cipher, by its EVP name; bytes of key and of IV.
+    /// A cipher: its EVP name, bytes of key, bytes of IV.
     Cipher(&'static str, usize, usize),
     /// AES-IGE, bits of the key.
     Ige(u16),
@@ -31,8 +31,8 @@ const fn entry(name: &'static str, call: Call) -> Entry {
     Entry { name, call }
 }
 
-/// The study's rows in its order, then those that `openssl speed` of its day had and the study's table
-/// does not show.
+/// The study's rows in its order, then the rows that `openssl speed` printed at that time and the
+/// study's table omits.
 pub const ENTRIES: [Entry; 24] = [
     entry("md2", Call::Digest("MD2")),
     entry("md4", Call::Digest("MD4")),
@@ -65,8 +65,8 @@ pub fn named(name: &str) -> Option<Entry> {
     ENTRIES.into_iter().find(|entry| entry.name == name)
 }
 
-/// The work of a row, one message of `bytes` at a time: digests whole, ciphers as parts of one endless
-/// message, as `openssl speed` does it.
+/// Prepares a row for measurement with messages of `bytes`, as `openssl speed` does: digests hash
+/// each message separately, ciphers treat all messages as parts of one endless message.
 pub fn work(system: &Rc<System>, entry: Entry, bytes: usize) -> Result<Box<dyn Work>, WorkError> {
     match entry.call {
         Call::Digest(name) => digest(system, name, bytes),
@@ -88,7 +88,7 @@ pub fn work(system: &Rc<System>, entry: Entry, bytes: usize) -> Result<Box<dyn W
 }
 
 impl Entry {
-    /// The part of a case's identifier: `aes-128-cbc`, `hmac-md5`.
+    /// The row's part of a case's identifier: `aes-128-cbc`, `hmac-md5`.
     pub fn id(self) -> String {
         let letters = self.name.replace(['(', ' '], "-");
         letters.replace(')', "")

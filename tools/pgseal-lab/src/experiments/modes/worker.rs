@@ -172,8 +172,8 @@ mod tests {
         })
     }
 
-    /// Every algorithm gives the same bytes in both directions with every library and set-up; what
-    /// a library lacks is reported as missing.
+    /// In each direction, every library and set-up returns the same bytes for an algorithm. An
+    /// algorithm that a library lacks is reported as missing.
     #[test]
     fn all_ways_agree() {
         let mut worker = Worker::new();

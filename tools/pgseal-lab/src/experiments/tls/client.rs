@@ -160,7 +160,8 @@ mod tests {
         let bench = start(script).unwrap().finish(|| 5.0).unwrap();
         assert_eq!((bench.tps, bench.server_cpu_s_per_op), (2.5, 0.25));
         assert!(bench.client_cpu_s_per_op > 0.0, "{bench:?}");
-        // Since a mark at 10 a second, for as long as its end is not typed.
+        // This script runs until its standard input ends. With 10 transactions a second, the time
+        // since the mark determines the number of transactions.
         let script =
             "read end; echo 'tps = 10'; echo 'number of transactions actually processed: 9'";
         let mut waits = Command::new("sh");

@@ -68,8 +68,8 @@ impl Ground {
         Ok(())
     }
 
-    /// Writes the study's two rules: TLS only, no TLS only. The lab itself connects over the Unix
-    /// socket.
+    /// Writes the study's two sets of rules, for only TLS and for only connections without TLS. The
+    /// lab itself connects over the Unix socket.
     fn rules(&self, tools: &Tools) -> Result<(), LabError> {
         for kind in ["hostssl", "hostnossl"] {
             let text = format!("local all all trust\n{kind} all all 127.0.0.1/32 trust\n");

@@ -1,4 +1,5 @@
-//! A bar per series at each label, lying, so that long labels can be read.
+//! Bar charts: one bar per series at each label. The bars are horizontal to leave room for long
+//! labels.
 
 use std::fmt::Write;
 
@@ -13,10 +14,10 @@ use crate::report::markup::escape;
 const BAR: f64 = 15.0;
 const GAP: f64 = 3.0;
 const GROUP_GAP: f64 = 13.0;
-/// Widest column of labels in the wide form.
+/// Widest column of labels beside the bars, in pixels; if wider, labels stand above their bars.
 const LABELS: f64 = 240.0;
 
-/// The drawing.
+/// The SVG drawing.
 pub fn svg(chart: &Chart, room: Room) -> String {
     let labels = labels_of(chart);
     let widest = labels.iter().map(|label| text_width(label)).fold(0.0, f64::max);
@@ -76,7 +77,7 @@ pub fn svg(chart: &Chart, room: Room) -> String {
     out
 }
 
-/// A logarithmic axis begins below its smallest value, else that one would have no bar.
+/// Makes a logarithmic axis begin below its smallest value, so that the value's bar has a length.
 fn widened(scale: Scale) -> Scale {
     Scale { low: 10_f64.powf((scale.low / 1.5).log10().floor()), ..scale }
 }
@@ -92,7 +93,7 @@ fn labels_of(chart: &Chart) -> Vec<String> {
     labels
 }
 
-/// Number of the series and the point of each that has a value at a label.
+/// Index and point of each series that has a value at a label.
 fn group<'a>(chart: &'a Chart, label: &str) -> Vec<(usize, &'a crate::exhibits::Point)> {
     let of = |(number, series): (usize, &'a crate::exhibits::Series)| {
         let point = series.points.iter().find(|point| place(chart, point) == label)?;

@@ -1,4 +1,4 @@
-//! A line per series.
+//! Line charts: one line per series.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,11 +9,11 @@ use crate::exhibits::{Chart, Origin, Point, X};
 use crate::report::format::tick;
 use crate::report::markup::escape;
 
-/// Places of the values on the horizontal axis.
+/// The horizontal axis.
 enum Across {
-    /// On a scale; ticks at the values themselves if they are few.
+    /// Numbers on a scale, and the ticks: the values themselves if there are at most 12.
     Scale(Scale, Vec<f64>),
-    /// One after the other.
+    /// Labels at equal distances between two positions in pixels.
     Labels(Vec<String>, f64, f64),
 }
 
@@ -58,7 +58,7 @@ impl Across {
         }
     }
 
-    /// Texts of the ticks and their places, so many that they do not touch.
+    /// Positions and texts of the ticks, without ticks that would overlap.
     fn ticks(&self, unit: &str) -> Vec<(f64, String)> {
         let all: Vec<(f64, String)> = match self {
             Self::Scale(scale, ticks) => {
@@ -85,7 +85,7 @@ impl Across {
     }
 }
 
-/// The drawing.
+/// The SVG drawing.
 pub fn svg(chart: &Chart, room: Room) -> String {
     let (top, bottom) = (30.0, room.height - 44.0);
     let values: Vec<f64> = extent(chart).filter(|value| value.is_finite()).collect();
@@ -181,7 +181,7 @@ fn draw_series(out: &mut String, chart: &Chart, across: &Across, down: &Scale) {
     }
 }
 
-/// A mark whose form, too, tells the series; a study's is hollow.
+/// A marker whose shape, like its colour, depends on the series; a study's markers are hollow.
 pub fn marker(color: usize, origin: Origin, x: f64, y: f64) -> String {
     let class = if origin == Origin::Study { "mark hollow" } else { "mark" };
     let path = match color % 5 {

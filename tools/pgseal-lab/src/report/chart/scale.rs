@@ -1,22 +1,22 @@
-//! From values to places on an axis.
+//! Maps values to positions on an axis.
 
 /// An axis from `low` at `start` to `high` at `end`, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
-    /// Whether it is logarithmic.
+    /// Whether the axis is logarithmic.
     pub log: bool,
     /// Smallest value.
     pub low: f64,
     /// Largest value.
     pub high: f64,
-    /// Place of the smallest value.
+    /// Position of the smallest value.
     pub start: f64,
-    /// Place of the largest value.
+    /// Position of the largest value.
     pub end: f64,
 }
 
 impl Scale {
-    /// Covers all values; from 0 if `from_zero` and not logarithmic.
+    /// A scale that covers all values; with `from_zero`, a linear scale also covers 0.
     pub fn over(
         values: impl Iterator<Item = f64>,
         log: bool,
@@ -39,7 +39,7 @@ impl Scale {
         Self { log, low, high, start, end }
     }
 
-    /// Widened to whole steps of its ticks.
+    /// Widens a linear scale to whole steps of its ticks.
     #[must_use]
     pub fn nice(mut self, ticks: usize) -> Self {
         if self.log {
@@ -51,7 +51,7 @@ impl Scale {
         self
     }
 
-    /// Place of a value.
+    /// Position of a value.
     pub fn at(&self, value: f64) -> f64 {
         let of = |value: f64| if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let span = of(self.high) - of(self.low);
@@ -59,7 +59,7 @@ impl Scale {
         self.start + share.clamp(-0.02, 1.02) * (self.end - self.start)
     }
 
-    /// Round values on the axis, about `count` of them; powers of two for counts of bytes.
+    /// About `count` round values on the axis. For bytes, the step between them is a power of two.
     pub fn ticks(&self, count: usize, unit: &str) -> Vec<f64> {
         if self.log {
             return self.log_ticks(count, matches!(unit, "bytes" | "B"));

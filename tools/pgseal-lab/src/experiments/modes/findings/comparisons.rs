@@ -1,4 +1,4 @@
-//! Sizes, key lengths, directions, set-up, libraries.
+//! Findings about message sizes, key lengths, directions, set-up and libraries.
 
 use super::{change, library, list, range};
 use crate::exhibits::Finding;
@@ -8,7 +8,8 @@ use crate::experiments::modes::plan::PAGE_BYTES;
 use crate::experiments::modes::published::Study;
 use crate::report::format::significant;
 
-/// The smallest size from which on every larger one runs at nine tenths of the page's speed or more.
+/// The smallest size such that this size and all larger ones reach at least nine tenths of the
+/// page's speed.
 fn flat_from(sizes: &[usize], rate: impl Fn(usize) -> Option<f64>) -> Option<usize> {
     let page = rate(PAGE_BYTES)?;
     let fast = |size: &usize| rate(*size).is_some_and(|rate| rate >= 0.9 * page);

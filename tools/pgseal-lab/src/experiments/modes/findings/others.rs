@@ -1,4 +1,4 @@
-//! Cycles, and study 2's table.
+//! Findings about core cycles and about study 2's table.
 
 use super::{library, list};
 use crate::exhibits::Finding;

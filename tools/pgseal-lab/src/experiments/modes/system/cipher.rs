@@ -10,26 +10,26 @@ use crate::experiments::modes::work::{Work, WorkError, filler, sha256_hex};
 const EVP_CTRL_AEAD_SET_IVLEN: c_int = 0x09;
 const EVP_CTRL_AEAD_GET_TAG: c_int = 0x10;
 const EVP_CTRL_AEAD_SET_TAG: c_int = 0x11;
-/// Of every AEAD here.
+/// Bytes of the tag of every AEAD here.
 const TAG_LEN: usize = 16;
 /// `EVP_MAX_KEY_LENGTH`, `EVP_MAX_IV_LENGTH`: no cipher reads more.
 const MAX_KEY: usize = 64;
 const MAX_IV: usize = 16;
-/// Room behind a message that no cipher writes past: two blocks.
+/// Extra bytes behind a message: two of the longest blocks, past which no cipher writes.
 const SLACK: usize = 64;
 
-/// What is done anew for each message.
+/// What is set up again for each message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// The IV.
+    /// Only the IV.
     Kept,
-    /// All of it, as pgcrypto.
+    /// Everything, as in pgcrypto.
     Setup,
-    /// Nothing.
+    /// Nothing: all messages are parts of one endless message.
     Endless,
 }
 
-/// Which cipher, and how.
+/// A cipher and how to run it.
 #[derive(Debug, Clone)]
 pub struct CipherSpec {
     /// OpenSSL's name.
@@ -40,15 +40,15 @@ pub struct CipherSpec {
     pub iv_len: usize,
     /// Whether there is a tag.
     pub aead: bool,
-    /// Encrypt or decrypt.
+    /// Whether to encrypt instead of decrypt.
     pub encrypt: bool,
     /// Bytes of one message.
     pub bytes: usize,
-    /// Set-up.
+    /// What is set up again for each message.
     pub style: Style,
 }
 
-/// A context that is freed with its owner.
+/// An `EVP_CIPHER_CTX` that is freed when this value is dropped.
 struct Context {
     system: Rc<System>,
     raw: Object,
@@ -56,7 +56,7 @@ struct Context {
 
 impl Context {
     fn new(system: &Rc<System>) -> Result<Context, WorkError> {
-        // SAFETY: no conditions; null or a fresh context.
+        // SAFETY: the call has no conditions; it returns null or a new context.
         let raw = unsafe { (system.functions.EVP_CIPHER_CTX_new)() };
         if raw.is_null() {
             return Err(system.failed("EVP_CIPHER_CTX_new"));
@@ -64,7 +64,7 @@ impl Context {
         Ok(Context { system: Rc::clone(system), raw })
     }
 
-    /// `EVP_CipherInit_ex`; what is none stays as it was.
+    /// `EVP_CipherInit_ex`; an argument that is none leaves its setting unchanged.
     fn init(
         &mut self,
         cipher: Option<Object>,
@@ -93,7 +93,7 @@ impl Context {
     }
 
     fn set_key_length(&mut self, len: usize) -> Result<(), WorkError> {
-        // SAFETY: an initialised context of ours; a length that does not fit is refused.
+        // SAFETY: an initialised context of ours; OpenSSL refuses an unsuitable length.
         let ok = unsafe {
             (self.system.functions.EVP_CIPHER_CTX_set_key_length)(self.raw, len as c_int)
         };
@@ -101,7 +101,7 @@ impl Context {
     }
 
     fn tag(&mut self, command: c_int, tag: &mut [u8; TAG_LEN]) -> Result<(), WorkError> {
-        // SAFETY: both commands read or write as many bytes as is said.
+        // SAFETY: both commands read or write exactly TAG_LEN bytes.
         let ok = unsafe {
             (self.system.functions.EVP_CIPHER_CTX_ctrl)(
                 self.raw,
@@ -114,7 +114,7 @@ impl Context {
     }
 
     fn iv_length(&mut self, len: usize) -> Result<(), WorkError> {
-        // SAFETY: sets a number; nothing is read or written.
+        // SAFETY: the command only sets a number; it reads and writes no buffer.
         let ok = unsafe {
             (self.system.functions.EVP_CIPHER_CTX_ctrl)(
                 self.raw,
@@ -131,7 +131,8 @@ impl Context {
             return Err(WorkError::Failed("buffer too short".to_owned()));
         }
         let mut written: c_int = 0;
-        // SAFETY: a cipher writes at most one block more than it reads; checked above.
+        // SAFETY: a cipher writes at most one block more than it reads; the length is checked
+        // above.
         let ok = unsafe {
             (self.system.functions.EVP_CipherUpdate)(
                 self.raw,
@@ -150,7 +151,7 @@ impl Context {
         }
         let mut written: c_int = 0;
         let start: *mut c_uchar = output.as_mut_ptr();
-        // SAFETY: at most one block is written; checked above.
+        // SAFETY: the call writes at most one block; the length is checked above.
         let ok =
             unsafe { (self.system.functions.EVP_CipherFinal_ex)(self.raw, start, &mut written) };
         if ok == 1 { Ok(()) } else { Err(self.system.failed("EVP_CipherFinal_ex")) }
@@ -159,12 +160,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used any more.
+        // SAFETY: the context is ours, and nothing uses it after this.
         unsafe { (self.system.functions.EVP_CIPHER_CTX_free)(self.raw) };
     }
 }
 
-/// Key, IV, buffers: what one message needs besides a context.
+/// Everything that one message needs besides a context: key, IV and buffers.
 struct Message {
     spec: CipherSpec,
     key: [u8; MAX_KEY],
@@ -192,7 +193,7 @@ impl Message {
         (self.spec.iv_len > 0).then_some(&self.iv)
     }
 
-    /// Key schedule and settings of a context.
+    /// Sets up a context: cipher, lengths, key and IV.
     fn prepare(
         &self,
         context: &mut Context,
@@ -210,7 +211,7 @@ impl Message {
         context.init(None, Some(&self.key), self.iv(), encrypt)
     }
 
-    /// One message through a context whose IV is set.
+    /// Runs one message through a context whose IV is set.
     fn run(&mut self, context: &mut Context, encrypt: bool) -> Result<(), WorkError> {
         if self.spec.aead && !encrypt {
             context.tag(EVP_CTRL_AEAD_SET_TAG, &mut self.tag)?;
@@ -229,13 +230,13 @@ impl Message {
 struct CipherWork {
     system: Rc<System>,
     found: Found,
-    /// What pgcrypto would name: the static object, which OpenSSL 3 fetches anew at each use.
+    /// The static object, as pgcrypto uses it; OpenSSL 3 fetches its implementation at each use.
     by_name: Object,
     kept: Context,
     message: Message,
 }
 
-/// A cipher that is ready to run.
+/// Prepares a cipher for measurement.
 pub fn cipher(system: &Rc<System>, spec: &CipherSpec) -> Result<Box<dyn Work>, WorkError> {
     let found = system.find(Kind::Cipher, &spec.name)?;
     let name = CString::new(spec.name.as_str()).map_err(|_| system.missing(&spec.name))?;
@@ -245,7 +246,7 @@ pub fn cipher(system: &Rc<System>, spec: &CipherSpec) -> Result<Box<dyn Work>, W
     }
     let mut message = Message::new(spec);
     if !spec.encrypt {
-        // What is decrypted must have been encrypted, or no tag fits.
+        // The input for decryption must be real ciphertext, or the tag would not match.
         let mut context = Context::new(system)?;
         message.prepare(&mut context, found.object, true)?;
         message.run(&mut context, true)?;

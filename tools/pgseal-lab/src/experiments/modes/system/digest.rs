@@ -9,7 +9,7 @@ use crate::experiments::modes::work::{Work, WorkError, filler, sha256_hex};
 
 /// `EVP_MAX_MD_SIZE`.
 const MAX_DIGEST: usize = 64;
-/// `openssl speed` of 2013 used a short key, too.
+/// The key for HMAC; `openssl speed` of 2013 also used a short key.
 const HMAC_KEY: &[u8; 16] = b"This is a key...";
 
 struct DigestWork {
@@ -21,10 +21,10 @@ struct DigestWork {
     len: c_uint,
 }
 
-/// A digest that is ready to run.
+/// Prepares a digest for measurement.
 pub fn digest(system: &Rc<System>, name: &str, bytes: usize) -> Result<Box<dyn Work>, WorkError> {
     let found = system.find(Kind::Digest, name)?;
-    // SAFETY: no conditions; null or a fresh context.
+    // SAFETY: the call has no conditions; it returns null or a new context.
     let context = unsafe { (system.functions.EVP_MD_CTX_new)() };
     let mut work = DigestWork {
         system: Rc::clone(system),
@@ -44,7 +44,7 @@ pub fn digest(system: &Rc<System>, name: &str, bytes: usize) -> Result<Box<dyn W
 impl DigestWork {
     fn once(&mut self) -> Result<(), WorkError> {
         let functions = &self.system.functions;
-        // SAFETY: context and digest are libcrypto's own, and ours.
+        // SAFETY: context and digest come from libcrypto, and we own both.
         if unsafe {
             (functions.EVP_DigestInit_ex)(self.context, self.found.object, ptr::null_mut())
         } != 1
@@ -52,7 +52,7 @@ impl DigestWork {
             return Err(self.system.failed("EVP_DigestInit_ex"));
         }
         let start = self.input.as_ptr().cast::<c_void>();
-        // SAFETY: the input has the length that is given.
+        // SAFETY: the input has the given length.
         if unsafe { (functions.EVP_DigestUpdate)(self.context, start, self.input.len()) } != 1 {
             return Err(self.system.failed("EVP_DigestUpdate"));
         }
@@ -82,13 +82,13 @@ impl Work for DigestWork {
 
 impl Drop for DigestWork {
     fn drop(&mut self) {
-        // SAFETY: ours (or null, which is allowed), and not used any more.
+        // SAFETY: the context is ours (or null, which is allowed); nothing uses it after this.
         unsafe { (self.system.functions.EVP_MD_CTX_free)(self.context) };
         self.system.free(Kind::Digest, &self.found);
     }
 }
 
-/// The calls of HMAC, all there or none.
+/// The HMAC functions of libcrypto, which are either all present or all absent.
 #[derive(Clone, Copy)]
 struct HmacCalls {
     free: unsafe extern "C" fn(Object),
@@ -107,7 +107,7 @@ struct HmacWork {
     len: c_uint,
 }
 
-/// HMAC over a digest, with a kept key.
+/// Prepares HMAC with a digest and a kept key for measurement.
 pub fn hmac(system: &Rc<System>, name: &str, bytes: usize) -> Result<Box<dyn Work>, WorkError> {
     let functions = &system.functions;
     let (Some(new), Some(free), Some(init), Some(update), Some(finish)) = (
@@ -120,7 +120,7 @@ pub fn hmac(system: &Rc<System>, name: &str, bytes: usize) -> Result<Box<dyn Wor
         return Err(system.missing("HMAC"));
     };
     let found = system.find(Kind::Digest, name)?;
-    // SAFETY: no conditions; null or a fresh context.
+    // SAFETY: the call has no conditions; it returns null or a new context.
     let context = unsafe { new() };
     let mut work = HmacWork {
         system: Rc::clone(system),
@@ -136,7 +136,7 @@ pub fn hmac(system: &Rc<System>, name: &str, bytes: usize) -> Result<Box<dyn Wor
     }
     let key = HMAC_KEY.as_ptr().cast::<c_void>();
     let digest = work.found.object;
-    // SAFETY: the context is ours, the key has the length that is given.
+    // SAFETY: the context is ours, and the key has the given length.
     if unsafe { init(context, key, HMAC_KEY.len() as c_int, digest, ptr::null_mut()) } != 1 {
         return Err(system.failed("HMAC_Init_ex"));
     }
@@ -147,11 +147,11 @@ pub fn hmac(system: &Rc<System>, name: &str, bytes: usize) -> Result<Box<dyn Wor
 impl HmacWork {
     fn once(&mut self) -> Result<(), WorkError> {
         let (calls, none) = (self.calls, ptr::null_mut());
-        // SAFETY: the context has its key and digest; none given keeps them.
+        // SAFETY: the context has its key and digest; null arguments keep both.
         if unsafe { (calls.init)(self.context, ptr::null(), 0, none, none) } != 1 {
             return Err(self.system.failed("HMAC_Init_ex"));
         }
-        // SAFETY: the input has the length that is given.
+        // SAFETY: the input has the given length.
         if unsafe { (calls.update)(self.context, self.input.as_ptr(), self.input.len()) } != 1 {
             return Err(self.system.failed("HMAC_Update"));
         }
@@ -181,7 +181,7 @@ impl Work for HmacWork {
 
 impl Drop for HmacWork {
     fn drop(&mut self) {
-        // SAFETY: ours (or null, which is allowed), and not used any more.
+        // SAFETY: the context is ours (or null, which is allowed); nothing uses it after this.
         unsafe { (self.calls.free)(self.context) };
         self.system.free(Kind::Digest, &self.found);
     }

@@ -1,5 +1,5 @@
-//! The functions of libcrypto that are called, found at run time: the program starts without
-//! OpenSSL, and is measured with the one that the system has, be it 1.1.1 or 3.
+//! The functions of libcrypto that this program calls, looked up at run time: the program also
+//! starts without OpenSSL, and measures the system's OpenSSL, which may be 1.1.1 or 3.
 
 #![allow(non_snake_case)] // the names are OpenSSL's
 
@@ -7,11 +7,11 @@ use std::ffi::{c_char, c_int, c_long, c_uchar, c_uint, c_ulong, c_void};
 
 use libloading::Library;
 
-/// An object of libcrypto whose inside is its own business.
+/// An opaque object of libcrypto.
 pub type Object = *mut c_void;
 
-/// Declares the table: required functions, whose absence means that this is no libcrypto of use,
-/// and optional ones, which some versions lack.
+/// Declares the table: required functions, without which a libcrypto cannot be used, and optional
+/// ones, which some versions lack.
 macro_rules! functions {
     (
         required { $($name:ident($($argument:ty),*) $(-> $result:ty)?;)* }

@@ -1,4 +1,5 @@
-//! AES-IGE, which never was in EVP: through the low-level call that `openssl speed` used.
+//! AES-IGE, called through the low-level function that `openssl speed` used, since EVP never had
+//! it.
 
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
@@ -6,7 +7,7 @@ use std::rc::Rc;
 use super::System;
 use crate::experiments::modes::work::{Work, WorkError, filler, sha256_hex};
 
-/// Larger than any `AES_KEY` (244 bytes), and aligned as one.
+/// Space for a key schedule: larger than any `AES_KEY` (244 bytes), and aligned like one.
 #[repr(C, align(16))]
 struct Schedule([u8; 512]);
 
@@ -22,7 +23,7 @@ struct Ige {
     output: Vec<u8>,
 }
 
-/// AES-IGE encryption of whole blocks, as one endless message.
+/// Prepares AES-IGE encryption of whole blocks, as one endless message.
 pub fn ige(system: &Rc<System>, key_bits: u16, bytes: usize) -> Result<Box<dyn Work>, WorkError> {
     let (Some(set_key), Some(encrypt)) =
         (system.functions.AES_set_encrypt_key, system.functions.AES_ige_encrypt)
@@ -32,7 +33,7 @@ pub fn ige(system: &Rc<System>, key_bits: u16, bytes: usize) -> Result<Box<dyn W
     let mut schedule = Box::new(Schedule([0; 512]));
     let key = filler(64);
     let room = schedule.0.as_mut_ptr().cast::<c_void>();
-    // SAFETY: the key has 64 bytes, at most 32 are read; the room is larger than an AES_KEY.
+    // SAFETY: the key has 64 bytes, of which at most 32 are read; `room` is larger than an AES_KEY.
     if unsafe { set_key(key.as_ptr(), c_int::from(key_bits), room) } != 0 {
         return Err(system.failed("AES_set_encrypt_key"));
     }
@@ -50,8 +51,8 @@ impl Ige {
     fn once(&mut self) {
         let schedule = self.schedule.0.as_ptr().cast::<c_void>();
         let (input, output) = (self.input.as_ptr(), self.output.as_mut_ptr());
-        // SAFETY: both buffers have the same number of whole blocks, the IV two; the schedule was
-        // set up for encryption.
+        // SAFETY: both buffers have the same number of whole blocks, the IV has two blocks, and the
+        // schedule was set up for encryption.
         unsafe {
             (self.encrypt)(input, output, self.input.len(), schedule, self.iv.as_mut_ptr(), 1)
         };

@@ -1,4 +1,4 @@
-//! Private keys, and signatures made and checked with them.
+//! Creates private keys, and creates and verifies signatures with them.
 
 use std::ffi::{CStr, CString, c_int, c_long};
 use std::ptr;
@@ -8,7 +8,7 @@ use super::{Object, System};
 use crate::experiments::modes::protocol::{KeyAlgorithm, KeyKind};
 use crate::experiments::modes::work::{Work, WorkError, filler};
 
-/// `EVP_PKEY_RSA`, `EVP_PKEY_DSA`, `EVP_PKEY_EC`.
+/// OpenSSL's `EVP_PKEY_RSA`, `EVP_PKEY_DSA` or `EVP_PKEY_EC`.
 fn id_of(algorithm: KeyAlgorithm) -> c_int {
     match algorithm {
         KeyAlgorithm::Rsa => 6,
@@ -17,13 +17,13 @@ fn id_of(algorithm: KeyAlgorithm) -> c_int {
     }
 }
 
-/// Bytes that are signed: what fits the smallest key of the study with PKCS #1 padding, and is no
-/// longer than DSA-512's group order.
+/// Number of bytes that are signed: they fit the smallest key of the study with PKCS #1 padding,
+/// and are no longer than DSA-512's group order.
 const DIGEST_LEN: usize = 20;
-/// Room for a signature: RSA of 16384 bits.
+/// Room for a signature, in bytes: enough for RSA with 16384 bits.
 const MAX_SIGNATURE: usize = 2048;
 
-/// An `EVP_PKEY` that is freed with its owner.
+/// An `EVP_PKEY` that is freed when this value is dropped.
 struct Key {
     system: Rc<System>,
     raw: Object,
@@ -31,12 +31,12 @@ struct Key {
 
 impl Drop for Key {
     fn drop(&mut self) {
-        // SAFETY: ours (or null, which is allowed), and not used any more.
+        // SAFETY: the key is ours (or null, which is allowed); nothing uses it after this.
         unsafe { (self.system.functions.EVP_PKEY_free)(self.raw) };
     }
 }
 
-/// An `EVP_PKEY_CTX` that is freed with its owner.
+/// An `EVP_PKEY_CTX` that is freed when this value is dropped.
 struct Context {
     system: Rc<System>,
     raw: Object,
@@ -51,13 +51,13 @@ impl Context {
     }
 
     fn of_id(system: &Rc<System>, id: c_int) -> Result<Context, WorkError> {
-        // SAFETY: no engine; null or a fresh context.
+        // SAFETY: null means no engine; the call returns null or a new context.
         let raw = unsafe { (system.functions.EVP_PKEY_CTX_new_id)(id, ptr::null_mut()) };
         Context::own(system, raw, "EVP_PKEY_CTX_new_id")
     }
 
     fn of_key(key: &Key) -> Result<Context, WorkError> {
-        // SAFETY: the key is valid; the context counts its own reference to it.
+        // SAFETY: the key is valid; the context holds its own reference to the key.
         let raw = unsafe { (key.system.functions.EVP_PKEY_CTX_new)(key.raw, ptr::null_mut()) };
         Context::own(&key.system, raw, "EVP_PKEY_CTX_new")
     }
@@ -90,7 +90,8 @@ impl Context {
         name: &str,
     ) -> Result<Key, WorkError> {
         let mut key = Key { system: Rc::clone(&self.system), raw: ptr::null_mut() };
-        // SAFETY: the context was begun; the key is null or a fresh one that is ours.
+        // SAFETY: the context is initialised; the call sets the key to null or to a new key of
+        // ours.
         let result = unsafe { call(self.raw, &mut key.raw) };
         self.must(result, name)?;
         Ok(key)
@@ -99,12 +100,12 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used any more.
+        // SAFETY: the context is ours, and nothing uses it after this.
         unsafe { (self.system.functions.EVP_PKEY_CTX_free)(self.raw) };
     }
 }
 
-/// Makes a private key and returns it as DER.
+/// Creates a private key and returns it as DER.
 pub fn make_key(system: &Rc<System>, kind: KeyKind) -> Result<Vec<u8>, WorkError> {
     let functions = &system.functions;
     let mut context = Context::of_id(system, id_of(kind.algorithm))?;
@@ -135,11 +136,12 @@ pub fn make_key(system: &Rc<System>, kind: KeyKind) -> Result<Vec<u8>, WorkError
 
 fn to_der(key: &Key) -> Result<Vec<u8>, WorkError> {
     let write = key.system.functions.i2d_PrivateKey;
-    // SAFETY: a valid key; null asks for the length alone.
+    // SAFETY: the key is valid; null asks only for the length.
     let len = unsafe { write(key.raw, ptr::null_mut()) };
     let mut der = vec![0; usize::try_from(len).unwrap_or(0)];
     let mut cursor = der.as_mut_ptr();
-    // SAFETY: the buffer has the length that was asked for; the cursor is moved, not kept.
+    // SAFETY: the buffer has the length that the first call returned; OpenSSL advances the cursor
+    // and does not keep it.
     if len <= 0 || unsafe { write(key.raw, &mut cursor) } != len {
         return Err(key.system.failed("i2d_PrivateKey"));
     }
@@ -149,7 +151,7 @@ fn to_der(key: &Key) -> Result<Vec<u8>, WorkError> {
 fn from_der(system: &Rc<System>, der: &[u8]) -> Result<Key, WorkError> {
     let mut cursor = der.as_ptr();
     let read = system.functions.d2i_AutoPrivateKey;
-    // SAFETY: the buffer has the length that is given; null makes a fresh key.
+    // SAFETY: the buffer has the given length; null requests a new key.
     let raw = unsafe { read(ptr::null_mut(), &mut cursor, der.len() as c_long) };
     if raw.is_null() {
         return Err(system.failed("d2i_AutoPrivateKey"));
@@ -164,7 +166,7 @@ struct Signature {
     signature: Vec<u8>,
 }
 
-/// Signing, or checking a signature, with a key in DER; the context is kept.
+/// Prepares signing, or verifying a signature, with a key in DER; the context is kept.
 pub fn signature(
     system: &Rc<System>,
     der: &[u8],
@@ -198,7 +200,7 @@ impl Signature {
     fn sign(&mut self) -> Result<usize, WorkError> {
         let mut len = self.signature.len();
         let sign = self.context.system.functions.EVP_PKEY_sign;
-        // SAFETY: both buffers have the lengths that are given; the context was begun for signing.
+        // SAFETY: both buffers have the given lengths; the context is initialised for signing.
         let result = unsafe {
             sign(
                 self.context.raw,
@@ -214,7 +216,7 @@ impl Signature {
 
     fn check(&mut self) -> Result<(), WorkError> {
         let verify = self.context.system.functions.EVP_PKEY_verify;
-        // SAFETY: both buffers have the lengths that are given; the context was begun for checking.
+        // SAFETY: both buffers have the given lengths; the context is initialised for verification.
         let result = unsafe {
             verify(
                 self.context.raw,
