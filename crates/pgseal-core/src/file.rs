@@ -267,9 +267,16 @@ impl SealedFile {
     /// Whether a write that ends at `end` may lengthen a file of the sectored layout, which has no
     /// holes. The caller must then keep out other writers that lengthen the file, because the write
     /// may seal zeros into a gap.
-    #[must_use]
-    pub fn must_be_alone(&self, end: PlainOff) -> bool {
-        self.header.layout == Layout::Sectored && end.0 > self.reached
+    pub fn must_be_alone<S: Storage + ?Sized>(
+        &mut self,
+        storage: &S,
+        end: PlainOff,
+    ) -> Result<bool, SealError> {
+        if self.header.layout != Layout::Sectored || end.0 <= self.reached {
+            return Ok(false);
+        }
+        self.reached = self.plain_len(storage)?.0;
+        Ok(end.0 > self.reached)
     }
 
     /// Cuts the file, or lengthens it with zeros. The header stays.

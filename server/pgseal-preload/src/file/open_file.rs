@@ -414,7 +414,7 @@ impl OpenFile {
         // another.
         let end = PlainOff(off.saturating_add(buf.len() as u64));
         let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
-        let _lock = lock_writers(file, fd, end)?;
+        let _lock = lock_writers(file, &storage, fd, end)?;
         let zeros = file.zeros_appended();
         let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
         let zeros = file.zeros_appended() - zeros;
@@ -475,7 +475,7 @@ impl OpenFile {
         // Extending a file seals the blocks between the old end and the new one: no other process
         // may write there meanwhile.
         let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
-        let _lock = lock_writers(file, fd, PlainOff(len))?;
+        let _lock = lock_writers(file, &storage, fd, PlainOff(len))?;
         let done = file.set_len(&storage, buffers.scratch(), PlainLen(len), &KernelRandom);
         done.map_err(|error| self.failed(&error))
     }
@@ -539,8 +539,18 @@ fn shares_blocks(file: &SealedFile) -> bool {
 /// Takes the lock against other writers if processes may share blocks of the file, or if a file of
 /// the sectored layout is about to grow up to `end`: blocks that another process writes meanwhile
 /// must not be filled as a gap.
-fn lock_writers(file: &SealedFile, fd: c_int, end: PlainOff) -> Result<Option<RangeLock>, Errno> {
-    (shares_blocks(file) || file.must_be_alone(end)).then(|| RangeLock::new(fd)).transpose()
+fn lock_writers(
+    file: &mut SealedFile,
+    storage: &FdStorage<'_>,
+    fd: c_int,
+    end: PlainOff,
+) -> Result<Option<RangeLock>, Errno> {
+    let is_alone = shares_blocks(file)
+        || file.must_be_alone(storage, end).map_err(|error| match &error {
+            SealError::Io(error) => errno_of(error),
+            _ => libc::EIO,
+        })?;
+    is_alone.then(|| RangeLock::new(fd)).transpose()
 }
 
 /// Keeps other processes out of a file while this value lives.
