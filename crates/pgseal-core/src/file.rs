@@ -42,6 +42,8 @@ const BLOCK: usize = BLOCK_LEN as usize;
 const BATCH: usize = 16;
 /// How often a block that does not authenticate is read again.
 const RETRIES: u32 = 6;
+/// Zeros to fill gaps with; a static, so that filling needs no heap.
+static ZEROS: [u8; BATCH * BLOCK] = [0; BATCH * BLOCK];
 
 /// Buffers for one operation, reused by all files of a process.
 #[derive(Debug, Default)]

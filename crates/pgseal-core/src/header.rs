@@ -23,7 +23,6 @@ pub const FORMAT_VERSION: u16 = 2;
 pub const FILE_KEY_LEN: usize = 64;
 
 const LEN: usize = HEAD_LEN as usize;
-const FLAGS_AT: usize = 14;
 const PLACE_AT: usize = 64;
 const PLACE_END: usize = PLACE_AT + 2 + Place::MAX_LEN;
 /// The bytes before the wrap nonce, which are authenticated with the file key.
@@ -119,7 +118,7 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     if !layout.carries(suite) {
         return Err(unknown);
     }
-    let reserved = [&start[FLAGS_AT..16], &start[52..PLACE_AT], &start[PLACE_END..AAD_LEN]];
+    let reserved = [&start[14..16], &start[52..PLACE_AT], &start[PLACE_END..AAD_LEN]];
     if reserved.into_iter().flatten().any(|byte| *byte != 0) {
         return Err(SealError::Header(HeaderFault::ReservedNotZero));
     }

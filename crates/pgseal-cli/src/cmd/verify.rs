@@ -36,10 +36,10 @@ Exit status: 0 all is sound, 1 damage found, 40 something could not be read; oth
 Damage in files that PostgreSQL rebuilds by itself (visibility and free space maps, files in the making)
 is named and does not count as damage: a power cut leaves such. docs/damage.md says what to do.
 
-Only gcm suites authenticate blocks. Of files in xts and ctr (WAL, transaction status and the
-relation map always are xts) the header is authenticated and every block read, no more. An older
-copy of a whole file, or a file that is missing, is not noticed. Of a locked configuration the record
-is authenticated; pgseal config status compares the files with it.";
+Only gcm suites authenticate blocks. Of files in xts and ctr (WAL always is in xts) the header is
+authenticated and every block read, no more. An older copy of a whole file, or a file that is
+missing, is not noticed. Of a locked configuration the record is authenticated; pgseal config status
+compares the files with it.";
 
 /// Authenticate every block of every sealed file
 ///

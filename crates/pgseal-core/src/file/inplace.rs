@@ -210,14 +210,6 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, InPlace> {
         Ok(())
     }
 
-    /// After the file grew from `had` to `end`: cuts off the rest of the filler that followed the
-    /// old last cell.
-    fn cut_filler(&self, had: u64, end: u64) -> Result<(), SealError> {
-        let had = sealed_len(Layout::InPlace, PlainLen(had));
-        let end = sealed_len(Layout::InPlace, PlainLen(end));
-        if end < had { Ok(self.storage.set_len(end)?) } else { Ok(()) }
-    }
-
     /// Lengthens the file with zeros: sealed zeros up to the end of the sector and a hole behind
     /// it.
     fn lengthen(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {

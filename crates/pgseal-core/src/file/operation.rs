@@ -5,9 +5,10 @@ use core::marker::PhantomData;
 use super::spans::{Span, Spans};
 use super::{Buffer, OnDamage, ReadOutcome, Scratch, SealedFile};
 use crate::error::SealError;
+use crate::geometry::sealed_len;
 use crate::random::{Random, RandomFailed};
 use crate::storage::Accelerator;
-use crate::units::BlockNo;
+use crate::units::{BlockNo, PlainLen};
 
 /// One operation on a file of the layout `L`, with its inputs and buffers. Each layout implements
 /// its methods in a module of its own: [`Paged`](super::paged::Paged),
@@ -73,6 +74,14 @@ impl<'a, S: Accelerator + ?Sized, L> Operation<'a, S, L> {
     /// The plain length of the file.
     pub(super) fn plain_len(&self) -> Result<u64, SealError> {
         Ok(self.file.plain_len(self.storage)?.0)
+    }
+
+    /// After the file grew from `had` to `end`: cuts off the rest of the filler that followed the
+    /// old last cell (in-place) or sector (sectored).
+    pub(super) fn cut_filler(&self, had: u64, end: u64) -> Result<(), SealError> {
+        let layout = self.file.header.layout;
+        let (had, end) = (sealed_len(layout, PlainLen(had)), sealed_len(layout, PlainLen(end)));
+        if end < had { Ok(self.storage.set_len(end)?) } else { Ok(()) }
     }
 
     /// Runs `part` with one of the scratch buffers, taken out of the operation so that both can be

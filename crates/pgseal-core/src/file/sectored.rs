@@ -7,7 +7,7 @@
 use super::operation::{InLayout, Operation, Reading};
 use super::spans::{Span, Spans, spans};
 use super::undo::{NOTHING, Undo};
-use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, all_zero};
+use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, ZEROS, all_zero};
 use crate::cipher::NonceBytes;
 use crate::error::SealError;
 use crate::geometry::{
@@ -26,9 +26,6 @@ const SECTORS: usize = BLOCK_SECTORS as usize;
 const STRIDE: usize = SECTORED_STRIDE as usize;
 const NONCE: usize = NONCE_LEN as usize;
 const HEAD: usize = NONCE + TAG_LEN as usize;
-
-/// Zeros to fill gaps with; a static, so that filling needs no heap.
-static ZEROS: [u8; BATCH * BLOCK] = [0; BATCH * BLOCK];
 
 /// The sectored layout.
 pub(super) struct Sectored;
@@ -230,14 +227,6 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Sectored> {
         self.storage.set_len(sealed)?;
         let span = Span { block, in_block: in_block - odd, at: 0, len: odd };
         self.write_part(span, &rest[..odd], first)
-    }
-
-    /// After the file grew from `had` to `end`: cuts off the rest of the filler that followed the
-    /// old last sector.
-    fn cut_filler(&self, had: u64, end: u64) -> Result<(), SealError> {
-        let had = sealed_len(Layout::Sectored, PlainLen(had));
-        let end = sealed_len(Layout::Sectored, PlainLen(end));
-        if end < had { Ok(self.storage.set_len(end)?) } else { Ok(()) }
     }
 
     /// Lengthens the file to `new_len` with sealed zeros. The caller lets only one writer at a time

@@ -4,7 +4,7 @@
 use super::operation::{InLayout, Operation, Reading};
 use super::spans::{Span, Spans, spans};
 use super::undo::{NOTHING, Undo};
-use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile};
+use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, ZEROS};
 use crate::error::SealError;
 use crate::geometry::{
     BLOCK_LEN, NONCE_LEN, STREAM_OVERHEAD, STREAM_STRIDE, TAG_LEN, block_sealed_off, sealed_len,
@@ -19,9 +19,6 @@ const STRIDE: usize = STREAM_STRIDE as usize;
 const OVERHEAD: usize = STREAM_OVERHEAD as usize;
 const NONCE: usize = NONCE_LEN as usize;
 const TAG: usize = TAG_LEN as usize;
-
-/// Zeros to fill gaps with; a static, so that filling needs no heap.
-static ZEROS: [u8; BATCH * BLOCK] = [0; BATCH * BLOCK];
 
 /// The stream layout.
 pub(super) struct Stream;

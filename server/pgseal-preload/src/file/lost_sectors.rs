@@ -20,6 +20,7 @@ use crate::os::random::KernelRandom;
 use crate::os::sys;
 use crate::place::datadir::{self, Root, join};
 use crate::place::program;
+use crate::place::texts::{self, State};
 
 /// The directories of the segments of SLRUs, and of logical mappings.
 const DIRECTORIES: [&[u8]; 8] = [
@@ -38,10 +39,13 @@ const RELATION_MAP: &[u8] = b"pg_filenode.map";
 /// Fills lost sectors, unless the server was shut down cleanly. A sector that cannot be filled
 /// stays damaged, and reading it fails.
 pub fn fill(root: &'static Root) {
-    if program::makes_cluster() || datadir::stopped_cleanly(root) {
+    if program::makes_cluster() {
         return;
     }
     let control = datadir::control_file(root).unwrap_or_default();
+    if texts::state(&control) == Some(State::Stopped) {
+        return;
+    }
     let checkpoint = Checkpoint::read(&control);
     for directory in DIRECTORIES {
         for name in names_in(root, directory) {

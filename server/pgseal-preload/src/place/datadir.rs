@@ -380,11 +380,6 @@ pub fn in_recovery(root: &Root) -> bool {
     }
 }
 
-/// Whether `pg_control` says that the server was shut down cleanly, as a primary or as a standby.
-pub fn stopped_cleanly(root: &Root) -> bool {
-    control_state(root) == Some(texts::State::Stopped)
-}
-
 fn control_state(root: &Root) -> Option<texts::State> {
     texts::state(&control_file(root)?)
 }

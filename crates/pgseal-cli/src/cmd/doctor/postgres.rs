@@ -136,12 +136,17 @@ pub fn audit(context: &Context) -> Verdict {
     }
 }
 
-pub fn environment(context: &Context) -> Verdict {
+/// Judges the environment of the running server.
+fn of_server(context: &Context, judge: fn(&[u8]) -> Verdict) -> Verdict {
     let Some(pid) = context.server_pid else { return skip("no server runs") };
     match fs::read(format!("/proc/{pid}/environ")) {
-        Ok(environ) => judge_environment(&environ),
+        Ok(environ) => judge(&environ),
         Err(error) => skip(format!("the server's environment: {error}")),
     }
+}
+
+pub fn environment(context: &Context) -> Verdict {
+    of_server(context, judge_environment)
 }
 
 fn judge_environment(environ: &[u8]) -> Verdict {
@@ -163,11 +168,7 @@ fn judge_environment(environ: &[u8]) -> Verdict {
 }
 
 pub fn accelerators(context: &Context) -> Verdict {
-    let Some(pid) = context.server_pid else { return skip("no server runs") };
-    match fs::read(format!("/proc/{pid}/environ")) {
-        Ok(environ) => judge_accelerators(&environ),
-        Err(error) => skip(format!("the server's environment: {error}")),
-    }
+    of_server(context, judge_accelerators)
 }
 
 fn judge_accelerators(environ: &[u8]) -> Verdict {
