@@ -9,6 +9,7 @@ mod cipher;
 pub mod error;
 mod evp;
 pub mod file;
+mod fingerprint;
 pub mod geometry;
 pub mod header;
 pub mod keyset;
@@ -26,6 +27,7 @@ pub use error::{HeaderFault, SealError};
 pub use file::{
     Buffer, OnDamage, Opened, ReadOutcome, Scratch, SealedFile, fill_with_invalid_pages,
 };
+pub use fingerprint::Fingerprint;
 pub use header::Form;
 pub use keyset::{DataKey, Generation, KeySet, KeyringId};
 pub use memory::OutOfMemory;

@@ -7,20 +7,24 @@
 
 use core::fmt;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::{digest, hkdf, rand};
-use pgseal_core::{Generation, KeySet, KeyringId};
-use zeroize::Zeroizing;
+use aws_lc_rs::digest;
+use pgseal_core::{Generation, KeySet};
 
+use crate::envelope::{self, Envelope, bytes, next, take};
 use crate::labels;
+
+pub use crate::envelope::RecordError;
 
 /// The name of the record in the directory [`KEYRING_DIR`](crate::KEYRING_DIR) of a data directory.
 pub const CONFIG_RECORD_FILE: &str = "config";
 
-const MAGIC: [u8; 8] = *b"PGSCONF1";
-/// magic 8, keyring id 16, generation 4, zeros 4, nonce 12
-const HEAD_LEN: usize = 44;
-const TAG_LEN: usize = 16;
+/// The envelope of the record.
+const ENVELOPE: Envelope = Envelope {
+    magic: *b"PGSCONF1",
+    kdf_label: labels::KDF_CONFIG_RECORD,
+    aad_label: labels::AAD_CONFIG_RECORD,
+    max_len: MAX_RECORD_LEN,
+};
 /// sequence 8, state 1, zeros 3, count 4
 const BODY_HEAD_LEN: usize = 16;
 
@@ -123,42 +127,6 @@ pub struct ConfigRecord {
     pub entries: Vec<Entry>,
 }
 
-/// Why a record cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordError {
-    /// The bytes are not a record, or are truncated.
-    Damaged(&'static str),
-    /// The record is that of the cluster with this keyring.
-    OtherCluster(KeyringId),
-    /// The keyring does not have the data key that the record is encrypted with.
-    KeyUnknown(Generation),
-    /// The record does not authenticate.
-    NotAuthentic,
-    /// The configuration is too large for a record.
-    TooLarge,
-    /// A cryptographic primitive failed.
-    Internal,
-}
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RecordError::Damaged(what) => write!(f, "it is damaged ({what})"),
-            RecordError::OtherCluster(id) => write!(f, "it is that of another cluster ({id})"),
-            RecordError::KeyUnknown(generation) => {
-                write!(f, "the keyring has no data key {generation}, with which it is sealed")
-            }
-            RecordError::NotAuthentic => {
-                f.write_str("it does not authenticate: somebody changed it")
-            }
-            RecordError::TooLarge => f.write_str("there is more configuration than it can hold"),
-            RecordError::Internal => f.write_str("a cryptographic primitive failed"),
-        }
-    }
-}
-
-impl std::error::Error for RecordError {}
-
 impl ConfigRecord {
     /// The entry of a path.
     #[must_use]
@@ -184,31 +152,7 @@ impl ConfigRecord {
     /// # Errors
     /// [`RecordError::TooLarge`], [`RecordError::Internal`].
     pub fn seal(&self, keys: &KeySet) -> Result<Vec<u8>, RecordError> {
-        let mut nonce = [0; 12];
-        rand::fill(&mut nonce).map_err(|_| RecordError::Internal)?;
-        self.seal_with_nonce(keys, nonce)
-    }
-
-    fn seal_with_nonce(&self, keys: &KeySet, nonce: [u8; 12]) -> Result<Vec<u8>, RecordError> {
-        let key = record_key(keys, keys.active)?;
-        let mut file = Vec::new();
-        file.extend_from_slice(&MAGIC);
-        file.extend_from_slice(&keys.keyring_id.0);
-        file.extend_from_slice(&keys.active.0.to_le_bytes());
-        file.extend_from_slice(&[0; 4]);
-        file.extend_from_slice(&nonce);
-        let mut body = self.encode()?;
-        let aad = aad(file.get(..HEAD_LEN - nonce.len()).unwrap_or_default());
-        let tag = key
-            .seal_in_place_separate_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(aad),
-                &mut body,
-            )
-            .map_err(|_| RecordError::Internal)?;
-        file.extend_from_slice(&body);
-        file.extend_from_slice(tag.as_ref());
-        if file.len() > MAX_RECORD_LEN { Err(RecordError::TooLarge) } else { Ok(file) }
+        ENVELOPE.seal(self.encode()?, keys)
     }
 
     /// Decrypts and parses the bytes of a file.
@@ -216,28 +160,7 @@ impl ConfigRecord {
     /// # Errors
     /// [`RecordError`].
     pub fn open(file: &[u8], keys: &KeySet) -> Result<ConfigRecord, RecordError> {
-        let damaged = RecordError::Damaged;
-        let generation = generation_of(file)?;
-        let (head, rest) = file.split_at_checked(HEAD_LEN).ok_or(damaged("cut short"))?;
-        let id: [u8; 16] = take(head.get(8..).unwrap_or_default())?.0;
-        if id != keys.keyring_id.0 {
-            return Err(RecordError::OtherCluster(KeyringId(id)));
-        }
-        let key = record_key(keys, generation)?;
-        let (clear, nonce) = head.split_at_checked(HEAD_LEN - 12).ok_or(damaged("cut short"))?;
-        let (nonce, _) = take::<12>(nonce)?;
-        let end = rest.len().checked_sub(TAG_LEN).ok_or(damaged("cut short"))?;
-        let (sealed, tag) = rest.split_at_checked(end).ok_or(damaged("cut short"))?;
-        let mut body = Zeroizing::new(vec![0; sealed.len()]);
-        key.open_separate_gather(
-            Nonce::assume_unique_for_key(nonce),
-            Aad::from(aad(clear)),
-            sealed,
-            tag,
-            &mut body,
-        )
-        .map_err(|_| RecordError::NotAuthentic)?;
-        ConfigRecord::decode(&body)
+        ConfigRecord::decode(&ENVELOPE.open(file, keys)?)
     }
 
     fn encode(&self) -> Result<Vec<u8>, RecordError> {
@@ -272,7 +195,7 @@ impl ConfigRecord {
         }
         // A record that `decode` would refuse is not written.
         match ConfigRecord::decode(&body) {
-            Ok(_) if body.len() <= MAX_RECORD_LEN - HEAD_LEN - TAG_LEN => Ok(body),
+            Ok(_) if body.len() <= MAX_RECORD_LEN - envelope::OVERHEAD => Ok(body),
             _ => Err(RecordError::TooLarge),
         }
     }
@@ -319,19 +242,7 @@ impl ConfigRecord {
 /// # Errors
 /// [`RecordError::Damaged`].
 pub fn generation_of(file: &[u8]) -> Result<Generation, RecordError> {
-    if file.len() > MAX_RECORD_LEN {
-        return Err(RecordError::Damaged("longer than 16 MiB"));
-    }
-    let (magic, rest) = take::<8>(file)?;
-    if magic != MAGIC {
-        return Err(RecordError::Damaged("not a record"));
-    }
-    let (_, rest) = take::<16>(rest)?;
-    let (generation, rest) = take(rest)?;
-    if take::<4>(rest)?.0 != [0; 4] {
-        return Err(RecordError::Damaged("a reserved field in use"));
-    }
-    Ok(Generation(u32::from_le_bytes(generation)))
+    ENVELOPE.generation_of(file)
 }
 
 /// Whether an entry can have this name.
@@ -377,49 +288,6 @@ fn entry(rest: &mut &[u8]) -> Result<Entry, RecordError> {
         return Err(damaged("a directory that may be something else"));
     }
     Ok(Entry { name, versions })
-}
-
-fn bytes<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], RecordError> {
-    let (found, behind) = rest.split_at_checked(len).ok_or(RecordError::Damaged("cut short"))?;
-    *rest = behind;
-    Ok(found)
-}
-
-fn take<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), RecordError> {
-    let (head, rest) = bytes.split_first_chunk::<N>().ok_or(RecordError::Damaged("cut short"))?;
-    Ok((*head, rest))
-}
-
-fn next<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], RecordError> {
-    let (head, behind) = take::<N>(rest)?;
-    *rest = behind;
-    Ok(head)
-}
-
-/// The associated data: the label, and the head of the file without the nonce.
-fn aad(head: &[u8]) -> Vec<u8> {
-    [labels::AAD_CONFIG_RECORD.as_bytes(), head].concat()
-}
-
-struct Len32;
-
-impl hkdf::KeyType for Len32 {
-    fn len(&self) -> usize {
-        32
-    }
-}
-
-/// The key of the record: HKDF-SHA-256 of a data key, with the keyring id as salt.
-fn record_key(keys: &KeySet, generation: Generation) -> Result<LessSafeKey, RecordError> {
-    let data_key = keys.get(generation).filter(|_| !generation.is_ephemeral());
-    let data_key = data_key.ok_or(RecordError::KeyUnknown(generation))?;
-    let mut key = Zeroizing::new([0; 32]);
-    hkdf::Salt::new(hkdf::HKDF_SHA256, &keys.keyring_id.0)
-        .extract(data_key.bytes())
-        .expand(&[labels::KDF_CONFIG_RECORD.as_bytes()], Len32)
-        .and_then(|okm| okm.fill(&mut key[..]))
-        .map_err(|_| RecordError::Internal)?;
-    UnboundKey::new(&AES_256_GCM, &key[..]).map(LessSafeKey::new).map_err(|_| RecordError::Internal)
 }
 
 #[cfg(test)]

@@ -30,8 +30,13 @@ pub const KDF_CONFIG_RECORD: &str = "pgseal/v1/kdf/config-record";
 /// AES-GCM associated data: the configuration record.
 pub const AAD_CONFIG_RECORD: &str = "pgseal/v1/aad/config-record";
 
+/// HKDF info: a data key to the key of the manifest.
+pub const KDF_MANIFEST: &str = "pgseal/v1/kdf/manifest";
+/// AES-GCM associated data: the manifest.
+pub const AAD_MANIFEST: &str = "pgseal/v1/aad/manifest";
+
 /// Every label, in the order of the specification.
-pub const ALL: [&str; 12] = [
+pub const ALL: [&str; 14] = [
     KDF_KEK_CHECK,
     MAC_KEK_CHECK,
     AAD_KEYRING_KEY,
@@ -44,6 +49,8 @@ pub const ALL: [&str; 12] = [
     MAC_KEY_FINGERPRINT,
     KDF_CONFIG_RECORD,
     AAD_CONFIG_RECORD,
+    KDF_MANIFEST,
+    AAD_MANIFEST,
 ];
 
 #[cfg(test)]

@@ -2,14 +2,16 @@
 //! frame that hands unlocked data keys to the preloaded library.
 //!
 //! The formats are specified in `spec/key-hierarchy.md`, `spec/key-escrow.md` and
-//! `spec/config-lock.md`. The preloaded library needs only [`handover`] and [`config_record`]: it
-//! builds the crate without the feature `providers`.
+//! `spec/config-lock.md`, `spec/manifest.md`. The preloaded library needs only [`handover`],
+//! [`config_record`] and [`manifest`]: it builds the crate without the feature `providers`.
 
 #![forbid(unsafe_code)]
 
 pub mod config_record;
+mod envelope;
 pub mod handover;
 pub mod labels;
+pub mod manifest;
 
 #[cfg(feature = "providers")]
 mod argon;
@@ -42,6 +44,7 @@ mod summary;
 #[cfg(feature = "providers")]
 mod wrap;
 
+pub use self::envelope::RecordError;
 #[cfg(feature = "providers")]
 pub use self::{
     argon::{Argon2idParams, CostLimit},
@@ -51,9 +54,12 @@ pub use self::{
     files::open_regular,
     kek::{Kek, generate_raw_key},
     keyring::Keyring,
-    paths::{KEYRING_DIR, KEYRING_FILE, config_record_path, keyring_path},
+    paths::{KEYRING_DIR, KEYRING_FILE, config_record_path, keyring_path, manifest_path},
     provider::{Provider, kek_from_fd},
     source::Source,
-    store::{is_unfinished, read_config_record, update, write_config_record},
+    store::{
+        is_unfinished, read_config_record, read_manifest, update, write_config_record,
+        write_manifest,
+    },
     summary::{GenerationSummary, KeyringSummary, PassphraseSummary},
 };

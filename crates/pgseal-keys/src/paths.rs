@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::config_record::CONFIG_RECORD_FILE;
+use crate::manifest::MANIFEST_FILE;
 
 /// The name of pgseal's directory in a data directory.
 pub const KEYRING_DIR: &str = "pgseal";
@@ -19,6 +20,12 @@ pub fn keyring_path(datadir: &Path) -> PathBuf {
 #[must_use]
 pub fn config_record_path(datadir: &Path) -> PathBuf {
     datadir.join(KEYRING_DIR).join(CONFIG_RECORD_FILE)
+}
+
+/// `DATADIR/pgseal/manifest`.
+#[must_use]
+pub fn manifest_path(datadir: &Path) -> PathBuf {
+    datadir.join(KEYRING_DIR).join(MANIFEST_FILE)
 }
 
 /// The data directory of a keyring at this path; `None` if the path is not `DIR/pgseal/keyring`.

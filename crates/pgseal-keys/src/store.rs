@@ -14,7 +14,8 @@ use crate::config_record::{CONFIG_RECORD_FILE, MAX_RECORD_LEN};
 use crate::error::KeyError;
 use crate::files::{Links, open_regular, open_regular_as, sync_dir};
 use crate::keyring::Keyring;
-use crate::paths::{KEYRING_FILE, config_record_path, datadir_of};
+use crate::manifest::{MANIFEST_FILE, MAX_MANIFEST_LEN};
+use crate::paths::{KEYRING_FILE, config_record_path, datadir_of, manifest_path};
 use crate::wrap;
 
 /// Refuses a keyring that belongs neither to root nor to the owner of the data directory nor to the
@@ -146,14 +147,26 @@ fn try_lock(dir: &Path) -> Option<File> {
 /// [`KeyError::Io`].
 pub fn read_config_record(datadir: &Path) -> Result<Option<Vec<u8>>, KeyError> {
     let path = config_record_path(datadir);
+    read_own(&path, MAX_RECORD_LEN, "read the record of the configuration")
+}
+
+/// The bytes of the manifest of a data directory; `None` if there is none.
+///
+/// # Errors
+/// [`KeyError::Io`].
+pub fn read_manifest(datadir: &Path) -> Result<Option<Vec<u8>>, KeyError> {
+    read_own(&manifest_path(datadir), MAX_MANIFEST_LEN, "read the manifest")
+}
+
+fn read_own(path: &Path, max_len: usize, what: &'static str) -> Result<Option<Vec<u8>>, KeyError> {
     let mut bytes = Vec::new();
-    let limit = u64::try_from(MAX_RECORD_LEN + 1).unwrap_or(u64::MAX);
-    match open_regular_as(&path, Links::Refused)
+    let limit = u64::try_from(max_len + 1).unwrap_or(u64::MAX);
+    match open_regular_as(path, Links::Refused)
         .and_then(|file| file.take(limit).read_to_end(&mut bytes))
     {
         Ok(_) => Ok(Some(bytes)),
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(err) => Err(KeyError::io(&path, "read the record of the configuration", err)),
+        Err(err) => Err(KeyError::io(path, what, err)),
     }
 }
 
@@ -168,6 +181,16 @@ pub fn write_config_record(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError>
     put_in_place(NewFile::write(dir, &path, CONFIG_RECORD_FILE, bytes)?, dir, &path)
 }
 
+/// Stores the manifest, replacing an old one, in the way of [`Keyring::store_atomically`].
+///
+/// # Errors
+/// [`KeyError::Io`].
+pub fn write_manifest(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError> {
+    let path = manifest_path(datadir);
+    let dir = parent(&path)?;
+    put_in_place(NewFile::write(dir, &path, MANIFEST_FILE, bytes)?, dir, &path)
+}
+
 fn put_in_place(new: NewFile, dir: &Path, path: &Path) -> Result<(), KeyError> {
     fs::rename(&new.path, path)
         .map_err(|err| KeyError::io(path, "put the new file in place", err))?;
@@ -176,13 +199,13 @@ fn put_in_place(new: NewFile, dir: &Path, path: &Path) -> Result<(), KeyError> {
 }
 
 /// Whether a file in [`KEYRING_DIR`](crate::KEYRING_DIR) has the temporary name of a new keyring or
-/// a new configuration record. If no command is writing one, such a file is left over from a
+/// a new configuration record or manifest. If no command is writing one, such a file is left over from a
 /// command that was interrupted before the rename, and the old file is still valid. The leftover
 /// holds only encrypted content, and the next command that writes a keyring removes it.
 #[must_use]
 pub fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    let random = [KEYRING_FILE, CONFIG_RECORD_FILE]
+    let random = [KEYRING_FILE, CONFIG_RECORD_FILE, MANIFEST_FILE]
         .into_iter()
         .find_map(|stem| name.strip_prefix(stem.as_bytes())?.strip_prefix(b".new."));
     random.is_some_and(|hex| hex.len() == 16 && hex.iter().all(u8::is_ascii_hexdigit))

@@ -81,6 +81,13 @@ impl Checkpoint {
     }
 }
 
+/// Whether this content of `global/pg_control` says that a primary was shut down cleanly
+/// (`DB_SHUTDOWNED`, `catalog/pg_control.h`).
+#[must_use]
+pub fn is_shut_down(control: &[u8]) -> bool {
+    control.get(16..20) == Some(&1_u32.to_le_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
