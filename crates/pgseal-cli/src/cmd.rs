@@ -13,6 +13,7 @@ mod inspect;
 mod key;
 mod lab;
 mod man;
+mod manifest;
 mod run;
 mod status;
 mod tls;
@@ -82,6 +83,7 @@ enum Command {
     Cat(cat::Args),
     Key(key::Args),
     Config(config::Args),
+    Manifest(manifest::Args),
     /// Measure what encryption costs on this machine (runs pgseal-lab)
     Lab(lab::Args),
     /// Recommend settings from what was measured on this machine (runs pgseal-lab)
@@ -117,6 +119,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Cat(args) => cat::run(&args),
         Command::Key(args) => key::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Manifest(args) => manifest::run(&args),
         Command::Lab(args) => lab::run(&[], &args),
         Command::Advise(args) => lab::run(&["advise"], &args),
         Command::Tls(args) => tls::run(&args),

@@ -25,6 +25,7 @@ mod key_ahead;
 mod keys;
 mod library;
 mod locks;
+mod manifest;
 mod out;
 mod private_file;
 mod proc;

@@ -9,3 +9,4 @@ pub mod datadir;
 pub mod head;
 pub mod program;
 pub mod texts;
+pub mod tree;

@@ -94,7 +94,12 @@ fn the_keyring_is_lost_and_shares_bring_it_back() {
     let uri = format!("file:{}", node.home().join("key").display());
     let few = key(&node, "restore", &["share-3", "-K", &uri]);
     assert_eq!(few.code, 10, "{}", few.text);
-    succeeds(&key(&node, "restore", &["share-3", "share-1", "-K", &uri]));
+    let restored = key(&node, "restore", &["share-3", "share-1", "-K", &uri]);
+    succeeds(&restored);
+    // The directory held the manifest, too.
+    assert!(restored.text.contains("pgseal manifest write"), "{}", restored.text);
+    assert_eq!(node.verify().code, 1, "the manifest is lost");
+    succeeds(&node.pgseal(&["manifest", "write", &node.data().display().to_string()]));
     works(&mut node);
 }
 

@@ -325,6 +325,15 @@ impl Node {
         self.server.as_mut().is_some_and(|server| !server.has_ended())
     }
 
+    /// Takes note that the server has ended by itself, so that it can be started again.
+    ///
+    /// # Panics
+    /// When it is still running.
+    pub fn ended(&mut self) {
+        assert!(!self.is_running(), "the server is still running:\n{}", self.log());
+        self.server = None;
+    }
+
     /// What the server has logged since its last start.
     #[must_use]
     pub fn log(&self) -> String {

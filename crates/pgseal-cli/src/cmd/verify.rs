@@ -15,6 +15,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pgseal_core::{KeySet, Scratch};
 use pgseal_keys::KEYRING_DIR;
 use pgseal_keys::config_record::CONFIG_RECORD_FILE;
+use pgseal_keys::manifest::MANIFEST_FILE;
 
 use self::file::Checked;
 use self::report::Report;
@@ -22,6 +23,7 @@ use crate::config_record;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::keys::{self, KeyOptions};
+use crate::manifest::{self, Known};
 use crate::out::Out;
 use crate::scan::{self, Entry, Root};
 
@@ -37,9 +39,9 @@ Damage in files that PostgreSQL rebuilds by itself (visibility and free space ma
 is named and does not count as damage: a power cut leaves such. docs/damage.md says what to do.
 
 Only gcm suites authenticate blocks. Of files in xts and ctr (WAL always is in xts) the header is
-authenticated and every block read, no more. An older copy of a whole file, or a file that is
-missing, is not noticed. Of a locked configuration the record is authenticated; pgseal config status
-compares the files with it.";
+authenticated and every block read, no more. An older copy of a file, a truncated or a missing one
+is noticed if the server was shut down cleanly, by the manifest of that shutdown. Of a locked
+configuration the record is authenticated; pgseal config status compares the files with it.";
 
 /// Authenticate every block of every sealed file
 ///
@@ -75,6 +77,16 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let keys = keyring.unlock(&keys::kek(&keyring, args.keys.provider.as_deref())?)?;
     let is_live = kind == Root::DataDir && dir.server_pid().is_some();
 
+    let known = match (kind, is_live) {
+        (Root::Archive, _) => None,
+        (Root::DataDir, true) => Some(Known::Nothing("a server runs".to_owned())),
+        (Root::DataDir, false) => Some(manifest::read(&dir.root, &keys)?),
+    };
+    let differences = match &known {
+        Some(Known::Whole(manifest)) => manifest::compare(&dir.root, &scan, manifest)?,
+        _ => Vec::new(),
+    };
+
     let bar = progress_bar(scan.sealed_bytes(), args.quiet || args.json);
     let jobs = args
         .jobs
@@ -92,6 +104,13 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         let locked = record.unwrap_or_else(|error| Err(error.to_string()));
         let name = format!("{KEYRING_DIR}/{CONFIG_RECORD_FILE}");
         report.add_config_record(name, locked.map(|record| record.is_some()));
+    }
+    let name = format!("{KEYRING_DIR}/{MANIFEST_FILE}");
+    match known {
+        Some(Known::Whole(manifest)) => report.add_manifest(&manifest, differences),
+        Some(Known::Nothing(why)) => report.add_no_manifest(name, why, false),
+        Some(Known::Refused(why)) => report.add_no_manifest(name, why, true),
+        None => {}
     }
     for (path, why) in &scan.closed {
         report.add_closed(path.display().to_string(), why);

@@ -4,6 +4,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Mutex;
 
 use libc::mode_t;
+use pgseal_pgdata::Class;
 use pgseal_pgdata::counters::Counter;
 
 use crate::calls::server;
@@ -12,6 +13,7 @@ use crate::file::counters;
 use crate::file::examine;
 use crate::file::fds;
 use crate::file::lost_sectors;
+use crate::file::manifest::ControlFile;
 use crate::file::plan::{self, Plan, SealTarget};
 use crate::os::log;
 use crate::os::memory;
@@ -42,7 +44,14 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
         fd
     };
     match plan {
-        Plan::Pass(_) => plain(),
+        Plan::Pass(class) => {
+            let fd = plain();
+            if class == Some(Class::Control) && fd >= 0 && flags & libc::O_ACCMODE != libc::O_RDONLY
+            {
+                remember_control(fd, path);
+            }
+            fd
+        }
         // The head cannot be read through a descriptor with these flags, so the path is read
         // instead.
         Plan::AsFound(target) if !is_readable(flags) => match head::looks_sealed(path) {
@@ -64,6 +73,14 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
         }
         Plan::Seal(target) => open_sealed(path, flags, mode, target).unwrap_or_else(fail),
         Plan::Refuse(errno) => fail(errno),
+    }
+}
+
+/// The write to this file that says "shut down" has the manifest written first.
+#[cold]
+fn remember_control(fd: c_int, path: &CStr) {
+    if let Some(location) = datadir::locate(path.to_bytes()) {
+        ControlFile::opened(fd, location.root);
     }
 }
 

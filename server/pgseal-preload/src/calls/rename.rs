@@ -13,6 +13,7 @@ use pgseal_pgdata::Class;
 
 use crate::calls::{descriptor, open, read, write};
 use crate::file::config;
+use crate::file::manifest;
 use crate::keys::load;
 use crate::os::log::{self, Shown};
 use crate::os::real::Errno;
@@ -91,6 +92,7 @@ unsafe fn rename_at(
     let (full_old, full_new) = (open::path_at(from_dir, old), open::path_at(to_dir, new));
     let old = full_old.as_deref().unwrap_or(old);
     let new = full_new.as_deref().unwrap_or(new);
+    manifest::before_rename(old.to_bytes(), new.to_bytes());
     let prepared = match program::role() {
         Role::Server | Role::Standalone => {
             before_rename(old, new).and_then(|()| config::before_rename(old, new))

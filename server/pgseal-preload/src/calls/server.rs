@@ -2,12 +2,14 @@
 //! the configuration, and makes the memory that its processes share.
 
 use core::ffi::{CStr, c_int};
+use std::sync::OnceLock;
 
 use pgseal_core::{KeySet, KeyringId, SealedFile};
 
 use crate::file::changes;
 use crate::file::config;
 use crate::file::counters;
+use crate::file::manifest;
 use crate::file::open_file;
 use crate::file::storage::FdStorage;
 use crate::keys::load;
@@ -25,10 +27,20 @@ pub fn starts(root: &'static Root) -> Result<(), c_int> {
     if !matches!(program::role(), Role::Server | Role::Standalone) {
         return Ok(());
     }
-    datadir::expect_not_system(root.path())?;
-    let keys = load::of(root)?;
-    with_reserve(|| prepare_server(root, keys))
+    // The server retries when it cannot create the lock file; the log needs the reason once.
+    if let Some(errno) = REFUSED.get() {
+        return Err(*errno);
+    }
+    let started = datadir::expect_not_system(root.path())
+        .and_then(|()| load::of(root))
+        .and_then(|keys| with_reserve(|| prepare_server(root, keys)));
+    started.inspect_err(|errno| {
+        let _ = REFUSED.set(*errno);
+    })
 }
+
+/// Why this server was refused, once it was.
+static REFUSED: OnceLock<c_int> = OnceLock::new();
 
 fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_int> {
     if !program::makes_cluster() {
@@ -57,6 +69,9 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
                 return Err(errno);
             }
         }
+    }
+    if !program::makes_cluster() {
+        manifest::server_starts(root)?;
     }
     if program::role() == Role::Server {
         wipe_environment(root);

@@ -1,8 +1,10 @@
-//! `unlink(2)`: the end of recovery removes signal files, which changes the configuration.
+//! `unlink(2)`: the end of recovery removes signal files, which changes the configuration; a server
+//! that removes a file takes it off the manifest.
 
 use core::ffi::{CStr, c_char, c_int};
 
 use crate::file::config;
+use crate::file::manifest;
 use crate::os::real::{self, fail};
 
 /// `unlink(2)`.
@@ -11,7 +13,9 @@ use crate::os::real::{self, fail};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unlink(path: *const c_char) -> c_int {
     // SAFETY: the caller passes a C string.
-    let change = match config::before_unlink(unsafe { CStr::from_ptr(path) }) {
+    let name = unsafe { CStr::from_ptr(path) };
+    manifest::before_unlink(name.to_bytes());
+    let change = match config::before_unlink(name) {
         Ok(change) => change,
         Err(errno) => return fail(errno),
     };

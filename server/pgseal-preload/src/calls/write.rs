@@ -7,6 +7,7 @@ use libc::{iovec, off_t, size_t, ssize_t};
 
 use crate::calls::{MAX_RW_COUNT, count};
 use crate::file::fds::{self, SharedFile};
+use crate::file::manifest::{self, ControlFile};
 use crate::os::real::{self, Errno, fail};
 
 /// Writes of several buffers are gathered up to this many bytes, so that whole blocks are sealed.
@@ -129,8 +130,19 @@ unsafe fn write_gathered(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn write(fd: c_int, buf: *const c_void, len: size_t) -> ssize_t {
     match fds::get(fd) {
-        // SAFETY: the caller's arguments.
-        None => unsafe { real::write(fd, buf, len) },
+        None => {
+            if let Some(control) = ControlFile::behind(fd)
+                && !buf.is_null()
+            {
+                // SAFETY: the caller's buffer.
+                let new = unsafe { core::slice::from_raw_parts(buf.cast::<u8>(), len) };
+                if let Err(errno) = manifest::before_control(control, new) {
+                    return fail(errno);
+                }
+            }
+            // SAFETY: the caller's arguments.
+            unsafe { real::write(fd, buf, len) }
+        }
         // SAFETY: the caller's buffer.
         Some(file) => unsafe { write_sealed(&file, fd, buf, len, None) },
     }

@@ -16,6 +16,7 @@ use pgseal_core::storage::Storage;
 use pgseal_core::{
     Generation, HeaderFault, KeyringId, Layout, PlainLen, SealedFile, SealedLen, geometry,
 };
+use pgseal_keys::manifest::Difference;
 use pgseal_pgdata::{Class, Fork, Misplaced, Renewal};
 
 use crate::file::plan;
@@ -45,6 +46,8 @@ pub enum Reason {
     },
     /// The file belongs at another path of the cluster.
     Misplaced(Misplaced),
+    /// The file is not as the manifest says.
+    Differs(Difference),
 }
 
 impl Reason {
@@ -73,6 +76,7 @@ impl fmt::Display for Reason {
             Reason::Header(fault) => fault.fmt(f),
             Reason::Lost => f.write_str("it has blocks but its header is all zeros"),
             Reason::Misplaced(why) => why.fmt(f),
+            Reason::Differs(difference) => difference.fmt(f),
             Reason::Plain => f.write_str("it is a plain file where only sealed ones may be"),
             Reason::Key { keyring_id, generation } => {
                 SealError::KeyUnknown { keyring_id: *keyring_id, generation: *generation }.fmt(f)
@@ -259,8 +263,14 @@ impl Damage {
     /// old header, and write to it. A file of which only the key is missing keeps its header.
     pub fn gets_header(&self) -> bool {
         self.reads == Reads::InvalidPages
+            && !self.differs()
             && !self.lacks_own_key()
             && datadir::replays_here() == Some(true)
+    }
+
+    /// Whether the file opens, but is not as the manifest says.
+    pub fn differs(&self) -> bool {
+        matches!(self.reason, Reason::Differs(_))
     }
 
     fn lacks_own_key(&self) -> bool {
@@ -280,6 +290,11 @@ impl Damage {
                 log::line(format_args!("WARNING: \"{shown}\": {reason}; PostgreSQL makes it anew"))
             }
             (false, Reason::Key { .. }) => fails(reason, path),
+            (false, Reason::Differs(_)) if self.reads == Reads::InvalidPages => {
+                log::line(format_args!(
+                    "ERROR: \"{shown}\": {reason}; its pages are handed on as invalid pages: stop the server and restore the data directory from a backup, or drop the relation, or accept the file with \"pgseal manifest write\""
+                ))
+            }
             (false, _) if self.reads == Reads::InvalidPages => log::line(format_args!(
                 "ERROR: \"{shown}\": {reason}; its pages are handed on as invalid pages, restore it from a backup or a standby, or drop it"
             )),
@@ -321,6 +336,9 @@ pub fn fails(reason: Reason, path: &[u8]) {
         )),
         Reason::Misplaced(_) => log::line(format_args!(
             "ERROR: \"{shown}\": {reason}; somebody put it here, restore the file from a backup"
+        )),
+        Reason::Differs(_) => log::line(format_args!(
+            "ERROR: \"{shown}\": {reason}; restore the data directory from a backup, or accept the file with \"pgseal manifest write\""
         )),
         Reason::Header(_) => log::line(format_args!(
             "ERROR: \"{shown}\": {reason}; run \"pgseal verify\" and restore the file from a backup"

@@ -6,6 +6,7 @@ use core::ffi::c_int;
 use pgseal_core::geometry;
 
 use crate::file::damage::{self, Head, Reason};
+use crate::file::manifest;
 use crate::file::open_file::{self, OpenFile};
 use crate::file::plan::SealTarget;
 use crate::file::sealing::Sealing;
@@ -33,10 +34,18 @@ pub fn examine(
         Err(libc::EISDIR | libc::ESPIPE | libc::ENXIO | libc::EINVAL) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    if start.is_empty() {
+    let writes_new = flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL;
+    let difference = manifest::objection(fd, path, truncates || writes_new, root)?;
+    if start.is_empty() && difference.is_none() {
         return without_header(sealing.filter(|_| is_regular(fd)));
     }
-    let head = damage::look(fd, start, sealing, root);
+    // What is wrong with the header says more than that the file is not as listed.
+    let head = match (damage::look(fd, start, sealing, root), difference) {
+        (Ok(Head::Sealed(_) | Head::Empty), Some(difference)) => {
+            Ok(Head::Bad(Reason::Differs(difference)))
+        }
+        (head, _) => head,
+    };
     let reason = match head.map_err(|error| open_file::describe(&error, path))? {
         Head::Sealed(file) => return Ok(Some(OpenFile::sealed(file, path, append, writes))),
         Head::Empty => return without_header(sealing),

@@ -21,6 +21,7 @@ use crate::os::sys;
 use crate::place::datadir::{self, Root, join};
 use crate::place::program;
 use crate::place::texts::{self, State};
+use crate::place::tree::{databases, names_in};
 
 /// The directories of the segments of SLRUs, and of logical mappings.
 const DIRECTORIES: [&[u8]; 8] = [
@@ -43,7 +44,7 @@ pub fn fill(root: &'static Root) {
         return;
     }
     let control = datadir::control_file(root).unwrap_or_default();
-    if texts::state(&control) == Some(State::Stopped) {
+    if texts::state(&control).is_some_and(State::is_stopped) {
         return;
     }
     let checkpoint = Checkpoint::read(&control);
@@ -60,25 +61,6 @@ pub fn fill(root: &'static Root) {
     for directory in databases(root) {
         fill_file(root, &join(&directory, RELATION_MAP), &|_| true);
     }
-}
-
-/// The directories of databases, below the data directory.
-fn databases(root: &'static Root) -> Vec<Vec<u8>> {
-    let below = |directory: &[u8]| -> Vec<Vec<u8>> {
-        names_in(root, directory).iter().map(|name| join(directory, name).to_vec()).collect()
-    };
-    let mut all = below(b"base");
-    for tablespace in below(b"pg_tblspc") {
-        for version in below(&tablespace) {
-            all.extend(below(&version));
-        }
-    }
-    all
-}
-
-fn names_in(root: &Root, directory: &[u8]) -> Vec<Vec<u8>> {
-    let path = join(root.path(), directory).into_c().ok();
-    path.and_then(|path| sys::names_in(&path)).unwrap_or_default()
 }
 
 /// A file that does not open here is skipped: the process that reads it logs the error.

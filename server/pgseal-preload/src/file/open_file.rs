@@ -14,6 +14,7 @@ use pgseal_pgdata::counters::{ClassIndex, Counter};
 
 use crate::file::counters;
 use crate::file::damage::{self, Damage, Head, Reason};
+use crate::file::manifest;
 use crate::file::sealing::Sealing;
 use crate::file::storage::{FdStorage, Maps};
 use crate::os::log::{self, Shown};
@@ -200,6 +201,7 @@ impl OpenFile {
         match &self.state {
             State::Sealed(_) => {}
             State::NoHeader(sealing) => self.look_for_header(fd, *sealing)?,
+            State::Damaged(_) if manifest::differs(&self.path) => {}
             State::Damaged(damage) => self.look_again(fd, damage.sealing)?,
             State::Refused(errno) => return Err(*errno),
         }
@@ -289,6 +291,7 @@ impl OpenFile {
                 }
                 self.tell();
                 let len = damage.len_anew(&storage)?.ok_or(libc::EIO)?;
+                manifest::release(&self.path);
                 return self.renew(fd, damage.sealing, len, scratch);
             }
         };
@@ -342,6 +345,7 @@ impl OpenFile {
         let mut old = [0; geometry::HEAD_LEN as usize];
         let got = sys::pread_full(fd, &mut old, 0)?;
         damage.tell_header(&self.path);
+        manifest::release(&self.path);
         counters::add(self.counted, Counter::FailedFiles, 1);
         self.create(fd, damage.sealing)?;
         let kept =
@@ -408,6 +412,7 @@ impl OpenFile {
         if !self.writable {
             return Err(libc::EBADF);
         }
+        manifest::before_write(self.class, &self.path);
         let mut buffers = Buffers::get();
         // pg_stat_statements: several processes write their texts into one block at once. Without
         // the lock, one could seal the block with old contents and so overwrite the text of
@@ -468,6 +473,7 @@ impl OpenFile {
         if !self.writable {
             return Err(libc::EINVAL);
         }
+        manifest::before_write(self.class, &self.path);
         let mut buffers = Buffers::get();
         if self.find_header(fd)?.is_none() && self.empty(fd, len)? {
             return Ok(());
@@ -494,6 +500,7 @@ impl OpenFile {
         if self.find_header(fd)?.is_some() {
             return Ok(false);
         }
+        manifest::release(&self.path);
         let emptied = FdStorage::new(fd).set_len(pgseal_core::SealedLen(0));
         emptied.map_err(|error| errno_of(&error))?;
         self.state = State::NoHeader(sealing);

@@ -367,6 +367,13 @@ fn named_directories() -> Vec<Vec<u8>> {
     dirs
 }
 
+/// The path relative to a root; `None` if the path does not lie below it.
+pub fn within(root: &Root, path: &[u8]) -> Option<PathText> {
+    let path = absolute(path);
+    let rel = path.strip_prefix(root.path.as_slice())?.strip_prefix(b"/")?;
+    Some(PathText::of(rel))
+}
+
 /// Whether the server of this data directory is in recovery, including the checkpoint at the end of
 /// recovery. This follows from `state` of `global/pg_control` (`catalog/pg_control.h`), and from
 /// the status of the postmaster in the last line of its lock file (`utils/pidfile.h`). The state
@@ -376,7 +383,7 @@ pub fn in_recovery(root: &Root) -> bool {
     match control_state(root) {
         Some(texts::State::Recovering) => true,
         Some(texts::State::Perhaps) => postmaster_starts(root),
-        Some(texts::State::Stopped) | None => false,
+        Some(texts::State::Stopped | texts::State::StoppedInRecovery) | None => false,
     }
 }
 

@@ -13,6 +13,15 @@ pub enum State {
     Perhaps,
     /// The server was shut down cleanly.
     Stopped,
+    /// A standby was shut down cleanly. The next start replays WAL again from the last restartpoint.
+    StoppedInRecovery,
+}
+
+impl State {
+    /// Whether the server was shut down cleanly, as a primary or as a standby.
+    pub fn is_stopped(self) -> bool {
+        matches!(self, State::Stopped | State::StoppedInRecovery)
+    }
 }
 
 /// The state in `global/pg_control` (`DBState`, `catalog/pg_control.h`), if it is one of these.
@@ -27,7 +36,8 @@ pub fn state(control: &[u8]) -> Option<State> {
     match u32::from_le_bytes(*bytes) {
         IN_CRASH_RECOVERY | IN_ARCHIVE_RECOVERY => Some(State::Recovering),
         SHUTTING_DOWN | IN_PRODUCTION => Some(State::Perhaps),
-        SHUT_DOWN | SHUT_DOWN_IN_RECOVERY => Some(State::Stopped),
+        SHUT_DOWN => Some(State::Stopped),
+        SHUT_DOWN_IN_RECOVERY => Some(State::StoppedInRecovery),
         _ => None,
     }
 }
@@ -49,7 +59,7 @@ mod tests {
         for (number, wanted) in [
             (0, None),
             (1, Some(State::Stopped)),
-            (2, Some(State::Stopped)),
+            (2, Some(State::StoppedInRecovery)),
             (3, Some(State::Perhaps)),
             (4, Some(State::Recovering)),
             (5, Some(State::Recovering)),

@@ -19,6 +19,8 @@ pub struct Lab {
     pub other: String,
     /// The result of the queries on an unchanged cluster.
     pub truth: Vec<String>,
+    /// Whether the cluster was killed, so that no manifest applies.
+    is_crashed: bool,
     /// Whether `verify` lists zero blocks on an unchanged cluster.
     has_zeros: bool,
     pub rows: Vec<Row>,
@@ -76,7 +78,23 @@ impl Lab {
         node.stop();
         restore_tree(&now, node.data());
         let has_zeros = node.verify().text.contains(" never written");
-        Lab { node, now, older, victim, other, truth, has_zeros, rows: Vec::new() }
+        let is_crashed = false;
+        Lab { node, now, older, victim, other, truth, is_crashed, has_zeros, rows: Vec::new() }
+    }
+
+    /// Makes the same changes, `group`, to the cluster after a crash: there is nothing to replay,
+    /// and no manifest to compare with.
+    pub fn after_a_crash(&mut self, group: impl Fn(&mut Lab)) {
+        restore_tree(&self.now, self.node.data());
+        self.node.start();
+        self.node.kill9();
+        let crashed = self.node.home().join("stopped-by-kill");
+        copy_tree(self.node.data(), &crashed);
+        let kept = std::mem::replace(&mut self.now, crashed);
+        self.is_crashed = true;
+        group(self);
+        self.is_crashed = false;
+        self.now = kept;
     }
 
     /// A file in one of the copies, or in the data directory of the server.
@@ -134,6 +152,14 @@ impl Lab {
             Outcome::Right if found == ByVerify::Finds => (Verdict::ByVerify, RIGHT.to_owned()),
             Outcome::Wrong => (Verdict::Not, WRONG.to_owned()),
             Outcome::Right => (Verdict::NoEffect, RIGHT.to_owned()),
+        };
+        let class = match (self.is_crashed, class) {
+            (true, "relation") => "relation, after a crash",
+            (true, "free space map") => "free space map, after a crash",
+            (true, "visibility map") => "visibility map, after a crash",
+            (true, "pg_xact") => "pg_xact, after a crash",
+            (true, "relation map") => "relation map, after a crash",
+            (_, class) => class,
         };
         self.rows.push(Row { class, change, verdict, text: table::plain(&text), found });
     }

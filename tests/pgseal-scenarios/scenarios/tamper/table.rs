@@ -129,7 +129,8 @@ fn rendered(rows: &[Row]) -> String {
 
 /// The line of a server's log that says why it did not start: pgseal's line, or else PostgreSQL's.
 pub fn reason_of(log: &str) -> String {
-    from_mark(log, &["pgseal: ", "PANIC:", "FATAL:"])
+    let lines: Vec<&str> = log.lines().filter(|line| !line.contains("pgseal: LOG:")).collect();
+    from_mark(&lines.join("\n"), &["pgseal: ", "PANIC:", "FATAL:"])
 }
 
 /// The line of a failed query that says why.

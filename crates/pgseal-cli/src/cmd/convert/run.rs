@@ -18,7 +18,9 @@ use super::{files, keyring};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::locks::{OwnLock, ServerLock};
+use crate::manifest::{self, Known};
 use crate::out::Out;
+use crate::scan::{self, Root};
 use crate::{bindir, guard_conf, keys, library, out, small_file};
 
 /// The options of all conversions.
@@ -171,6 +173,7 @@ impl<'a> Run<'a> {
         if self.operation != Operation::Encrypt {
             journal.generation_before = keys.active.0;
         }
+        self.check_manifest(keys)?;
         self.check_files(&journal, keys, target)?;
         if options.check || self.report.worst() > Verdict::Note {
             return self.finish_report().map(Some);
@@ -188,6 +191,40 @@ impl<'a> Run<'a> {
         engine::empty_without_header(&Disk, &tasks)?;
         self.start(&mut journal, make_keys, lock, &cluster)?;
         Ok(None)
+    }
+
+    /// Compares the files of a sealed data directory with its manifest: a conversion would turn an
+    /// older copy of a file into a new one that nobody can tell from a right one.
+    fn check_manifest(&mut self, keys: &KeySet) -> Result<(), CliError> {
+        if self.operation == Operation::Encrypt {
+            return Ok(());
+        }
+        let root = &self.dir.root;
+        let (verdict, text) = match manifest::read(root, keys)? {
+            Known::Whole(manifest) => {
+                let differences =
+                    manifest::compare(root, &scan::scan(root, Root::DataDir), &manifest)?;
+                match differences.first() {
+                    None => {
+                        (Verdict::Ok, format!("complete and current as of {}", manifest.date()))
+                    }
+                    Some((file, difference)) => (
+                        Verdict::Damage,
+                        format!(
+                            "{}, of which {file}: {difference}; \"pgseal manifest check\" lists them",
+                            out::count(differences.len() as u64, "difference")
+                        ),
+                    ),
+                }
+            }
+            Known::Nothing(why) => (Verdict::Note, why),
+            Known::Refused(why) => (
+                Verdict::Damage,
+                format!("{why}; if the files are as you want them: pgseal manifest write"),
+            ),
+        };
+        self.report.check("manifest", verdict, text);
+        Ok(())
     }
 
     /// Checks the header of every file and, unless the options say otherwise, every page.
@@ -330,6 +367,10 @@ impl<'a> Run<'a> {
             self.options.keep_damaged && !self.options.skip_check && !self.report.resumed;
         if !is_known {
             self.report.add_damage(&outcome.found);
+        }
+        if self.operation != Operation::Decrypt {
+            let scan = scan::scan(&root, Root::DataDir);
+            manifest::write(&root, &scan, keys)?;
         }
         barrier::advance(&Disk, &root, journal, Phase::Finish, &self.control)?;
         Ok(())

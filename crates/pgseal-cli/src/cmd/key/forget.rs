@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::locks::{OwnLock, refuse_running};
 use crate::out::Out;
 use crate::scan::{self, Root, Scan, Seen};
-use crate::{config_record, exit, keys};
+use crate::{config_record, exit, keys, manifest};
 
 /// Remove retired data keys that no file of the data directory has, for ever
 ///
@@ -68,7 +68,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             return Ok(Err(error));
         }
         // The record of a locked configuration is sealed with a data key, too.
-        if let Err(error) = config_record::seal_anew(&dir.root, &keyring.unlock(&kek)?) {
+        // So is the manifest.
+        let keys = keyring.unlock(&kek)?;
+        let anew = config_record::seal_anew(&dir.root, &keys)
+            .and_then(|()| manifest::seal_anew(&dir.root, &keys));
+        if let Err(error) = anew {
             return Ok(Err(error));
         }
         keyring.forget_generations(&kek, &numbers).map(Ok)

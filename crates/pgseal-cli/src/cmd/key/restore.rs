@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use pgseal_convert::{Disk, Journal, Phase};
 use pgseal_core::{Generation, KeyringId};
 use pgseal_keys::escrow::{self, EscrowCopy, OpenedBy};
-use pgseal_keys::{KeyError, Keyring, Provider, config_record_path, keyring_path};
+use pgseal_keys::{KeyError, Keyring, Provider, config_record_path, keyring_path, manifest_path};
 use zeroize::Zeroizing;
 
 use crate::datadir::{DataDir, expect_whole};
@@ -16,7 +16,7 @@ use crate::error::CliError;
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
-use crate::{exit, keys};
+use crate::{exit, keys, manifest};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -291,6 +291,14 @@ fn report(
         writeln!(
             out,
             "The configuration was locked, and the restored keyring does not say so: pgseal config lock"
+        )?;
+    }
+    let root = path.parent().and_then(Path::parent).unwrap_or(path);
+    if manifest::is_stopped(root) && !manifest_path(root).exists() {
+        writeln!(
+            out,
+            "The manifest is lost, too, and no server starts without one: after pgseal verify, accept \
+             the files as they are with: pgseal manifest write"
         )?;
     }
     for (generation, files) in lacking {

@@ -47,6 +47,8 @@ pub enum What {
     Forbidden,
     /// The record of a locked configuration is not valid.
     BadConfigRecord,
+    /// It is not as the manifest says, or the manifest cannot be used.
+    NotAsListed,
     /// A link that leads nowhere.
     Dangling,
     /// The operating system refuses to read it.

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use pgseal_keys::manifest::{Difference, Manifest};
 use serde::Serialize;
 
 use super::file::{Checked, What};
@@ -52,6 +53,13 @@ struct ZerosJson {
     blocks: Vec<(u64, u64)>,
 }
 
+#[derive(Debug, Serialize)]
+struct ManifestJson {
+    number: u64,
+    written: String,
+    files: usize,
+}
+
 /// The result of the whole check.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -60,6 +68,10 @@ pub struct Report {
     server_running: bool,
     /// Whether the configuration is locked, with a valid record.
     configuration_locked: bool,
+    /// The manifest that the files were compared with.
+    manifest: Option<ManifestJson>,
+    /// Why whether a file is missing or older is not known.
+    completeness_unknown: Option<String>,
     sound: bool,
     bytes: u64,
     files: Files,
@@ -77,6 +89,8 @@ impl Report {
             keyring_id,
             server_running,
             configuration_locked: false,
+            manifest: None,
+            completeness_unknown: None,
             sound: true,
             bytes: 0,
             files: Files::default(),
@@ -159,6 +173,44 @@ impl Report {
                 self.add_failure(name, "config-record", What::BadConfigRecord, text);
             }
         }
+    }
+
+    /// Adds the comparison with a manifest.
+    pub fn add_manifest(&mut self, manifest: &Manifest, differences: Vec<(String, Difference)>) {
+        self.manifest = Some(ManifestJson {
+            number: manifest.number,
+            written: manifest.date(),
+            files: manifest.files.len(),
+        });
+        for (file, difference) in differences {
+            // What is wrong with the header of a file says more.
+            if self.findings.iter().any(|found| found.file == file) {
+                continue;
+            }
+            if !pgseal_pgdata::classify(file.as_bytes()).is_map_of_hints() {
+                self.add_failure(file, "manifest", What::NotAsListed, difference.to_string());
+                continue;
+            }
+            self.files.rebuilt += 1;
+            self.findings.push(FoundJson {
+                file,
+                class: "manifest",
+                what: What::NotAsListed,
+                failure: false,
+                rebuilt: true,
+                text: format!("{difference}; does not matter: PostgreSQL rebuilds the file"),
+                blocks: Vec::new(),
+            });
+        }
+    }
+
+    /// Adds that there is no manifest to compare with, and why. `is_refused`: no server starts.
+    pub fn add_no_manifest(&mut self, name: String, why: String, is_refused: bool) {
+        if is_refused {
+            let text = format!("{why}; no server starts before pgseal manifest write");
+            self.add_failure(name, "manifest", What::NotAsListed, text);
+        }
+        self.completeness_unknown = Some(why);
     }
 
     fn add_failure(&mut self, file: String, class: &'static str, what: What, text: String) {
@@ -270,6 +322,14 @@ impl Report {
             if number > 0 {
                 writeln!(out, "{} {text}", count(number, noun))?;
             }
+        }
+        if let Some(manifest) = &self.manifest {
+            let (number, written) = (manifest.number, &manifest.written);
+            let files = count(manifest.files as u64, "file");
+            writeln!(out, "compared with manifest {number} of {written}: {files}")?;
+        }
+        if let Some(why) = &self.completeness_unknown {
+            writeln!(out, "whether a file is missing or older is not known: {why}")?;
         }
         if self.configuration_locked {
             writeln!(out, "the configuration is locked (pgseal config status compares it)")?;

@@ -1,16 +1,12 @@
 //! Reads, verifies and replaces the record of a data directory.
 
-use core::fmt::Write;
-
-use pgseal_core::random::Random;
 use pgseal_keys::config_record::{ConfigRecord, MAX_RECORD_LEN};
 
+use crate::file::own_file;
 use crate::keys::load;
 use crate::os::log::{self, Shown};
-use crate::os::random::KernelRandom;
-use crate::os::real;
 use crate::os::real::Errno;
-use crate::os::sys::{self, PathText};
+use crate::os::sys;
 use crate::place::datadir::{self, Root};
 
 /// The path of the record below a data directory.
@@ -85,15 +81,10 @@ pub struct Alone {
 impl Alone {
     /// Waits for the lock, which `pgseal config` and `pgseal key` also take.
     pub fn wait(root: &Root) -> Result<Alone, Errno> {
-        let dir = own_dir(root)?;
+        let dir = own_file::directory(root)?;
         sys::lock(&dir)?;
         Ok(Alone { _dir: dir })
     }
-}
-
-fn own_dir(root: &Root) -> Result<sys::Fd, Errno> {
-    let path = datadir::join(root.path(), b"pgseal").into_c()?;
-    sys::open(&path, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC, 0)
 }
 
 /// Replaces the record. A crash leaves the old one or the new one.
@@ -105,41 +96,5 @@ pub fn replace(root: &Root, record: &ConfigRecord, _alone: &Alone) -> Result<(),
         ));
         libc::EIO
     })?;
-    let path = datadir::join(root.path(), RECORD);
-    let mode = sys::c_path(&path).ok().and_then(|path| sys::stat(&path));
-    let mode = mode.map_or(0o600, |st| st.st_mode & 0o777);
-    let mut random = [0; 8];
-    KernelRandom.fill(&mut random).map_err(|_| libc::EIO)?;
-    let mut new = PathText::of(&path);
-    // Writing to a `PathText` cannot fail.
-    let _ = write!(new, ".new.{:016x}", u64::from_le_bytes(random));
-    let (path, new) = (path.into_c()?, new.into_c()?);
-    let written = write_new(&new, &file, mode).and_then(|()| {
-        // SAFETY: two C strings.
-        match unsafe { real::rename(new.as_ptr(), path.as_ptr()) } {
-            0 => Ok(()),
-            _ => Err(real::errno()),
-        }
-    });
-    if let Err(errno) = written {
-        // SAFETY: a C string. There may be no such file.
-        unsafe { real::unlink(new.as_ptr()) };
-        log::line(format_args!(
-            "ERROR: \"{}/pgseal/config\" cannot be written (errno {errno}); make room, or give the server's user the right to write there",
-            Shown(root.path())
-        ));
-        return Err(errno);
-    }
-    sys::sync(own_dir(root)?.0)
-}
-
-fn write_new(path: &core::ffi::CStr, bytes: &[u8], mode: libc::mode_t) -> Result<(), Errno> {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-    let fd = sys::open(path, flags, mode)?;
-    // SAFETY: no pointers involved. The umask may have taken away even the owner's rights.
-    if unsafe { libc::fchmod(fd.0, mode) } != 0 {
-        return Err(real::errno());
-    }
-    sys::pwrite_all(fd.0, bytes, 0)?;
-    sys::sync(fd.0)
+    own_file::replace(root, RECORD, &file)
 }

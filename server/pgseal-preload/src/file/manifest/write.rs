@@ -1,0 +1,223 @@
+//! Writes the manifest: just before `pg_control` says "shut down", so that whoever finds that word
+//! also finds the manifest.
+
+use core::ffi::c_int;
+use core::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pgseal_core::Fingerprint;
+use pgseal_keys::manifest::{Listed, MAX_CONTROLS, Manifest, control_digest};
+use pgseal_pgdata::{LISTED_DIRECTORIES, catalog_version, classify, is_of_other_version};
+
+use super::{MANIFEST, read, watch};
+use crate::file::own_file;
+use crate::file::storage::FdStorage;
+use crate::keys::load;
+use crate::os::log::{self, Shown};
+use crate::os::memory::with_reserve;
+use crate::os::real::Errno;
+use crate::os::sys::{self, errno_of};
+use crate::place::datadir::{self, Location, Root, join};
+use crate::place::program;
+use crate::place::texts::{self, State};
+use crate::place::tree::{databases, names_in};
+
+/// The descriptor through which this process may write `global/pg_control`; -1: none.
+static CONTROL: AtomicI32 = AtomicI32::new(-1);
+/// Which file that descriptor is, and of which data directory.
+static CONTROL_FILE: Mutex<Option<ControlFile>> = Mutex::new(None);
+
+/// An open `global/pg_control`.
+#[derive(Clone, Copy)]
+pub struct ControlFile {
+    root: &'static Root,
+    dev: u64,
+    ino: u64,
+}
+
+impl ControlFile {
+    /// Remembers that a descriptor was opened for writing `global/pg_control` of a root.
+    pub fn opened(fd: c_int, root: &'static Root) {
+        let Some(st) = sys::fstat(fd) else { return };
+        let file = ControlFile { root, dev: st.st_dev, ino: st.st_ino };
+        *CONTROL_FILE.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        CONTROL.store(fd, Ordering::Release);
+    }
+
+    /// The control file behind a descriptor, if this descriptor is one.
+    #[inline]
+    pub fn behind(fd: c_int) -> Option<ControlFile> {
+        if CONTROL.load(Ordering::Relaxed) == fd { ControlFile::look(fd) } else { None }
+    }
+
+    #[cold]
+    fn look(fd: c_int) -> Option<ControlFile> {
+        let file = (*CONTROL_FILE.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let st = sys::fstat(fd)?;
+        // The number may be that of another file by now.
+        (st.st_dev == file.dev && st.st_ino == file.ino).then_some(file)
+    }
+}
+
+/// To be called before `new` is written to the control file. If `new` says "shut down", the
+/// manifest that fits it is written first.
+pub fn before_control(file: ControlFile, new: &[u8]) -> Result<(), Errno> {
+    if texts::state(new) != Some(State::Stopped) {
+        return Ok(());
+    }
+    let root = file.root;
+    with_reserve(|| {
+        if !watch::is_server() {
+            return tool_writes_control(root, new);
+        }
+        write(root, new)?;
+        watch::set_written();
+        Ok(())
+    })
+}
+
+/// To be called when the postmaster is about to remove its lock file: it is alone. Writes the
+/// manifest again if a process wrote to a file after the last checkpoint.
+pub fn server_ends(root: &'static Root) {
+    if !watch::is_outdated() {
+        return;
+    }
+    with_reserve(|| {
+        let control = datadir::control_file(root).unwrap_or_default();
+        if texts::state(&control) == Some(State::Stopped) && write(root, &control).is_ok() {
+            watch::set_written();
+        }
+    });
+}
+
+/// The paths of all files that a manifest lists, in ascending order.
+pub fn listed_files(root: &Root, control: &[u8]) -> Vec<Box<[u8]>> {
+    let version = catalog_version(control);
+    let mut all = Vec::new();
+    let mut add = |directory: &[u8]| {
+        for name in names_in(root, directory) {
+            let path = join(directory, &name);
+            let is_other = version.is_some_and(|version| is_of_other_version(&path, version));
+            if !is_other && classify(&path).is_listed(&path) {
+                all.push(Box::from(&path[..]));
+            }
+        }
+    };
+    LISTED_DIRECTORIES.into_iter().for_each(&mut add);
+    for directory in databases(root) {
+        add(&directory);
+    }
+    all.sort_unstable();
+    all
+}
+
+/// Writes the manifest of all files as they are, valid with this content of `pg_control`. A file
+/// that no process has opened, or that differs from the last manifest, keeps its line.
+fn write(root: &'static Root, control: &[u8]) -> Result<(), Errno> {
+    let watch = watch::of(root);
+    let mut files = Vec::new();
+    let mut found = listed_files(root, control);
+    for path in &mut found {
+        let fingerprint = match watch.and_then(|watch| watch.kept(path)) {
+            Some(kept) => kept,
+            None => match fingerprint(root, path) {
+                Ok(fingerprint) => fingerprint,
+                // A process of the server removed it meanwhile.
+                Err(libc::ENOENT) => continue,
+                Err(errno) => {
+                    log::line(format_args!(
+                        "ERROR: \"{}\" cannot be read for the manifest (errno {errno}); it is not in a clean state to stop in, the next start recovers it",
+                        Shown(path)
+                    ));
+                    return Err(errno);
+                }
+            },
+        };
+        files.push(Listed { path: core::mem::take(path), fingerprint });
+    }
+    for lost in watch.into_iter().flat_map(|watch| watch.lost()) {
+        if let Err(at) = files.binary_search_by(|listed| listed.path.cmp(&lost.path)) {
+            files.insert(at, lost.clone());
+        }
+    }
+    let before = watch.map(watch::Watch::number);
+    let before = before.or_else(|| read(root).ok().map(|manifest| manifest.number));
+    let controls = vec![control_digest(control)];
+    store(root, made(before.unwrap_or(0), true, controls, files))
+}
+
+fn fingerprint(root: &Root, rel: &[u8]) -> Result<Fingerprint, Errno> {
+    let fd = sys::open_read(&join(root.path(), rel).into_c()?)?;
+    Fingerprint::of(&FdStorage::new(fd.0)).map_err(|error| errno_of(&error))
+}
+
+fn made(before: u64, is_whole: bool, controls: Vec<[u8; 32]>, files: Vec<Listed>) -> Manifest {
+    let written = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let mut writer = program::name();
+    writer.truncate(64);
+    let number = before.saturating_add(1);
+    Manifest { number, written, writer: writer.into(), is_whole, controls, files }
+}
+
+fn store(root: &'static Root, manifest: Manifest) -> Result<(), Errno> {
+    let bytes = manifest.seal(load::of(root)?).map_err(|error| {
+        log::line(format_args!("ERROR: \"{}\": {error}", super::shown(root)));
+        libc::EIO
+    })?;
+    own_file::replace(root, MANIFEST, &bytes)
+}
+
+/// A program of PostgreSQL is about to write `pg_control` of a stopped server. What the manifest
+/// says of the files stays; it becomes valid with the new content, too.
+fn tool_writes_control(root: &'static Root, new: &[u8]) -> Result<(), Errno> {
+    let old = datadir::control_file(root).unwrap_or_default();
+    let was_stopped = texts::state(&old) == Some(State::Stopped);
+    let (manifest, wanted) = (read(root), control_digest(new));
+    match manifest {
+        Ok(manifest) if was_stopped && manifest.fits(&old) => {
+            let mut controls = vec![control_digest(&old), wanted];
+            controls.dedup();
+            controls.truncate(MAX_CONTROLS);
+            store(root, made(manifest.number, manifest.is_whole, controls, manifest.files))
+        }
+        // The server will refuse the directory, as before.
+        _ if was_stopped => Ok(()),
+        // pg_resetwal after a crash: an act of the administrator.
+        manifest => {
+            let before = manifest.map_or(0, |manifest| manifest.number);
+            store(root, made(before, false, vec![wanted], Vec::new()))
+        }
+    }
+}
+
+/// The data directory whose manifest this process has emptied.
+static EMPTIED: Mutex<Option<&'static Root>> = Mutex::new(None);
+
+/// To be called before a program of PostgreSQL other than the server changes a file of a stopped
+/// data directory: the manifest then lists nothing.
+#[cold]
+pub fn tool_changes(path: &[u8]) {
+    let Some(Location { root, class, .. }) = datadir::locate(path) else { return };
+    if !datadir::within(root, path).is_some_and(|rel| class.is_listed(&rel)) {
+        return;
+    }
+    let mut emptied = EMPTIED.lock().unwrap_or_else(PoisonError::into_inner);
+    if emptied.is_some_and(|done| core::ptr::eq(done, root)) {
+        return;
+    }
+    *emptied = Some(root);
+    with_reserve(|| {
+        let control = datadir::control_file(root).unwrap_or_default();
+        if texts::state(&control) != Some(State::Stopped) {
+            return;
+        }
+        if let Ok(manifest) = read(root)
+            && manifest.is_whole
+            && manifest.fits(&control)
+        {
+            // If this fails, the server refuses the directory, and the log says why.
+            let _ = store(root, made(manifest.number, false, manifest.controls, Vec::new()));
+        }
+    });
+}
