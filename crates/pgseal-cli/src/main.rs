@@ -20,6 +20,7 @@ mod escrow_record;
 mod exit;
 #[cfg(test)]
 mod fuzz_smoke;
+mod given_dir;
 mod guard_conf;
 mod key_ahead;
 mod keys;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::out::Out;
 use crate::{bindir, cluster, config_record, exit, guard_conf, keys, library};
 
@@ -22,8 +23,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where the programs of PostgreSQL are, if not in PATH or where Debian has them
     #[arg(long, value_name = "DIR")]
     bindir: Option<PathBuf>,
@@ -33,7 +34,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir)?;
+    let dir = DataDir::open(&args.dir.path("guard")?)?;
     dir.expect_whole()?;
     if !dir.keyring().exists() {
         return Err(keys::not_sealed(&dir.root));

@@ -1,6 +1,6 @@
 //! `pgseal initdb`: makes a sealed data directory with PostgreSQL's own initdb.
 //!
-//! `options` looks at the options for initdb itself; `directory` finds the new directory, and
+//! `options` looks at the options for initdb itself; `directory` looks at the new directory, and
 //! removes it after a failure.
 
 mod directory;
@@ -18,6 +18,7 @@ use pgseal_core::Suite;
 use pgseal_keys::{Kek, Keyring, Provider, keyring_path};
 
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::out::{self, Out};
 use crate::register::{self, Registration};
 use crate::{bindir, environment, exit, guard_conf, keys, library};
@@ -64,15 +65,11 @@ pub struct Args {
     /// aes-256-ctr, aes-192-ctr, aes-128-ctr; or gcm, xts, ctr for 256 bits
     #[arg(long, default_value = "aes-256-gcm")]
     suite: Suite,
-    /// The data directory to create
-    #[arg(short = 'D', long = "pgdata", value_name = "DIR", conflicts_with = "dir")]
-    pgdata: Option<PathBuf>,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where initdb is, if not in PATH or beside pg_config
     #[arg(long, value_name = "DIR")]
     bindir: Option<PathBuf>,
-    /// The data directory to create; default: PGDATA
-    #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
     /// Options for initdb itself
     #[arg(last = true, value_name = "INITDB-OPTIONS")]
     options: Vec<OsString>,
@@ -121,7 +118,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         provider(args)?;
     }
     options::refuse_directory(&args.options)?;
-    let dir = directory::named(args.pgdata.as_deref().or(args.dir.as_deref()))?;
+    let given = args.dir.path("initdb")?;
+    let dir = std::path::absolute(&given).map_err(CliError::io(&given, "resolve the path"))?;
     let existed = directory::check(&dir)?;
     let initdb = bindir::initdb(args.bindir.as_deref())?;
     let major = bindir::major_of(&initdb)?;

@@ -8,12 +8,12 @@ mod survey;
 mod text;
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use pgseal_keys::KeyError;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::out::Out;
 use crate::scan::{self, Root};
 use crate::{exit, keys};
@@ -33,8 +33,8 @@ Headers are looked at and not authenticated; that is what \"pgseal verify\" does
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Print JSON
     #[arg(long, conflicts_with = "prometheus")]
     json: bool,
@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir)?;
+    let dir = DataDir::open(&args.dir.path("status")?)?;
     let files = !args.counters && (!args.prometheus || args.files);
     let scan = files.then(|| scan::scan(&dir.root, Root::DataDir));
     let any_sealed = || scan.as_ref().is_some_and(|scan| scan.headers().next().is_some());

@@ -6,7 +6,6 @@ mod file;
 mod report;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -21,6 +20,7 @@ use self::report::Report;
 use crate::config_record;
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::keys::{self, KeyOptions};
 use crate::out::Out;
 use crate::scan::{self, Entry, Root};
@@ -48,8 +48,8 @@ compares the files with it.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory, a copy of one, or a WAL archive
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     #[command(flatten)]
     keys: KeyOptions,
     /// Threads
@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 
 /// Opens the directory, and says whether it is a data directory or an archive of WAL.
 fn open(args: &Args) -> Result<(DataDir, Root), CliError> {
-    match DataDir::open(&args.dir) {
+    match DataDir::open(&args.dir.path("verify")?) {
         Ok(dir) => Ok((dir, Root::DataDir)),
         Err(CliError::NotDataDir { path, .. }) if path.is_dir() => {
             if args.keys.keyring.is_some() {

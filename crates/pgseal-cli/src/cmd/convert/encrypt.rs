@@ -51,7 +51,8 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let registration = match (&args.provider, args.register && !args.options.check) {
         (Some(uri), true) => {
-            Some(Registration::begin(&Provider::parse_typed(uri)?, &args.options.dir)?)
+            let dir = args.options.dir.path("encrypt")?;
+            Some(Registration::begin(&Provider::parse_typed(uri)?, &dir)?)
         }
         _ => None,
     };

@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenPath;
 use crate::{as_owner, escrow_record, exit, keys, library, out, private_file};
 
 const EXAMPLES: &str = "\
@@ -31,8 +32,8 @@ The way back is \"pgseal key restore\".";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory, or a keyring file
-    path: PathBuf,
+    #[command(flatten)]
+    path: GivenPath,
     /// Write it into a new file of mode 0600 instead of printing it; with --shares, into FILE-1,
     /// FILE-2 and so on
     #[arg(short, long, value_name = "FILE")]
@@ -61,12 +62,13 @@ fn parse_shares(text: &str) -> Result<(u8, u8), String> {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    let path = args.path.path("key backup")?;
     if let Some(output) = &args.output
-        && as_owner::other_owner(directory_of(&args.path))?.is_some()
+        && as_owner::other_owner(directory_of(&path))?.is_some()
     {
-        return write_for_the_owner(args, output);
+        return write_for_the_owner(args, &path, output);
     }
-    let (keyring, dir) = open(&args.path)?;
+    let (keyring, dir) = open(&path)?;
     let kek = keys::kek(&keyring, args.provider.as_deref())?;
     // Before the prompt for the new passphrase: a wrong key is the likelier mistake.
     keyring.unlock(&kek)?;
@@ -107,7 +109,7 @@ fn directory_of(path: &Path) -> &Path {
 
 /// For root: a second process, which becomes the owner of the data directory, makes the copy and
 /// prints it. This process stays root, writes the files, and reads nothing in the directory.
-fn write_for_the_owner(args: &Args, output: &Path) -> Result<u8, CliError> {
+fn write_for_the_owner(args: &Args, keyring: &Path, output: &Path) -> Result<u8, CliError> {
     let taken = |path: &Path| match fs::symlink_metadata(path) {
         Ok(_) => Err(CliError::Exists {
             path: path.to_owned(),
@@ -119,7 +121,7 @@ fn write_for_the_owner(args: &Args, output: &Path) -> Result<u8, CliError> {
     taken(output)?;
     let program = library::program()?;
     let mut command = Command::new(&program);
-    command.args(["key", "backup"]).arg(&args.path);
+    command.args(["key", "backup"]).arg(keyring);
     match args.shares {
         Some((threshold, limit)) => command.arg("--shares").arg(format!("{threshold}-of-{limit}")),
         None => command.arg("--lock").arg(&args.lock),

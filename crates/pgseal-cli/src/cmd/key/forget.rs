@@ -12,6 +12,7 @@ use pgseal_pgdata::Policy;
 
 use crate::datadir::{DataDir, expect_whole};
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::locks::{OwnLock, refuse_running};
 use crate::out::Out;
 use crate::scan::{self, Root, Scan, Seen};
@@ -22,8 +23,8 @@ use crate::{config_record, exit, keys};
 /// After a rekey, when no backup and no archived WAL from before is kept any more.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The data directory
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where the key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
     provider: Option<String>,
@@ -33,7 +34,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir)?;
+    let dir = DataDir::open(&args.dir.path("key forget")?)?;
     let _lock = OwnLock::take(&dir.root)?;
     let keyring = keys::own_keyring(&dir)?;
     let used = used(&dir, keyring.id())?;

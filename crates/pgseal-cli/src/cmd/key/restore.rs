@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
+use clap::ValueHint;
 use pgseal_convert::{Disk, Journal, Phase};
 use pgseal_core::{Generation, KeyringId};
 use pgseal_keys::escrow::{self, EscrowCopy, OpenedBy};
@@ -16,7 +17,7 @@ use crate::error::CliError;
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
-use crate::{exit, keys};
+use crate::{exit, given_dir, keys};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,12 +45,16 @@ const MAX_TEXT_LEN: u64 = 64 << 20;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory, or the name of a keyring file to make
-    path: PathBuf,
+    /// The data directory, or the name of a keyring file to make; default: PGDATA
+    #[arg(value_hint = ValueHint::AnyPath)]
+    path: Option<PathBuf>,
     /// Files with the escrow copy or its shares, - for standard input; without any, they are asked
     /// for on the terminal
-    #[arg(value_name = "COPY")]
+    #[arg(value_name = "COPY", value_hint = ValueHint::FilePath)]
     copies: Vec<PathBuf>,
+    /// The data directory; then each argument is a COPY
+    #[arg(short = 'D', long = "pgdata", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pgdata: Option<PathBuf>,
     /// Where the new key of the keyring comes from: env:NAME, file:PATH, command:SHELL COMMAND,
     /// passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
@@ -62,10 +67,24 @@ pub struct Args {
     force: bool,
 }
 
+impl Args {
+    /// The data directory or keyring to make, and the files with the copy.
+    fn path_and_copies(&self) -> Result<(PathBuf, Vec<PathBuf>), CliError> {
+        match &self.pgdata {
+            Some(dir) => Ok((dir.clone(), self.path.iter().chain(&self.copies).cloned().collect())),
+            None => {
+                let path = given_dir::or_pgdata(self.path.as_deref(), "key restore", "PATH")?;
+                Ok((path, self.copies.clone()))
+            }
+        }
+    }
+}
+
 pub fn run(args: &Args) -> Result<u8, CliError> {
     // Before root steps down: the owner of the directory may not be able to read the copies.
-    let copies = read(&args.copies)?;
-    let (path, dir) = target(&args.path)?;
+    let (path, copies) = args.path_and_copies()?;
+    let copies = read(&copies)?;
+    let (path, dir) = target(&path)?;
     let _lock = dir.as_ref().map(|dir| OwnLock::take(&dir.root)).transpose()?;
     let is_there = fs::symlink_metadata(&path).is_ok();
     let in_use = dir.as_ref().map(|dir| in_use(dir, is_there)).transpose()?.flatten();

@@ -1,12 +1,12 @@
 //! `pgseal key rotate`: wraps the keyring with another key.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use pgseal_keys::{Provider, keyring_path, update};
 
 use crate::datadir::{self, DataDir};
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::out::Out;
 use crate::register::{self, Registration};
 use crate::{exit, keys};
@@ -17,8 +17,8 @@ use crate::{exit, keys};
 /// when it starts. Keep the old key as long as you keep backups whose keyring is under it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The data directory
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where the new key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
     new: String,
@@ -31,10 +31,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    let path = args.dir.path("key rotate")?;
     let provider = Provider::parse_typed(&args.new)?;
-    let begin = || Registration::begin(&provider, &args.dir);
+    let begin = || Registration::begin(&provider, &path);
     let registration = args.register.then(begin).transpose()?;
-    let dir = DataDir::open(&args.dir)?;
+    let dir = DataDir::open(&path)?;
     let path = keyring_path(&dir.root);
     let keyring = keys::own_keyring(&dir)?;
     let old = keys::kek(&keyring, args.old.as_deref())?;

@@ -12,6 +12,7 @@ use pgseal_tls::version::Version;
 use crate::datadir;
 use crate::error::CliError;
 use crate::exit;
+use crate::given_dir::GivenDir;
 use crate::out::{self, Out};
 use crate::{as_owner, bindir, child, config_record};
 
@@ -40,8 +41,8 @@ Examples:
 #[derive(Debug, ClapArgs)]
 #[command(long_about = LONG, after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory, or the directory with postgresql.conf, as "postgres -D" takes it
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// A host name or IP address of the server, for its certificate; the first one is the one in
     /// the connection string. This machine's name, if there is none; localhost is always added
     #[arg(long = "host", value_name = "NAME")]
@@ -97,15 +98,16 @@ fn expect_own_file(path: &Path) -> Result<(), CliError> {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let meta = std::fs::metadata(&args.dir).map_err(CliError::io(&args.dir, "open"))?;
+    let given = args.dir.path("tls init")?;
+    let meta = std::fs::metadata(&given).map_err(CliError::io(&given, "open"))?;
     if !meta.is_dir() {
         return Err(CliError::NotDataDir {
-            path: args.dir.clone(),
+            path: given,
             why: "it is a file",
             remedy: "give the directory that PGDATA names",
         });
     }
-    let dir = std::path::absolute(&args.dir).map_err(CliError::io(&args.dir, "resolve"))?;
+    let dir = std::path::absolute(&given).map_err(CliError::io(&given, "resolve"))?;
     as_owner::step_down(&dir)?;
     for name in ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf"] {
         expect_own_file(&dir.join(name))?;
@@ -126,7 +128,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         },
         days: args.days,
         clients: args.clients.clone(),
-        ca_dir: ca_dir.map_err(CliError::io(&args.dir, "resolve"))?,
+        ca_dir: ca_dir.map_err(CliError::io(&given, "resolve"))?,
         oldest: match args.min_version {
             Oldest::Tls12 => Version::Tls12,
             Oldest::Tls13 => Version::Tls13,
