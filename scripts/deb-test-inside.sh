@@ -90,14 +90,17 @@ step "pg_createcluster under pgseal run"
 PGSEAL_PROVIDER=file:/etc/pgseal/main.key pgseal run -- \
     pg_createcluster "$major" main -o shared_preload_libraries=pgseal_guard -- -k >/create.log 2>&1 ||
     { cat /create.log; die "pg_createcluster"; }
-pgseal env -D "/var/lib/postgresql/$major/main" --format debian >>"/etc/postgresql/$major/main/environment"
+pgseal env -D "/var/lib/postgresql/$major/main" --format debian
+cp "/etc/postgresql/$major/main/environment" /environment.once
+pgseal env -D "/var/lib/postgresql/$major/main" --format debian
+cmp "/etc/postgresql/$major/main/environment" /environment.once || die "a second pgseal env changed the file"
 use "$major/main"
 
 step "pgseal initdb, then pg_createcluster -d"
 install -d -o postgres -g postgres -m 700 /srv/sealed
 as_postgres pgseal initdb -k -K file:/etc/pgseal/main.key -D /srv/sealed >/initdb.log || { cat /initdb.log; die "pgseal initdb"; }
 pg_createcluster "$major" second -d /srv/sealed >/create.log 2>&1 || { cat /create.log; die "pg_createcluster -d"; }
-pgseal env -D /srv/sealed --format debian >>"/etc/postgresql/$major/second/environment"
+pgseal env -D /srv/sealed --format debian
 use "$major/second"
 
 step "pg_dropcluster"

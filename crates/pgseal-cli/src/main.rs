@@ -30,6 +30,7 @@ mod out;
 mod private_file;
 mod proc;
 mod register;
+mod rewrite;
 mod scan;
 mod server_files;
 mod small_file;

@@ -7,7 +7,7 @@ mod directory;
 mod options;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 
 use pgseal_core::Suite;
 use pgseal_keys::{Kek, Keyring, Provider, keyring_path};
+use serde::Serialize;
 
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
@@ -73,6 +74,24 @@ pub struct Args {
     /// Options for initdb itself
     #[arg(last = true, value_name = "INITDB-OPTIONS")]
     options: Vec<OsString>,
+    /// Print JSON; what initdb itself prints goes to standard error
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was made, as JSON.
+#[derive(Debug, Serialize)]
+struct Made {
+    data_directory: String,
+    postgresql: String,
+    keyring_id: String,
+    suite: String,
+    provider: String,
+    guard_module: String,
+    /// The file in /etc/pgseal/clusters.d that was written.
+    registered: Option<String>,
+    /// What is left to do, in lines.
+    next: Vec<String>,
 }
 
 /// How the new directory is sealed.
@@ -153,6 +172,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .env_remove(environment::KEYRING_ID)
         .envs(sealing.from.map(|path| ("PGSEAL_KEYRING_FROM", path)))
         .env_remove("PGDATA");
+    if args.json {
+        command.stdout(io::stderr());
+    }
     hold_signals()?;
     let status = command.status().map_err(CliError::io(&initdb, "run the program"))?;
     let keep = options::no_clean(&args.options);
@@ -174,6 +196,23 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     match finished {
         Ok(keyring) => {
             let registered = registration.map(|known| known.finish(keyring.id())).transpose();
+            if args.json {
+                let next = register::advice(&keyring, &sealing.provider);
+                let made = Made {
+                    data_directory: dir.display().to_string(),
+                    postgresql: major,
+                    keyring_id: keyring.id().to_string(),
+                    suite: keyring.suite().name().to_owned(),
+                    provider: Provider::shown(keyring.provider_uri()),
+                    guard_module: guard,
+                    registered: registered?.map(|path| path.display().to_string()),
+                    next,
+                };
+                let mut out = Out::new();
+                out.json(&made)?;
+                out.flush()?;
+                return Ok(exit::SOUND);
+            }
             next_steps(&dir, &keyring, &sealing.provider, &initdb)?;
             if let Some(path) = registered? {
                 out::complain(&register::done(&path));

@@ -1,17 +1,20 @@
 //! `pgseal key backup`: makes an escrow copy of the keyring (`spec/key-escrow.md`).
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pgseal_keys::escrow::{self, EscrowCopy, Lock};
 use pgseal_keys::{Keyring, Provider};
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenPath;
-use crate::{as_owner, escrow_record, exit, keys, library, out, private_file};
+use crate::out::{self, Out};
+use crate::{as_owner, escrow_record, exit, keys, library, private_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -48,6 +51,19 @@ pub struct Args {
     /// Where the present key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
     provider: Option<String>,
+    /// Print JSON: what was written, and no key
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+/// What was written.
+#[derive(Debug, Serialize)]
+struct Made {
+    keyring_id: String,
+    made: String,
+    generations: Vec<u32>,
+    opened_by: String,
+    files: Vec<String>,
 }
 
 fn parse_shares(text: &str) -> Result<(u8, u8), String> {
@@ -93,7 +109,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         escrow_record::write(&dir, &copy.summary());
     }
     if let Some(path) = &args.output {
-        say(&copies, path);
+        say(&copies, path, args.json)?;
     }
     Ok(exit::SOUND)
 }
@@ -141,7 +157,7 @@ fn write_for_the_owner(args: &Args, keyring: &Path, output: &Path) -> Result<u8,
     let text = Zeroizing::new(String::from_utf8_lossy(&text).into_owned());
     let copies = escrow::read_all(&text, "the escrow copy")?;
     write_all(&copies, Some(output))?;
-    say(&copies, output);
+    say(&copies, output, args.json)?;
     Ok(exit::SOUND)
 }
 
@@ -209,10 +225,21 @@ fn read_again(path: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-fn say(copies: &[EscrowCopy], path: &Path) {
-    let Some(first) = copies.first() else { return };
+fn say(copies: &[EscrowCopy], path: &Path, json: bool) -> Result<(), CliError> {
+    let Some(first) = copies.first() else { return Ok(()) };
     let summary = first.summary();
     let numbers: Vec<u32> = summary.generations.iter().map(|(number, _)| *number).collect();
+    if json {
+        let mut out = Out::new();
+        out.json(&Made {
+            keyring_id: summary.keyring_id,
+            made: summary.made,
+            generations: numbers,
+            opened_by: summary.opened_by,
+            files: copies.iter().map(|copy| path_of(path, copy).display().to_string()).collect(),
+        })?;
+        return Ok(out.flush()?);
+    }
     let files = match copies.len() {
         1 => path.display().to_string(),
         count => format!("{0}-1 to {0}-{count}", path.display()),
@@ -224,6 +251,7 @@ fn say(copies: &[EscrowCopy], path: &Path) {
         escrow::ranges(&numbers),
         summary.opened_by,
     ));
+    Ok(())
 }
 
 #[cfg(test)]

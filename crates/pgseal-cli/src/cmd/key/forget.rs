@@ -9,6 +9,7 @@ use pgseal_convert::tree;
 use pgseal_core::{Generation, KeyringId};
 use pgseal_keys::{GenerationState, keyring_path, update};
 use pgseal_pgdata::Policy;
+use serde::Serialize;
 
 use crate::datadir::{DataDir, expect_whole};
 use crate::error::CliError;
@@ -31,6 +32,17 @@ pub struct Args {
     /// No backup and no archived WAL that shall ever be read is sealed with them
     #[arg(long)]
     no_backup_has_them: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The retired generations.
+#[derive(Debug, Serialize)]
+struct Done {
+    /// Those that files of the data directory have.
+    kept: Vec<u32>,
+    removed: Vec<u32>,
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
@@ -43,7 +55,12 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let (needed, unused): (Vec<u32>, Vec<u32>) =
         retired.map(|entry| entry.generation).partition(|number| used.contains(number));
     let mut out = Out::new();
-    if !needed.is_empty() {
+    if args.json && unused.is_empty() {
+        out.json(&Done { kept: needed, removed: unused })?;
+        out.flush()?;
+        return Ok(exit::SOUND);
+    }
+    if !needed.is_empty() && !args.json {
         let needed = list(&needed);
         writeln!(out, "Kept: {needed}, which files of the data directory have (pgseal rekey).")?;
     }
@@ -74,7 +91,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         }
         keyring.forget_generations(&kek, &numbers).map(Ok)
     })??;
-    writeln!(out, "Removed: {}.", list(&unused))?;
+    if args.json {
+        out.json(&Done { kept: needed, removed: unused })?;
+    } else {
+        writeln!(out, "Removed: {}.", list(&unused))?;
+    }
     out.flush()?;
     Ok(exit::SOUND)
 }

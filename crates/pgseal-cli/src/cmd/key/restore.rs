@@ -10,6 +10,7 @@ use pgseal_convert::{Disk, Journal, Phase};
 use pgseal_core::{Generation, KeyringId};
 use pgseal_keys::escrow::{self, EscrowCopy, OpenedBy};
 use pgseal_keys::{KeyError, Keyring, Provider, config_record_path, keyring_path};
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::datadir::{DataDir, expect_whole};
@@ -17,7 +18,7 @@ use crate::error::CliError;
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
-use crate::{exit, given_dir, keys};
+use crate::{exit, given_dir, keys, register};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,6 +66,28 @@ pub struct Args {
     /// Put the new keyring in the place of another one, which is kept beside it
     #[arg(long)]
     force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Done {
+    keyring: String,
+    keyring_id: String,
+    generations: Vec<u32>,
+    provider: String,
+    /// Where the keyring that was there is now.
+    replaced: Option<String>,
+    /// Whether the configuration was locked: the restored keyring does not say so.
+    configuration_was_locked: bool,
+    /// The generations that files have and the copy does not hold, with the number of files.
+    lost: BTreeMap<u32, u64>,
+    /// The generation that was added above them.
+    added: Option<u32>,
+    /// What is left to do, in lines.
+    next: Vec<String>,
 }
 
 impl Args {
@@ -127,7 +150,14 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     let stored = Keyring::load(&path)?;
     stored.unlock(&new)?;
-    report(&stored, &path, kept.as_deref(), &lacking, added)?;
+    let done = done(&stored, &path, kept.as_deref(), &lacking, added);
+    let mut out = Out::new();
+    if args.json {
+        out.json(&done)?;
+    } else {
+        print(&mut out, &done)?;
+    }
+    out.flush()?;
     Ok(if lacking.is_empty() { exit::SOUND } else { exit::DAMAGE })
 }
 
@@ -285,34 +315,48 @@ fn keep(path: &Path) -> Result<PathBuf, CliError> {
     Err(KeyError::Internal("names for the old keyring").into())
 }
 
-fn report(
+fn done(
     keyring: &Keyring,
     path: &Path,
     kept: Option<&Path>,
     lacking: &BTreeMap<Generation, u64>,
     added: Option<Generation>,
-) -> Result<(), CliError> {
+) -> Done {
     let summary = keyring.summary();
-    let numbers: Vec<u32> = summary.generations.iter().map(|entry| entry.generation).collect();
-    let mut out = Out::new();
+    let provider = Provider::parse(keyring.provider_uri()).ok();
+    let root = path.parent().and_then(Path::parent).unwrap_or(path);
+    Done {
+        keyring: path.display().to_string(),
+        keyring_id: summary.keyring_id,
+        generations: summary.generations.iter().map(|entry| entry.generation).collect(),
+        provider: Provider::shown(keyring.provider_uri()),
+        replaced: kept.map(|path| path.display().to_string()),
+        configuration_was_locked: config_record_path(root).exists(),
+        lost: lacking.iter().map(|(generation, files)| (generation.0, *files)).collect(),
+        added: added.map(|generation| generation.0),
+        next: provider.map(|source| register::advice(keyring, &source)).unwrap_or_default(),
+    }
+}
+
+fn print(out: &mut Out, done: &Done) -> io::Result<()> {
     writeln!(
         out,
         "{}: keyring {} with generations {}, under the key of {}.",
-        path.display(),
-        summary.keyring_id,
-        escrow::ranges(&numbers),
-        Provider::shown(keyring.provider_uri())
+        done.keyring,
+        done.keyring_id,
+        escrow::ranges(&done.generations),
+        done.provider
     )?;
-    if let Some(kept) = kept {
-        writeln!(out, "The keyring that was there is now {}.", kept.display())?;
+    if let Some(kept) = &done.replaced {
+        writeln!(out, "The keyring that was there is now {kept}.")?;
     }
-    if config_record_path(path.parent().and_then(Path::parent).unwrap_or(path)).exists() {
+    if done.configuration_was_locked {
         writeln!(
             out,
             "The configuration was locked, and the restored keyring does not say so: pgseal config lock"
         )?;
     }
-    for (generation, files) in lacking {
+    for (generation, files) in &done.lost {
         writeln!(
             out,
             "LOST: {} of generation {generation}, which is newer than the copy: find a newer copy, \
@@ -320,14 +364,9 @@ fn report(
             count(*files, "file")
         )?;
     }
-    if let Some(added) = added {
+    if let Some(added) = done.added {
         writeln!(out, "Generation {added} was added, so that no number stands for two keys.")?;
     }
-    if let Ok(provider) = Provider::parse(keyring.provider_uri()) {
-        for line in crate::register::advice(keyring, &provider) {
-            writeln!(out, "{line}")?;
-        }
-    }
-    writeln!(out, "Next: pgseal key check, then pgseal verify; and a new escrow copy.")?;
-    Ok(out.flush()?)
+    done.next.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    writeln!(out, "Next: pgseal key check, then pgseal verify; and a new escrow copy.")
 }

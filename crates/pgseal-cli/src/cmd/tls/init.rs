@@ -1,5 +1,6 @@
 //! `pgseal tls init`: makes a private CA, certificates, settings and rules.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use pgseal_tls::authority::KeyKind;
 use pgseal_tls::setup::{self, Done, Wish};
 use pgseal_tls::version::Version;
+use serde::Serialize;
 
 use crate::datadir;
 use crate::error::CliError;
@@ -65,6 +67,65 @@ pub struct Args {
     /// Directory of PostgreSQL's programs
     #[arg(long, value_name = "DIR")]
     bindir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done, as JSON.
+#[derive(Debug, Serialize)]
+struct Report {
+    ca_dir: String,
+    /// Whether the CA was there already.
+    ca_reused: bool,
+    hosts: Vec<String>,
+    days: u32,
+    files: Vec<FileRow>,
+    settings: BTreeMap<&'static str, String>,
+    /// Rules for TLS and without it that are for TLS only now.
+    rules_changed: usize,
+    /// Rules for no TLS that were disabled.
+    rules_disabled: usize,
+    notes: Vec<String>,
+    /// Whether the configuration is locked, so that "pgseal config accept" has to follow.
+    configuration_locked: bool,
+    /// Connection strings.
+    conninfo: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct FileRow {
+    file: String,
+    /// The copy of what was there before.
+    backup: Option<String>,
+    changed: bool,
+}
+
+impl Report {
+    fn new(wish: &Wish, done: Done) -> Report {
+        let shown = |path: &Path| path.display().to_string();
+        Report {
+            ca_dir: shown(&done.ca_dir),
+            ca_reused: done.ca_reused,
+            hosts: wish.hosts.clone(),
+            days: wish.days,
+            files: done
+                .written
+                .iter()
+                .map(|written| FileRow {
+                    file: shown(&written.path),
+                    backup: written.backup.as_deref().map(shown),
+                    changed: !written.unchanged,
+                })
+                .collect(),
+            settings: done.settings.into_iter().map(|set| (set.name, set.value)).collect(),
+            rules_changed: done.rules.changed,
+            rules_disabled: done.rules.disabled,
+            notes: done.notes,
+            configuration_locked: config_record::is_locked(&wish.dir),
+            conninfo: done.conninfo,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -137,7 +198,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     };
     let done = setup::set_up(&wish)?;
     let mut out = Out::new();
-    print(&mut out, &wish, &done)?;
+    if args.json {
+        out.json(&Report::new(&wish, done))?;
+    } else {
+        print(&mut out, &wish, &done)?;
+    }
     out.flush()?;
     Ok(exit::SOUND)
 }
