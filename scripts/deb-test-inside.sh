@@ -86,6 +86,12 @@ use() {
     mv /environment.kept "/etc/postgresql/$cluster/environment"
 }
 
+step "manual pages of the subcommands"
+for page in pgseal pgseal-verify pgseal-key-rotate pgseal-tls-init; do
+    dpkg -L pgseal | grep -q "/man1/$page\.1" || die "the package has no page $page(1)"
+done
+if dpkg -L pgseal | grep -q /man1/pgseal-lab; then die "the package has the page of pgseal-lab"; fi
+
 step "pg_createcluster under pgseal run"
 PGSEAL_PROVIDER=file:/etc/pgseal/main.key pgseal run -- \
     pg_createcluster "$major" main -o shared_preload_libraries=pgseal_guard -- -k >/create.log 2>&1 ||

@@ -72,6 +72,21 @@ pub fn debian_config_root() -> PathBuf {
     root.map_or_else(|| PathBuf::from("/etc/postgresql"), PathBuf::from)
 }
 
+/// The name of the cluster of postgresql-common that has this data directory: `main` of `15/main`.
+pub fn debian_name(root: &Path, major: &str) -> Option<String> {
+    let config = debian_config(root, major)?;
+    Some(config.parent()?.file_name()?.to_str()?.to_owned())
+}
+
+/// The command that stops the server of this data directory.
+pub fn stop_command(root: &Path, major: Option<&str>) -> String {
+    let debian = major.and_then(|major| Some((major, debian_name(root, major)?)));
+    match debian {
+        Some((major, name)) => format!("pg_ctlcluster {major} {name} stop"),
+        None => format!("pg_ctl -D {} -m fast stop", root.display()),
+    }
+}
+
 /// The configuration file of the cluster of postgresql-common that has this data directory.
 pub fn debian_config(root: &Path, major: &str) -> Option<PathBuf> {
     let clusters = fs::read_dir(debian_config_root().join(major)).ok()?;

@@ -22,6 +22,7 @@ mod exit;
 mod fuzz_smoke;
 mod given_dir;
 mod guard_conf;
+mod help_text;
 mod key_ahead;
 mod keys;
 mod library;
@@ -35,6 +36,7 @@ mod scan;
 mod server_files;
 mod small_file;
 mod storage;
+mod values;
 mod zeros;
 
 use std::process::ExitCode;

@@ -5,6 +5,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
 use crate::error::CliError;
 
 /// Replaces the file, so that after a power cut there is the old or the new one. A file that cannot
@@ -28,10 +31,35 @@ pub fn replace(path: &Path, text: &str) -> Result<(), CliError> {
     written.map_err(CliError::io(&path, "write the configuration"))
 }
 
+/// Asks the kernel whether this process may write: to a file, or into a directory.
+///
+/// # Errors
+/// What writing would end with: the right is missing, the file system is read-only, the file is
+/// immutable.
+pub fn may_write(path: &Path) -> io::Result<()> {
+    Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
+}
+
+/// Whether this error of [`may_write`] is about a file that nobody may change (`chattr +i`).
+pub fn is_immutable(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::PERM)
+}
+
+/// Whether [`replace`] could write this file.
+///
+/// # Errors
+/// Why it could not.
+pub fn expect_replaceable(path: &Path) -> Result<(), CliError> {
+    let real = path.canonicalize().map_err(CliError::io(path, "find the configuration"))?;
+    match may_write(real.parent().unwrap_or(Path::new("/"))) {
+        Ok(()) => Ok(()),
+        Err(_) => may_write(&real).map_err(CliError::io(path, "write the configuration")),
+    }
+}
+
 /// Whether the error is about the directory entry only. On a full or failing disk, writing in place
 /// would destroy the old text, too.
 fn is_not_replaceable(error: &io::Error) -> bool {
-    use rustix::io::Errno;
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {
         [Errno::BUSY, Errno::XDEV, Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&errno)

@@ -18,6 +18,7 @@ use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
 use crate::out::{Out, count};
+use crate::values::KeySource;
 use crate::{config_record, diff, exit, keys};
 
 const EXAMPLES: &str = "\
@@ -47,6 +48,7 @@ struct Target {
     dir: GivenDir,
     /// Where the key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
 }
 

@@ -14,6 +14,7 @@ use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out::{self, Out};
 use crate::register::{self, Registration};
+use crate::values::KeySource;
 use crate::{environment, exit, given_dir, keys, library};
 
 const EXAMPLES: &str = "\
@@ -41,6 +42,7 @@ pub struct Args {
     register: bool,
     /// With --register: where the key comes from, if not from where PGSEAL_PROVIDER says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER", requires = "register")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// Where the variables go
     #[arg(long, value_enum, default_value_t = Format::Sh)]

@@ -14,6 +14,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use clap::ValueHint;
 use pgseal_core::Suite;
 use pgseal_keys::{Kek, Keyring, Provider, keyring_path};
 use serde::Serialize;
@@ -22,6 +23,7 @@ use crate::error::CliError;
 use crate::given_dir::GivenDir;
 use crate::out::{self, Out};
 use crate::register::{self, Registration};
+use crate::values::{self, KeySource};
 use crate::{bindir, environment, exit, guard_conf, keys, library};
 
 const EXAMPLES: &str = "\
@@ -53,6 +55,7 @@ pub struct Args {
     data_checksums: bool,
     /// Where the key comes from; see below
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// Also write where the key comes from into /etc/pgseal/clusters.d; command: and other sources
     /// that run something are never taken from the data directory
@@ -62,14 +65,13 @@ pub struct Args {
     /// its suite and, without -K, its key provider are taken over
     #[arg(long, value_name = "DIR", conflicts_with = "suite")]
     keyring_of: Option<PathBuf>,
-    /// How relation files are sealed: aes-256-gcm, aes-128-gcm, aes-256-xts, aes-128-xts,
-    /// aes-256-ctr, aes-192-ctr, aes-128-ctr; or gcm, xts, ctr for 256 bits
-    #[arg(long, default_value = "aes-256-gcm")]
+    /// How relation files are sealed; gcm, xts, ctr mean 256 bits
+    #[arg(long, default_value = "aes-256-gcm", value_parser = values::suite())]
     suite: Suite,
     #[command(flatten)]
     dir: GivenDir,
     /// Where initdb is, if not in PATH or beside pg_config
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     bindir: Option<PathBuf>,
     /// Options for initdb itself
     #[arg(last = true, value_name = "INITDB-OPTIONS")]

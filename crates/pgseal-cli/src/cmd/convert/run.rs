@@ -20,7 +20,7 @@ use crate::error::CliError;
 use crate::given_dir::GivenDir;
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::Out;
-use crate::{bindir, guard_conf, keys, library, out, small_file};
+use crate::{bindir, guard_conf, keys, library, out, rewrite, small_file};
 
 /// The options of all conversions.
 #[derive(Clone, Debug, clap::Args)]
@@ -164,6 +164,11 @@ impl<'a> Run<'a> {
             options.bindir.as_deref(),
             options.config_file.as_deref(),
         )?;
+        if self.operation != Operation::Rekey
+            && let Err(error) = rewrite::expect_replaceable(&cluster.config_file)
+        {
+            self.report.check("writing", Verdict::State, error.to_string());
+        }
         let text = small_file::read_text(&self.dir.root.join("PG_VERSION"))
             .map_err(CliError::io(&self.dir.root, "read PG_VERSION"))?;
         let config = cluster.config_file.clone();

@@ -14,6 +14,7 @@ use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenPath;
 use crate::out::{self, Out};
+use crate::values::KeySource;
 use crate::{as_owner, escrow_record, exit, keys, library, private_file};
 
 const EXAMPLES: &str = "\
@@ -44,12 +45,14 @@ pub struct Args {
     /// What opens the copy: passphrase:, passphrase:fd=N, passphrase:command=SHELL COMMAND, or a
     /// key of its own: file:PATH, env:NAME, command:SHELL COMMAND
     #[arg(long, value_name = "PROVIDER", default_value = "passphrase:")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     lock: String,
     /// Open it with any M of N shares, each of which is written apart
     #[arg(long, value_name = "M-of-N", value_parser = parse_shares, conflicts_with = "lock")]
     shares: Option<(u8, u8)>,
     /// Where the present key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// Print JSON: what was written, and no key
     #[arg(long, requires = "output")]

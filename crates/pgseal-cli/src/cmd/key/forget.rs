@@ -17,6 +17,7 @@ use crate::given_dir::GivenDir;
 use crate::locks::{OwnLock, refuse_running};
 use crate::out::Out;
 use crate::scan::{self, Root, Scan, Seen};
+use crate::values::KeySource;
 use crate::{config_record, exit, keys};
 
 /// Remove retired data keys that no file of the data directory has, for ever
@@ -28,6 +29,7 @@ pub struct Args {
     dir: GivenDir,
     /// Where the key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// No backup and no archived WAL that shall ever be read is sealed with them
     #[arg(long)]

@@ -18,6 +18,7 @@ use crate::error::CliError;
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
+use crate::values::KeySource;
 use crate::{exit, given_dir, keys, register};
 
 const EXAMPLES: &str = "\
@@ -59,9 +60,11 @@ pub struct Args {
     /// Where the new key of the keyring comes from: env:NAME, file:PATH, command:SHELL COMMAND,
     /// passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     new: String,
     /// What opens the copy, if it is not asked for: as --lock of pgseal key backup
     #[arg(long, value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     unlock: Option<String>,
     /// Put the new keyring in the place of another one, which is kept beside it
     #[arg(long)]

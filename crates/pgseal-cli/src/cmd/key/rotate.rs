@@ -11,6 +11,7 @@ use crate::error::CliError;
 use crate::given_dir::GivenDir;
 use crate::out::Out;
 use crate::register::{self, Registration};
+use crate::values::KeySource;
 use crate::{exit, keys};
 
 /// Put the keyring under another key. Rewrites one small file; no data is encrypted anew
@@ -23,9 +24,11 @@ pub struct Args {
     dir: GivenDir,
     /// Where the new key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     new: String,
     /// Where the present key comes from, if not from where the keyring says
     #[arg(long, value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     old: Option<String>,
     /// Also write where the new key comes from into /etc/pgseal/clusters.d
     #[arg(long)]
