@@ -27,6 +27,7 @@ mod key_ahead;
 mod keys;
 mod library;
 mod locks;
+mod memory;
 mod out;
 mod private_file;
 mod proc;

@@ -17,13 +17,13 @@ use pgseal_keys::config_record::CONFIG_RECORD_FILE;
 
 use self::file::Checked;
 use self::report::Report;
-use crate::config_record;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
 use crate::keys::{self, KeyOptions};
 use crate::out::Out;
 use crate::scan::{self, Entry, Root};
+use crate::{config_record, exit, memory};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,6 +96,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     for (path, why) in &scan.closed {
         report.add_closed(path.display().to_string(), why);
     }
+    memory::checked(keyring.id(), &dir.root, "verify", report.exit_code() == exit::SOUND);
     let mut out = Out::new();
     if args.json {
         out.json(&report)?;

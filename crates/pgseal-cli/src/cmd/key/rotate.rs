@@ -12,7 +12,7 @@ use crate::given_dir::GivenDir;
 use crate::out::Out;
 use crate::register::{self, Registration};
 use crate::values::KeySource;
-use crate::{exit, keys};
+use crate::{exit, keys, memory};
 
 /// Put the keyring under another key. Rewrites one small file; no data is encrypted anew
 ///
@@ -73,6 +73,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             }
             keyring.rotate_kek(&old, &new, &provider.to_string()).map(Ok)
         })??;
+    }
+    if changed {
+        memory::rotated(keyring.id());
     }
     let registered = registration.map(|known| known.finish(keyring.id())).transpose()?;
     let done = Done {
