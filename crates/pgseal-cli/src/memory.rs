@@ -39,7 +39,7 @@ pub struct Check {
     pub path: String,
     /// The command: `verify`.
     pub command: String,
-    /// When it ended: RFC 3339, UTC.
+    /// When it began: RFC 3339, UTC. What changed later may not have been seen.
     pub when: String,
     /// Whether everything was sound.
     pub sound: bool,
@@ -72,13 +72,14 @@ pub fn rotated(id: KeyringId) {
     change(id, |memory, when| memory.rotated = Some(when));
 }
 
-/// Remembers the result of a check.
-pub fn checked(id: KeyringId, path: &Path, command: &str, sound: bool) {
+/// Remembers the result of a check that began at this time.
+pub fn checked(id: KeyringId, path: &Path, command: &str, began: &str, sound: bool) {
     let Ok(path) = path.canonicalize() else { return };
     let path = path.display().to_string();
-    change(id, |memory, when| {
+    let (command, when) = (command.to_owned(), began.to_owned());
+    change(id, |memory, _| {
         memory.checks.retain(|check| check.path != path);
-        memory.checks.push(Check { path, command: command.to_owned(), when, sound });
+        memory.checks.push(Check { path, command, when, sound });
         let surplus = memory.checks.len().saturating_sub(MAX_CHECKS);
         memory.checks.drain(..surplus);
     });
@@ -99,8 +100,12 @@ fn change(id: KeyringId, change: impl FnOnce(&mut Memory, String)) {
     }
 }
 
-fn write(path: &Path, memory: &Memory) -> io::Result<()> {
-    let mut text = serde_json::to_vec_pretty(memory).map_err(io::Error::other)?;
+/// Writes a file of the directory, so that there is the old or the new one.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(io::Error::other)?;
     text.push(b'\n');
     let new = path.with_extension(format!("new.{}", std::process::id()));
     let written = (|| {

@@ -202,6 +202,12 @@ pub fn now() -> Result<String, KeyError> {
         .map_err(|_| KeyError::Internal("the clock"))
 }
 
+/// The seconds since 1970 of a time in RFC 3339; `None` for any other text.
+#[must_use]
+pub fn seconds_of(time: &str) -> Option<i64> {
+    time.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
+}
+
 /// Whether the text is a time in the form that [`now`] writes.
 fn is_time(text: &str) -> bool {
     text.parse::<jiff::Timestamp>().is_ok_and(|time| time.to_string() == text)

@@ -45,7 +45,7 @@ mod wrap;
 #[cfg(feature = "providers")]
 pub use self::{
     argon::{Argon2idParams, CostLimit},
-    body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN, now},
+    body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN, now, seconds_of},
     clusters::{CLUSTERS_DIR, Clusters},
     error::KeyError,
     files::open_regular,
