@@ -86,18 +86,27 @@ use() {
     mv /environment.kept "/etc/postgresql/$cluster/environment"
 }
 
+step "manual pages of the subcommands"
+for page in pgseal pgseal-verify pgseal-key-rotate pgseal-tls-init; do
+    dpkg -L pgseal | grep -q "/man1/$page\.1" || die "the package has no page $page(1)"
+done
+if dpkg -L pgseal | grep -q /man1/pgseal-lab; then die "the package has the page of pgseal-lab"; fi
+
 step "pg_createcluster under pgseal run"
 PGSEAL_PROVIDER=file:/etc/pgseal/main.key pgseal run -- \
     pg_createcluster "$major" main -o shared_preload_libraries=pgseal_guard -- -k >/create.log 2>&1 ||
     { cat /create.log; die "pg_createcluster"; }
-pgseal env -D "/var/lib/postgresql/$major/main" --format debian >>"/etc/postgresql/$major/main/environment"
+pgseal env -D "/var/lib/postgresql/$major/main" --format debian
+cp "/etc/postgresql/$major/main/environment" /environment.once
+pgseal env -D "/var/lib/postgresql/$major/main" --format debian
+cmp "/etc/postgresql/$major/main/environment" /environment.once || die "a second pgseal env changed the file"
 use "$major/main"
 
 step "pgseal initdb, then pg_createcluster -d"
 install -d -o postgres -g postgres -m 700 /srv/sealed
 as_postgres pgseal initdb -k -K file:/etc/pgseal/main.key -D /srv/sealed >/initdb.log || { cat /initdb.log; die "pgseal initdb"; }
 pg_createcluster "$major" second -d /srv/sealed >/create.log 2>&1 || { cat /create.log; die "pg_createcluster -d"; }
-pgseal env -D /srv/sealed --format debian >>"/etc/postgresql/$major/second/environment"
+pgseal env -D /srv/sealed --format debian
 use "$major/second"
 
 step "pg_dropcluster"

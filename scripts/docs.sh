@@ -21,16 +21,29 @@ generate() {
     say "installed $file"
 }
 
+# The pages of pgseal and of all its subcommands.
+pages() {
+    if ! target/release/pgseal man --dir "$mandir"; then
+        warn "'pgseal man --dir $mandir' failed: manual pages not installed"
+        return 0
+    fi
+    chmod 0644 "$mandir"/pgseal.1 "$mandir"/pgseal-*.1
+    say "installed $mandir/pgseal.1 and the pages of its subcommands"
+}
+
 for program in pgseal pgseal-lab; do
     man=$mandir/$program.1 bash=$bashdir/$program zsh=$zshdir/_$program fish=$fishdir/$program.fish
     case "$action" in
     install)
-        generate "$man" "$program" man
+        if [ "$program" = pgseal ]; then pages; else generate "$man" "$program" man; fi
         generate "$bash" "$program" completions bash
         generate "$zsh" "$program" completions zsh
         generate "$fish" "$program" completions fish
         ;;
-    uninstall) rm -f "$man" "$bash" "$zsh" "$fish" ;;
+    uninstall)
+        rm -f "$man" "$bash" "$zsh" "$fish"
+        if [ "$program" = pgseal ]; then rm -f "$mandir"/pgseal-*.1; fi
+        ;;
     *) die "install or uninstall?" ;;
     esac
 done

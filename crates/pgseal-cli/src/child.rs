@@ -17,7 +17,8 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
     output_within(command, TIMEOUT)
 }
 
-fn output_within(command: &mut Command, timeout: Duration) -> io::Result<Output> {
+/// As [`Command::output`], but stops the program after this time.
+pub fn output_within(command: &mut Command, timeout: Duration) -> io::Result<Output> {
     let deadline = Instant::now() + timeout;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;

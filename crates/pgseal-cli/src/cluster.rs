@@ -1,6 +1,7 @@
 //! What PostgreSQL's programs say of a cluster that is stopped, and where its configuration file
 //! is.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,9 +63,33 @@ pub fn config_file(
         }
         return Ok(Some(own));
     }
-    let Ok(clusters) = fs::read_dir(Path::new("/etc/postgresql").join(major)) else {
-        return Ok(None);
-    };
+    Ok(debian_config(root, major))
+}
+
+/// Where postgresql-common has the configuration of its clusters.
+pub fn debian_config_root() -> PathBuf {
+    let root = env::var_os("PG_CLUSTER_CONF_ROOT").filter(|root| !root.is_empty());
+    root.map_or_else(|| PathBuf::from("/etc/postgresql"), PathBuf::from)
+}
+
+/// The name of the cluster of postgresql-common that has this data directory: `main` of `15/main`.
+pub fn debian_name(root: &Path, major: &str) -> Option<String> {
+    let config = debian_config(root, major)?;
+    Some(config.parent()?.file_name()?.to_str()?.to_owned())
+}
+
+/// The command that stops the server of this data directory.
+pub fn stop_command(root: &Path, major: Option<&str>) -> String {
+    let debian = major.and_then(|major| Some((major, debian_name(root, major)?)));
+    match debian {
+        Some((major, name)) => format!("pg_ctlcluster {major} {name} stop"),
+        None => format!("pg_ctl -D {} -m fast stop", root.display()),
+    }
+}
+
+/// The configuration file of the cluster of postgresql-common that has this data directory.
+pub fn debian_config(root: &Path, major: &str) -> Option<PathBuf> {
+    let clusters = fs::read_dir(debian_config_root().join(major)).ok()?;
     let wanted = root.canonicalize().ok();
     let names_root = |path: &PathBuf| {
         let text = small_file::read_text(path).unwrap_or_default();
@@ -72,5 +97,5 @@ pub fn config_file(
         named.and_then(|dir| dir.canonicalize().ok()) == wanted
     };
     let mut files = clusters.flatten().map(|item| item.path().join("postgresql.conf"));
-    Ok(files.find(|path| path.is_file() && names_root(path)))
+    files.find(|path| path.is_file() && names_root(path))
 }

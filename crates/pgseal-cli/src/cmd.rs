@@ -23,7 +23,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::convert::{decrypt, encrypt, rekey};
 use crate::error::CliError;
-use crate::{key_ahead, keys};
+use crate::{help_text, key_ahead, keys};
 
 const ABOUT: &str = "Encryption at rest for an unmodified PostgreSQL";
 
@@ -94,9 +94,14 @@ enum Command {
     Helper(helper::Args),
 }
 
+/// The whole command line.
+fn command() -> clap::Command {
+    help_text::flowing(Cli::command())
+}
+
 /// Parses the command line and runs the command; returns the exit status.
 pub fn dispatch() -> Result<u8, CliError> {
-    let matches = Cli::command().get_matches();
+    let matches = command().get_matches();
     if let Some(uri) = present_key(&matches) {
         key_ahead::remember_given(uri);
     }
@@ -123,8 +128,8 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Lab(args) => lab::run(&[], &args),
         Command::Advise(args) => lab::run(&["advise"], &args),
         Command::Tls(args) => tls::run(&args),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
-        Command::Man(args) => man::run(&args, Cli::command()),
+        Command::Completions(args) => completions::run(&args, command()),
+        Command::Man(args) => man::run(&args, command()),
         Command::Helper(args) => helper::run(&args),
     }
 }
@@ -149,10 +154,8 @@ fn present_key(matches: &ArgMatches) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        super::command().debug_assert();
     }
 }

@@ -291,7 +291,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, CliError> {
             Ok(None)
         }
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            Err(refused(path, "not a regular file"))
+            Err(refused(path, &error.to_string()))
         }
         Err(error) => Err(CliError::io(path, "read the configuration")(error)),
     }

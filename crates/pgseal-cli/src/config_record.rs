@@ -41,16 +41,21 @@ pub fn valid(root: &Path, keys: &KeySet) -> Result<Result<Option<ConfigRecord>, 
     })
 }
 
+/// Whether the keyring of a data directory says that the configuration is locked.
+pub fn is_locked(root: &Path) -> bool {
+    Keyring::load(&keyring_path(root)).is_ok_and(|keyring| keyring.config_lock().is_some())
+}
+
 /// Prints what to do after a command that has changed a locked configuration.
 pub fn print_if_locked(out: &mut Out, root: &Path) -> io::Result<()> {
-    match Keyring::load(&keyring_path(root)) {
-        Ok(keyring) if keyring.config_lock().is_some() => writeln!(
-            out,
-            "The configuration is locked, so no server reads it yet: pgseal config accept {}",
-            root.display()
-        ),
-        _ => Ok(()),
+    if !is_locked(root) {
+        return Ok(());
     }
+    writeln!(
+        out,
+        "The configuration is locked, so no server reads it yet: pgseal config accept {}",
+        root.display()
+    )
 }
 
 /// Seals the record with the active data key, if it was sealed with another one. To be called

@@ -50,7 +50,7 @@ pub enum CliError {
     },
     /// An error about keys.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(KeyError),
     /// The library or the guard module was not found.
     #[error("{0}")]
     NoLibrary(String),
@@ -122,6 +122,15 @@ pub enum CliError {
     Output(#[from] io::Error),
 }
 
+impl From<KeyError> for CliError {
+    fn from(error: KeyError) -> CliError {
+        match error {
+            KeyError::Io { path, action, source } => CliError::Io { path, action, source },
+            error => CliError::Key(error),
+        }
+    }
+}
+
 impl From<ConvertError> for CliError {
     fn from(error: ConvertError) -> CliError {
         match error {
@@ -157,7 +166,22 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "; run pgseal as the owner of the data directory (usually the user postgres)"
         }
-        io::ErrorKind::StorageFull => "; make room on the disk and try again",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; make room on the disk and try again"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; mount the file system for writing (mount -o remount,rw), or work on a copy"
+        }
+        io::ErrorKind::InvalidInput => "; put a regular file in its place, or check the path",
+        io::ErrorKind::IsADirectory => "; give the file, not a directory",
+        io::ErrorKind::NotADirectory => "; a part of the path is a file: check the path",
+        io::ErrorKind::InvalidData => "; check that it is the file that is meant",
+        io::ErrorKind::FileTooLarge => {
+            "; check the limit on file sizes, and that it is the right file"
+        }
+        io::ErrorKind::StaleNetworkFileHandle | io::ErrorKind::TimedOut => {
+            "; see whether the file server is there"
+        }
         _ => "; see the system's log if this is a disk error",
     }
 }
@@ -178,5 +202,33 @@ fn seal_remedy(error: &SealError) -> &'static str {
             "take the file from a backup; \"pgseal verify\" lists all damage"
         }
         _ => "please report this as a bug of pgseal",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_refusal_has_its_own_next_step() {
+        let says = |errno: i32| {
+            let source = io::Error::from_raw_os_error(errno);
+            CliError::Io { path: "/srv/x".into(), action: "write the file", source }.to_string()
+        };
+        // EROFS, EACCES, ENOSPC, EDQUOT, EISDIR, ENOTDIR; EIO.
+        for (errno, words) in [
+            (30, "Read-only file system (os error 30); mount the file system for writing"),
+            (13, "run pgseal as the owner"),
+            (28, "make room"),
+            (122, "make room"),
+            (21, "give the file, not a directory"),
+            (20, "a part of the path is a file"),
+            (5, "see the system's log"),
+        ] {
+            assert!(says(errno).contains(words), "{}", says(errno));
+        }
+        let source = io::Error::from_raw_os_error(30);
+        let key = KeyError::Io { path: "/srv/x".into(), action: "write the keyring", source };
+        assert!(CliError::from(key).to_string().contains("mount -o remount,rw"));
     }
 }

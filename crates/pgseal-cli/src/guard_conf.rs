@@ -1,19 +1,19 @@
 //! The guard module in the server's configuration.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use crate::error::CliError;
-use crate::{conf_text, small_file};
+use crate::{conf_text, rewrite, small_file};
 
 /// Adds the guard module before the modules that a configuration file preloads, unless it is there.
-pub fn add(path: &Path, guard: &str) -> Result<(), CliError> {
+/// Returns whether the file was changed.
+pub fn add(path: &Path, guard: &str) -> Result<bool, CliError> {
     let text = read(path)?;
     match conf_text::with_guard(&text, guard) {
-        Some(text) => write(path, &text),
-        None => Ok(()),
+        Some(text) => rewrite::replace(path, &text).map(|()| true),
+        None => Ok(false),
     }
 }
 
@@ -24,7 +24,7 @@ pub fn remove(path: &Path) -> Result<(), CliError> {
     if without == text {
         return Ok(());
     }
-    write(path, &without)
+    rewrite::replace(path, &without)
 }
 
 /// Whether `postgresql.auto.conf` sets `shared_preload_libraries`. The server makes it as a regular
@@ -46,58 +46,6 @@ pub fn sets_preload(path: &Path) -> Result<bool, CliError> {
 
 fn read(path: &Path) -> Result<String, CliError> {
     small_file::read_text(path).map_err(CliError::io(path, "read the configuration"))
-}
-
-/// Replaces the file, so that after a power cut there is the old or the new one. A file that cannot
-/// be replaced (a bind mount, or in a directory of another user) is written in place.
-fn write(path: &Path, text: &str) -> Result<(), CliError> {
-    // Resolve links: the target is replaced, and the link stays.
-    let path = path.canonicalize().map_err(CliError::io(path, "find the configuration"))?;
-    match replace(&path, text) {
-        Err(error) if is_not_replaceable(&error) => {}
-        other => return other.map_err(CliError::io(&path, "write the configuration anew")),
-    }
-    // Not truncated first: on a full disk, most of the old text survives.
-    let written = OpenOptions::new().write(true).open(&path).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.set_len(text.len() as u64)?;
-        file.sync_all()
-    });
-    written.map_err(CliError::io(&path, "write the configuration"))
-}
-
-/// Whether the error is about the directory entry only. On a full or failing disk, writing in place
-/// would destroy the old text, too.
-fn is_not_replaceable(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errno = Errno::from_io_error(error);
-    errno.is_some_and(|errno| {
-        [Errno::BUSY, Errno::XDEV, Errno::ACCESS, Errno::PERM, Errno::ROFS].contains(&errno)
-    })
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let old = fs::metadata(path)?;
-    let mut name = path.as_os_str().to_owned();
-    name.push(".pgseal-new");
-    let new = Path::new(&name);
-    let _ = fs::remove_file(new);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
-    let written = (|| {
-        let new_meta = file.metadata()?;
-        if (new_meta.uid(), new_meta.gid()) != (old.uid(), old.gid()) {
-            fchown(&file, Some(old.uid()), Some(old.gid()))?;
-        }
-        file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(new, path)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(new);
-    }
-    written?;
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
 #[cfg(test)]
@@ -127,15 +75,6 @@ mod tests {
         );
         assert_eq!(after("work_mem = 4MB"), "pgseal_guard");
         assert_eq!(after(""), "pgseal_guard");
-    }
-
-    #[test]
-    fn a_full_or_failing_disk_is_no_reason_to_write_in_place() {
-        let says = |number: i32| is_not_replaceable(&io::Error::from_raw_os_error(number));
-        // EPERM, EACCES, EBUSY, EXDEV, EROFS; EIO, ENOSPC, EDQUOT.
-        assert_eq!([1, 13, 16, 18, 30].map(says), [true; 5]);
-        assert_eq!([5, 28, 122].map(says), [false; 3]);
-        assert!(!is_not_replaceable(&io::Error::other("x")));
     }
 
     #[test]

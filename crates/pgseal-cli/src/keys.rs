@@ -12,6 +12,7 @@ use rustix::fs::MemfdFlags;
 use crate::datadir::{self, DataDir};
 use crate::environment::{PROVIDER, kek_fd, variable};
 use crate::error::CliError;
+use crate::values::KeySource;
 use crate::{key_ahead, scan};
 
 /// The options of the command line that say where keys come from.
@@ -21,6 +22,7 @@ pub struct KeyOptions {
     /// what PGSEAL_PROVIDER, the cluster's file in /etc/pgseal/clusters.d or the keyring names; of
     /// the latter only env:, file: and passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     pub provider: Option<String>,
     /// The keyring, if it is not DIR/pgseal/keyring: a copy kept beside a backup, for example
     #[arg(long, value_name = "FILE")]

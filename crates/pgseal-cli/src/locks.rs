@@ -11,7 +11,7 @@ use pgseal_convert::{Control, Disk, lock};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::server_files::pid_of;
-use crate::small_file;
+use crate::{cluster, small_file};
 
 /// The server's own lock file with this process in it: no server starts as long as this value
 /// lives.
@@ -23,7 +23,7 @@ impl ServerLock {
     pub fn take(dir: &DataDir) -> Result<ServerLock, CliError> {
         Self::remove_stale(dir)?;
         if !lock::take(&Disk, &dir.root, std::process::id(), &Control::default())? {
-            return Err(running(&dir.root, "just now"));
+            return Err(running(dir, "just now"));
         }
         Ok(ServerLock(dir.root.clone()))
     }
@@ -42,7 +42,7 @@ impl ServerLock {
         }
         // A server that starts at this moment also removes the stale file, and makes its own.
         if lock_file(&path)? != found {
-            return Err(running(&dir.root, "just now"));
+            return Err(running(dir, "just now"));
         }
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -78,16 +78,16 @@ impl Drop for ServerLock {
 /// Refuses a data directory on which a server runs.
 pub fn refuse_running(dir: &DataDir) -> Result<(), CliError> {
     match dir.server_pid() {
-        Some(pid) => Err(running(&dir.root, &format!("as process {pid}"))),
+        Some(pid) => Err(running(dir, &format!("as process {pid}"))),
         None => Ok(()),
     }
 }
 
-fn running(root: &Path, how: &str) -> CliError {
+fn running(dir: &DataDir, how: &str) -> CliError {
     CliError::NotNow(format!(
-        "{}: a server runs on it {how}; stop it first: pg_ctl -D {} -m fast stop",
-        root.display(),
-        root.display()
+        "{}: a server runs on it {how}; stop it first: {}",
+        dir.root.display(),
+        cluster::stop_command(&dir.root, dir.major.as_deref())
     ))
 }
 

@@ -20,20 +20,25 @@ mod escrow_record;
 mod exit;
 #[cfg(test)]
 mod fuzz_smoke;
+mod given_dir;
 mod guard_conf;
+mod help_text;
 mod key_ahead;
 mod keys;
 mod library;
 mod locks;
 mod manifest;
+mod memory;
 mod out;
 mod private_file;
 mod proc;
 mod register;
+mod rewrite;
 mod scan;
 mod server_files;
 mod small_file;
 mod storage;
+mod values;
 mod zeros;
 
 use std::process::ExitCode;

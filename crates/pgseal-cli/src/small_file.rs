@@ -14,10 +14,19 @@ pub const MAX_LEN: u64 = 1 << 20;
 /// [`io::ErrorKind::InvalidInput`] for a FIFO, a device or a directory,
 /// [`io::ErrorKind::FileTooLarge`]; those of the file system.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_up_to(path, MAX_LEN)
+}
+
+/// As [`read`], with another limit, in bytes.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_up_to(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_regular(path)?.take(MAX_LEN + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_LEN {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 1 MiB"));
+    open_regular(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let text = format!("it is longer than {} MiB", limit >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
     }
     Ok(bytes)
 }

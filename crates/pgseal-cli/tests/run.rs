@@ -132,6 +132,9 @@ fn env_speaks_each_format() {
     let env = |format: &str| {
         let mut command = fixture.pgseal();
         command.env("PGSEAL_LIBRARY", &library).args(["env", "-D", "data", "--format", format]);
+        if format == "debian" {
+            command.arg("--print");
+        }
         let answer = Answer::of(command.output().unwrap());
         assert_eq!(answer.code, 0, "{answer:?}");
         answer

@@ -137,6 +137,34 @@ fn initdb_that_fails_leaves_nothing_behind() {
     }
 }
 
+#[test]
+fn initdb_and_guard_say_what_they_did_as_json() {
+    let cluster = sealed();
+    let dir = cluster.home().join("json").display().to_string();
+    let key = format!("file:{}", cluster.home().join("key").display());
+    let initdb = ["initdb", "--json", "-k", "-K", &key, "-D", &dir, "--", "--no-sync"];
+    let output = pgseal(&cluster, &initdb);
+    let made: serde_json::Value = serde_json::from_str(&succeeds(&output)).unwrap();
+    assert_eq!(made["data_directory"], dir.as_str());
+    assert_eq!(made["provider"], key.as_str());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("creating subdirectories"));
+    assert_eq!(pgseal(&cluster, &initdb).status.code(), Some(5));
+
+    let conf = format!("{dir}/postgresql.conf");
+    let guard = || -> serde_json::Value {
+        serde_json::from_str(&succeeds(&pgseal(&cluster, &["guard", "--json", &dir]))).unwrap()
+    };
+    let first = guard();
+    assert_eq!(first["changed"], false);
+    assert_eq!(first["config_file"], conf.as_str());
+    let without = "grep -v '^shared_preload_libraries' \"$0\" > \"$0.x\" && mv \"$0.x\" \"$0\"";
+    succeeds(&cluster.shell(without, &[&conf]).output().unwrap());
+    let added = guard();
+    assert_eq!(added["changed"], true);
+    assert_eq!(added["module"], made["guard_module"]);
+    assert_eq!(guard()["changed"], false);
+}
+
 /// initdb and run each ask for the passphrase once, however many processes they start.
 #[test]
 fn a_passphrase_is_asked_for_once() {

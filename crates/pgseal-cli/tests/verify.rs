@@ -326,3 +326,73 @@ fn leftovers_of_commands_are_harmless() {
     assert!(!names.iter().any(|name| name.contains("keyring.new")), "{names:?}");
     assert_eq!(names.len(), 5, "{names:?}");
 }
+
+/// A relation of 20 pieces, and which of its blocks a run looked at.
+fn looked_at(fixture: &Fixture, options: &[&str]) -> (u64, u64) {
+    let json = fixture.on_data(&[&["verify", "--json"], options].concat()).json();
+    let number = |name: &str| json["blocks"][name].as_u64().unwrap_or_default();
+    (number("authenticated"), number("skipped"))
+}
+
+#[test]
+fn a_sample_looks_at_another_part_each_time_and_at_every_header() {
+    let fixture = Fixture::sealed();
+    fixture.seal("base/5/30000", FileKind::Relation, &vec![0x61; 20 * 256 * 8192]);
+    let whole = looked_at(&fixture, &[]);
+    assert_eq!(whole, (20 * 256 + 6, 0));
+    assert_eq!(looked_at(&fixture, &["--sample", "100%"]), whole);
+    let mut parts = std::collections::BTreeSet::new();
+    for _ in 0..12 {
+        let (seen, skipped) = looked_at(&fixture, &["--sample", "50%"]);
+        // The four blocks of WAL are not authenticated, and may be skipped, too.
+        assert!((whole.0..=whole.0 + 4).contains(&(seen + skipped)) && seen < whole.0);
+        parts.insert(seen);
+    }
+    // That 12 runs choose the same number has a probability below 10^-8.
+    assert!(parts.len() > 1, "{parts:?}");
+    let said = fixture.on_data(&["verify", "--sample", "50%"]).out;
+    assert!(said.contains("Sound, as far as it was checked: a random sample of 50 %"), "{said}");
+
+    // A changed block is found by runs that look at it, and by no other.
+    let at = block_sealed_off(Layout::Paged, BlockNo(300)).0 as usize;
+    fixture.damage("base/5/30000", |bytes| bytes[at + 9] ^= 1);
+    let codes: Vec<i32> =
+        (0..40).map(|_| fixture.on_data(&["verify", "--sample", "50%"]).code).collect();
+    assert!(codes.contains(&0) && codes.contains(&1), "{codes:?}");
+    // Headers are always checked.
+    fixture.damage("base/5/30000", |bytes| bytes[100] ^= 1);
+    fixture.on_data(&["verify", "--sample", "0.001%", "--json"]).json();
+    assert_eq!(fixture.on_data(&["verify", "--sample", "0.001%"]).code, 1);
+}
+
+#[test]
+fn since_looks_at_changed_files_only() {
+    let fixture = Fixture::sealed();
+    assert_eq!(looked_at(&fixture, &["--since", "1h"]), (6, 0));
+    assert_eq!(looked_at(&fixture, &["--since", "2999-01-01"]), (0, 10));
+    fixture.on_data(&["verify", "--since", "soon"]).fails_with(2, "\"soon\" is no time");
+    fixture.on_data(&["verify", "--since", "last"]).fails_with(2, "no sound check");
+    let state = fixture.path("state");
+    fs::create_dir(&state).unwrap();
+    let with_state = |args: &[&str]| {
+        let mut command = fixture.pgseal();
+        command.env("PGSEAL_STATE_DIR", &state).args(args).arg(fixture.data());
+        Answer::of(command.output().unwrap())
+    };
+    // A file that changed in the second in which a check began counts as changed after it.
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    assert_eq!(with_state(&["verify"]).code, 0);
+    let json = with_state(&["verify", "--since", "last", "--json"]).json();
+    assert_eq!(json["blocks"]["skipped"], 10);
+    // Copied over itself with its old time: the kernel's own time of the change counts.
+    let touched = std::process::Command::new("touch")
+        .args(["-d", "2001-01-01"])
+        .arg(fixture.file(RELATION))
+        .status();
+    assert!(touched.unwrap().success());
+    let json = with_state(&["verify", "--since", "last", "--json"]).json();
+    assert_eq!(
+        (&json["blocks"]["skipped"], &json["blocks"]["authenticated"]),
+        (&7.into(), &3.into())
+    );
+}

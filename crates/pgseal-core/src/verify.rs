@@ -73,6 +73,8 @@ pub struct FileReport {
     pub authenticated: bool,
     /// Blocks that hold data and were opened.
     pub data_blocks: u64,
+    /// Blocks that were not read, because they were not chosen.
+    pub skipped_blocks: u64,
     /// Blocks that were never written and read as zeros; a stream file has none.
     pub zero: BlockList,
     /// Blocks that do not authenticate, that hold data but have no tag, or that are zeros where the
@@ -93,6 +95,20 @@ pub fn verify_file<S: Accelerator + ?Sized>(
     scratch: &mut Scratch,
     progress: &mut dyn FnMut(u64),
 ) -> Result<FileReport, SealError> {
+    verify_chosen(file, storage, scratch, &|_| true, progress)
+}
+
+/// As [`verify_file`], but reads only the batches of blocks whose first block is chosen.
+///
+/// # Errors
+/// As [`verify_file`].
+pub fn verify_chosen<S: Accelerator + ?Sized>(
+    file: &mut SealedFile,
+    storage: &S,
+    scratch: &mut Scratch,
+    is_chosen: &dyn Fn(BlockNo) -> bool,
+    progress: &mut dyn FnMut(u64),
+) -> Result<FileReport, SealError> {
     let header = *file.header();
     let sealed_len = storage.len()?;
     let plain_len = geometry::plain_len(header.layout, sealed_len);
@@ -103,6 +119,7 @@ pub fn verify_file<S: Accelerator + ?Sized>(
         stray_bytes: sealed_len.0.saturating_sub(whole.0),
         authenticated: header.suite.authenticates(),
         data_blocks: 0,
+        skipped_blocks: 0,
         zero: BlockList::default(),
         damaged: BlockList::default(),
     };
@@ -112,6 +129,11 @@ pub fn verify_file<S: Accelerator + ?Sized>(
     let mut block = 0;
     while block < blocks {
         let want = BATCH.min(blocks - block);
+        if !is_chosen(BlockNo(block)) {
+            report.skipped_blocks += want;
+            block += want;
+            continue;
+        }
         let part = &mut buf[..(want * BLOCK_LEN) as usize];
         let start = block_start(BlockNo(block));
         let outcome = file.read_at(storage, scratch, part, start, OnDamage::InvalidPage)?;

@@ -193,10 +193,19 @@ pub(crate) fn assemble(body_bytes: &[u8], mac: &[u8; 32]) -> Vec<u8> {
 }
 
 /// The current time in whole seconds, in the form in which the keyring stores times.
-pub(crate) fn now() -> Result<String, KeyError> {
+///
+/// # Errors
+/// [`KeyError::Internal`] if the clock is beyond the year 9999.
+pub fn now() -> Result<String, KeyError> {
     jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())
         .map(|time| time.to_string())
         .map_err(|_| KeyError::Internal("the clock"))
+}
+
+/// The seconds since 1970 of a time in RFC 3339; `None` for any other text.
+#[must_use]
+pub fn seconds_of(time: &str) -> Option<i64> {
+    time.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
 }
 
 /// Whether the text is a time in the form that [`now`] writes.

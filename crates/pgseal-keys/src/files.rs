@@ -1,9 +1,9 @@
 //! What this crate needs of the file system: opening only regular files, and syncing directories.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
@@ -37,13 +37,30 @@ pub(crate) fn open_regular_as(path: &Path, links: Links) -> io::Result<File> {
     // O_PATH refers to the file without opening it. It is opened through this handle after the
     // check, so nobody can exchange it in between.
     let named = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !named.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    let kind = named.metadata()?.file_type();
+    if !kind.is_file() {
+        let what = format!("it is {}, not a regular file", kind_in_words(kind));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     File::open(format!("/proc/self/fd/{}", named.as_raw_fd())).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::other("/proc is not mounted"),
         _ => error,
     })
+}
+
+/// What a file that is not a regular one is.
+fn kind_in_words(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_symlink() {
+        "a symbolic link"
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
 }
 
 pub(crate) fn sync_dir(dir: &Path) -> Result<(), KeyError> {

@@ -48,7 +48,7 @@ pub use self::envelope::RecordError;
 #[cfg(feature = "providers")]
 pub use self::{
     argon::{Argon2idParams, CostLimit},
-    body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN},
+    body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN, now, seconds_of},
     clusters::{CLUSTERS_DIR, Clusters},
     error::KeyError,
     files::open_regular,

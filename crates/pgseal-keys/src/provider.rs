@@ -77,6 +77,9 @@ impl Provider {
         match absolute.as_deref().map(Path::to_str) {
             Some(Some(path)) => Provider::parse(&format!("file:{path}")),
             Some(None) => Err(bad_uri(text, "the current directory is not UTF-8")),
+            None if looks_like_path(text) => {
+                Err(bad_uri(text, format!("did you mean file:{text}? {FORMS}")))
+            }
             None => Provider::parse(text),
         }
     }
@@ -239,6 +242,14 @@ impl fmt::Display for Provider {
 const FORMS: &str = "give env:NAME, file:PATH, command:SHELL COMMAND, passphrase:, \
                      passphrase:fd=N or passphrase:command=SHELL COMMAND";
 
+/// Whether somebody typed the path of a key file without `file:` before it. A key itself never
+/// counts as one: the message shows a path.
+fn looks_like_path(text: &str) -> bool {
+    let begins = ["/", "./", "../", "~/"].iter().any(|begin| text.starts_with(begin));
+    let is_key = Kek::from_text(text.as_bytes(), "").is_ok();
+    !is_key && !text.contains(char::is_control) && (begins || Path::new(text).is_file())
+}
+
 /// The error for `uri`, without anything in it that could be a secret.
 pub(crate) fn bad_uri(uri: &str, reason: impl Into<String>) -> KeyError {
     KeyError::BadUri { uri: Provider::shown(uri), reason: reason.into() }
@@ -274,6 +285,18 @@ mod tests {
         ] {
             assert_eq!(Provider::parse(uri).unwrap().to_string(), uri);
         }
+    }
+
+    #[test]
+    fn a_path_without_file_is_asked_about() {
+        for path in ["/etc/pgseal/main.key", "./main.key", "Cargo.toml"] {
+            let error = Provider::parse_typed(path).unwrap_err().to_string();
+            assert!(error.contains(&format!("did you mean file:{path}?")), "{error}");
+        }
+        // A keyring stores what is complete; a key typed in the wrong place is never shown.
+        assert!(!Provider::parse("/etc/key").unwrap_err().to_string().contains("did you mean"));
+        let key = "ab".repeat(32);
+        assert!(!Provider::parse_typed(&key).unwrap_err().to_string().contains(&key));
     }
 
     #[test]

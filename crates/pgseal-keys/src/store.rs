@@ -56,7 +56,7 @@ impl Keyring {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 KeyError::KeyringMissing { path: path.to_owned() }
             }
-            io::ErrorKind::InvalidInput => KeyError::damaged(path, "it is not a regular file"),
+            io::ErrorKind::InvalidInput => KeyError::damaged(path, err.to_string()),
             _ => KeyError::io(path, "open the keyring", err),
         })?;
         let meta = file.metadata().map_err(|err| KeyError::io(path, "stat the keyring", err))?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgseal_core::KeySet;
@@ -16,7 +16,9 @@ use serde::Serialize;
 use crate::config_files::{self, ConfigFiles};
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::out::{Out, count};
+use crate::values::KeySource;
 use crate::{config_record, diff, exit, keys};
 
 const EXAMPLES: &str = "\
@@ -42,10 +44,11 @@ pub struct Args {
 
 #[derive(Debug, clap::Args)]
 struct Target {
-    /// The data directory
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where the key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
 }
 
@@ -98,7 +101,7 @@ struct Opened {
 
 impl Opened {
     fn new(target: &Target) -> Result<Opened, CliError> {
-        let dir = DataDir::open(&target.dir)?;
+        let dir = DataDir::open(&target.dir.path("config")?)?;
         dir.expect_whole()?;
         let keyring = keys::own_keyring(&dir)?;
         let kek = keys::kek(&keyring, target.provider.as_deref())?;

@@ -22,6 +22,7 @@ use self::context::Context;
 use self::verdict::State;
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::keys::KeyOptions;
 use crate::out::{Out, count};
 
@@ -47,8 +48,8 @@ const FAILURES: u8 = 2;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     #[command(flatten)]
     keys: KeyOptions,
     /// Where the programs of PostgreSQL are, if not where the system has them
@@ -87,7 +88,7 @@ struct Report {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir)?;
+    let dir = DataDir::open(&args.dir.path("doctor")?)?;
     let context = Context::gather(dir, &args.keys, &args.backup, args.bindir.as_deref())?;
     let mut report = Report {
         data_directory: context.dir.root.display().to_string(),

@@ -1,23 +1,31 @@
-//! `pgseal env`: prints the variables that a server needs, for services that start it themselves.
+//! `pgseal env`: prints the variables that a server needs, for services that start it themselves, or
+//! writes them into the file of a Debian cluster.
+
+mod debian;
 
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
 use pgseal_keys::Provider;
+use serde::Serialize;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::out::{self, Out};
 use crate::register::{self, Registration};
-use crate::{environment, exit, keys, library};
+use crate::values::KeySource;
+use crate::{environment, exit, given_dir, keys, library};
 
 const EXAMPLES: &str = "\
 Examples:
   eval \"$(pgseal env)\"
   pgseal env -D /var/lib/postgresql/15/main --format systemd > /etc/systemd/system/postgresql@15-main.service.d/pgseal.conf
-  pgseal env -D /var/lib/postgresql/15/main --format debian >> /etc/postgresql/15/main/environment
+  pgseal env -D /var/lib/postgresql/15/main --format debian
   pgseal env --format docker > pgseal.env    (then: docker run --env-file pgseal.env ...)
+
+With \"--format debian\" the variables go into the file environment of the cluster that has the data directory,
+below /etc/postgresql; a second run changes nothing.
 
 With -D the output also says what the key provider of that directory needs, and names its keyring: a
 server with PGSEAL_KEYRING_ID refuses a directory with another keyring, or with none.";
@@ -34,10 +42,26 @@ pub struct Args {
     register: bool,
     /// With --register: where the key comes from, if not from where PGSEAL_PROVIDER says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER", requires = "register")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// Where the variables go
     #[arg(long, value_enum, default_value_t = Format::Sh)]
     format: Format,
+    /// With "--format debian": print the lines, and change no file
+    #[arg(long)]
+    print: bool,
+    /// Print JSON: the variables, or with "--format debian" what was done
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done with the file of a Debian cluster.
+#[derive(Debug, Serialize)]
+struct Written {
+    file: String,
+    /// Whether the file was changed.
+    changed: bool,
+    variables: BTreeMap<&'static str, String>,
 }
 
 /// The formats of the output.
@@ -47,7 +71,7 @@ enum Format {
     Sh,
     /// A drop-in file for a systemd unit
     Systemd,
-    /// The file `environment` of a Debian or Ubuntu cluster
+    /// Into the file `environment` of a Debian or Ubuntu cluster
     Debian,
     /// A file for docker --env-file
     Docker,
@@ -56,6 +80,12 @@ enum Format {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    let writes = args.format == Format::Debian && !args.print;
+    let given = match &args.dir {
+        None if writes => Some(given_dir::or_pgdata(None, "env --format debian", "-D DIR")?),
+        given => given.clone(),
+    };
+    let mut file = None;
     let library = utf8(library::library()?)?;
     let helper = match environment::variable("PGSEAL_HELPER")? {
         Some(path) => path,
@@ -63,7 +93,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     };
     let mut variables = vec![("LD_PRELOAD", library), ("PGSEAL_HELPER", helper)];
     let mut note = None;
-    if let Some(dir) = &args.dir {
+    if let Some(dir) = &given {
         let wanted = match &args.provider {
             Some(uri) => Some(uri.clone()),
             None => environment::variable(environment::PROVIDER)?,
@@ -81,6 +111,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         };
         let dir = DataDir::open(dir)?;
         let keyring = keys::own_keyring(&dir)?;
+        file = writes.then(|| debian::file_of(&dir)).transpose()?;
         if let Some(registration) = registration {
             keyring.unlock(&keys::kek(&keyring, wanted.as_deref())?)?;
             let path = registration.finish(keyring.id())?;
@@ -107,7 +138,24 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         return Err(CliError::Usage(format!("{name} has a line break in it; set it anew")));
     }
     let mut out = Out::new();
-    print(&mut out, args.format, &variables, note.as_deref())?;
+    match &file {
+        Some(path) => {
+            let changed = debian::write(path, &variables)?;
+            if args.json {
+                let file = path.display().to_string();
+                let variables = variables.into_iter().collect();
+                out.json(&Written { file, changed, variables })?;
+            } else {
+                let how = if changed { "written" } else { "has these variables already" };
+                writeln!(out, "{}: {how}", path.display())?;
+                note.iter().try_for_each(|note| writeln!(out, "note: {note}"))?;
+            }
+        }
+        None => {
+            let format = if args.json { Format::Json } else { args.format };
+            print(&mut out, format, &variables, note.as_deref())?;
+        }
+    }
     out.flush()?;
     Ok(exit::SOUND)
 }
@@ -140,8 +188,7 @@ fn print(
                 let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
                 writeln!(out, "Environment=\"{name}={value}\"")?;
             }
-            // PgCommon.pm, read_conf_file: a quote inside is doubled
-            Format::Debian => writeln!(out, "{name} = '{}'", value.replace('\'', "''"))?,
+            Format::Debian => writeln!(out, "{}", debian::line(name, value))?,
             Format::Docker | Format::Json => writeln!(out, "{name}={value}")?,
         }
     }

@@ -3,8 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use clap::ValueHint;
+use serde::Serialize;
+
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::out::Out;
 use crate::{bindir, cluster, config_record, exit, guard_conf, keys, library};
 
@@ -22,18 +26,32 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where the programs of PostgreSQL are, if not in PATH or where Debian has them
     #[arg(long, value_name = "DIR")]
     bindir: Option<PathBuf>,
     /// The server's postgresql.conf, if it is neither in the data directory nor where Debian has it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     config_file: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Done {
+    config_file: String,
+    /// The guard module as the configuration names it.
+    module: String,
+    /// Whether the configuration was changed.
+    changed: bool,
+    /// Whether the configuration is locked, so that "pgseal config accept" has to follow.
+    configuration_locked: bool,
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir)?;
+    let dir = DataDir::open(&args.dir.path("guard")?)?;
     dir.expect_whole()?;
     if !dir.keyring().exists() {
         return Err(keys::not_sealed(&dir.root));
@@ -49,14 +67,26 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             dir.root.display()
         )));
     };
-    guard_conf::add(&config_file, &guard)?;
+    let mut changed = guard_conf::add(&config_file, &guard)?;
     let auto = dir.root.join("postgresql.auto.conf");
     if guard_conf::sets_preload(&auto)? {
-        guard_conf::add(&auto, &guard)?;
+        changed |= guard_conf::add(&auto, &guard)?;
     }
     let mut out = Out::new();
-    writeln!(out, "{}: the server loads {guard} first.", config_file.display())?;
-    config_record::print_if_locked(&mut out, &dir.root)?;
+    if args.json {
+        out.json(&Done {
+            config_file: config_file.display().to_string(),
+            module: guard,
+            changed,
+            configuration_locked: config_record::is_locked(&dir.root),
+        })?;
+    } else {
+        let how = if changed { "" } else { ", as before" };
+        writeln!(out, "{}: the server loads {guard} first{how}.", config_file.display())?;
+        if changed {
+            config_record::print_if_locked(&mut out, &dir.root)?;
+        }
+    }
     out.flush()?;
     Ok(exit::SOUND)
 }

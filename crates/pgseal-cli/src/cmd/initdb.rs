@@ -1,25 +1,29 @@
 //! `pgseal initdb`: makes a sealed data directory with PostgreSQL's own initdb.
 //!
-//! `options` looks at the options for initdb itself; `directory` finds the new directory, and
+//! `options` looks at the options for initdb itself; `directory` looks at the new directory, and
 //! removes it after a failure.
 
 mod directory;
 mod options;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use clap::ValueHint;
 use pgseal_core::Suite;
 use pgseal_keys::{Kek, Keyring, Provider, keyring_path};
+use serde::Serialize;
 
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::out::{self, Out};
 use crate::register::{self, Registration};
+use crate::values::{self, KeySource};
 use crate::{bindir, environment, exit, guard_conf, keys, library};
 
 const EXAMPLES: &str = "\
@@ -51,6 +55,7 @@ pub struct Args {
     data_checksums: bool,
     /// Where the key comes from; see below
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// Also write where the key comes from into /etc/pgseal/clusters.d; command: and other sources
     /// that run something are never taken from the data directory
@@ -60,22 +65,35 @@ pub struct Args {
     /// its suite and, without -K, its key provider are taken over
     #[arg(long, value_name = "DIR", conflicts_with = "suite")]
     keyring_of: Option<PathBuf>,
-    /// How relation files are sealed: aes-256-gcm, aes-128-gcm, aes-256-xts, aes-128-xts,
-    /// aes-256-ctr, aes-192-ctr, aes-128-ctr; or gcm, xts, ctr for 256 bits
-    #[arg(long, default_value = "aes-256-gcm")]
+    /// How relation files are sealed; gcm, xts, ctr mean 256 bits
+    #[arg(long, default_value = "aes-256-gcm", value_parser = values::suite())]
     suite: Suite,
-    /// The data directory to create
-    #[arg(short = 'D', long = "pgdata", value_name = "DIR", conflicts_with = "dir")]
-    pgdata: Option<PathBuf>,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where initdb is, if not in PATH or beside pg_config
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     bindir: Option<PathBuf>,
-    /// The data directory to create; default: PGDATA
-    #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
     /// Options for initdb itself
     #[arg(last = true, value_name = "INITDB-OPTIONS")]
     options: Vec<OsString>,
+    /// Print JSON; what initdb itself prints goes to standard error
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was made, as JSON.
+#[derive(Debug, Serialize)]
+struct Made {
+    data_directory: String,
+    postgresql: String,
+    keyring_id: String,
+    suite: String,
+    provider: String,
+    guard_module: String,
+    /// The file in /etc/pgseal/clusters.d that was written.
+    registered: Option<String>,
+    /// What is left to do, in lines.
+    next: Vec<String>,
 }
 
 /// How the new directory is sealed.
@@ -121,7 +139,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         provider(args)?;
     }
     options::refuse_directory(&args.options)?;
-    let dir = directory::named(args.pgdata.as_deref().or(args.dir.as_deref()))?;
+    let given = args.dir.path("initdb")?;
+    let dir = std::path::absolute(&given).map_err(CliError::io(&given, "resolve the path"))?;
     let existed = directory::check(&dir)?;
     let initdb = bindir::initdb(args.bindir.as_deref())?;
     let major = bindir::major_of(&initdb)?;
@@ -155,6 +174,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .env_remove(environment::KEYRING_ID)
         .envs(sealing.from.map(|path| ("PGSEAL_KEYRING_FROM", path)))
         .env_remove("PGDATA");
+    if args.json {
+        command.stdout(io::stderr());
+    }
     hold_signals()?;
     let status = command.status().map_err(CliError::io(&initdb, "run the program"))?;
     let keep = options::no_clean(&args.options);
@@ -176,6 +198,23 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     match finished {
         Ok(keyring) => {
             let registered = registration.map(|known| known.finish(keyring.id())).transpose();
+            if args.json {
+                let next = register::advice(&keyring, &sealing.provider);
+                let made = Made {
+                    data_directory: dir.display().to_string(),
+                    postgresql: major,
+                    keyring_id: keyring.id().to_string(),
+                    suite: keyring.suite().name().to_owned(),
+                    provider: Provider::shown(keyring.provider_uri()),
+                    guard_module: guard,
+                    registered: registered?.map(|path| path.display().to_string()),
+                    next,
+                };
+                let mut out = Out::new();
+                out.json(&made)?;
+                out.flush()?;
+                return Ok(exit::SOUND);
+            }
             next_steps(&dir, &keyring, &sealing.provider, &initdb)?;
             if let Some(path) = registered? {
                 out::complain(&register::done(&path));

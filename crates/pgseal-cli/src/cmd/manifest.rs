@@ -2,17 +2,18 @@
 //! manifest anew (`spec/manifest.md`).
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use pgseal_core::KeySet;
 use serde::Serialize;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::locks::{OwnLock, refuse_running};
 use crate::manifest::{self, Known};
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
+use crate::values::KeySource;
 use crate::{exit, keys};
 
 const EXAMPLES: &str = "\
@@ -37,10 +38,11 @@ pub struct Args {
 
 #[derive(Debug, clap::Args)]
 struct Target {
-    /// The data directory of a stopped server
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where the key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// Print JSON
     #[arg(long)]
@@ -92,7 +94,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 }
 
 fn open(target: &Target) -> Result<(DataDir, KeySet), CliError> {
-    let dir = DataDir::open(&target.dir)?;
+    let dir = DataDir::open(&target.dir.path("manifest")?)?;
     dir.expect_whole()?;
     refuse_running(&dir)?;
     let keyring = keys::own_keyring(&dir)?;

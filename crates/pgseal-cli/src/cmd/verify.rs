@@ -1,12 +1,13 @@
 //! `pgseal verify`: authenticates every block of every file.
 //!
-//! `file` checks one file, `report` collects the findings and prints them.
+//! `file` checks one file, `subset` says which content of it, `report` collects the findings and prints them.
 
 mod file;
+mod progress;
 mod report;
+mod subset;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -18,25 +19,32 @@ use pgseal_keys::config_record::CONFIG_RECORD_FILE;
 use pgseal_keys::manifest::MANIFEST_FILE;
 
 use self::file::Checked;
+use self::progress::Progress;
 use self::report::Report;
-use crate::config_record;
+use self::subset::Subset;
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::keys::{self, KeyOptions};
 use crate::manifest::{self, Known};
-use crate::out::Out;
+use crate::out::{self, Out};
 use crate::scan::{self, Entry, Root};
+use crate::{config_record, exit, memory};
 
 const EXAMPLES: &str = "\
 Examples:
   pgseal verify /srv/postgres/data
   pgseal verify --quiet /backup/base && echo sound
+  pgseal verify --sample 5% /srv/postgres/data
   pgseal verify --keyring /backup/base/pgseal/keyring /backup/wal
   pgseal verify --json DIR | jq '.findings[] | select(.failure)'
 
 Exit status: 0 all is sound, 1 damage found, 40 something could not be read; others: pgseal --help.
 Damage in files that PostgreSQL rebuilds by itself (visibility and free space maps, files in the making)
 is named and does not count as damage: a power cut leaves such. docs/damage.md says what to do.
+
+With --sample or --since the header, place and length of every file are still checked. Whoever writes
+the storage may set times back: --since is for speed, and no substitute for checking everything.
 
 Only gcm suites authenticate blocks. Of files in xts and ctr (WAL always is in xts) the header is
 authenticated and every block read, no more. An older copy of a file, a truncated or a missing one
@@ -50,13 +58,24 @@ configuration the record is authenticated; pgseal config status compares the fil
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory, a copy of one, or a WAL archive
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     #[command(flatten)]
     keys: KeyOptions,
     /// Threads
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
+    /// Check only a random part of the content, as 5%; another part each time
+    #[arg(long, value_name = "PERCENT", value_parser = subset::parse_sample)]
+    sample: Option<f64>,
+    /// Check only the content of files changed since: 36h, 7d, a day or time in UTC, or "last": the
+    /// last sound check of this directory that this machine remembers
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Continue the check that was stopped (Ctrl-C, SIGTERM, a crash of this machine): files that it
+    /// found sound, and that nobody changed since, are not read again
+    #[arg(long = "continue", conflicts_with_all = ["sample", "since"])]
+    continues: bool,
     /// List every zero block and every finding
     #[arg(long)]
     list: bool,
@@ -71,6 +90,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let (dir, kind) = open(args)?;
     dir.expect_whole()?;
+    let began = pgseal_keys::now()?;
     let mut scan = scan::scan(&dir.root, kind);
     let keyring = keys::keyring_of(&dir, &args.keys, || scan.headers().next().is_some())?;
     scan.expect_keyring(&keyring)?;
@@ -87,13 +107,31 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         _ => Vec::new(),
     };
 
+    let memory = memory::of(keyring.id());
+    let since = args.since.as_deref();
+    let since = since.map(|text| subset::parse_since(text, &dir.root, &memory)).transpose()?;
+    let subset = Subset::new(args.sample, since);
+    let progress = match subset.shown() {
+        None => Progress::new(keyring.id(), &dir.root, &began, args.continues)?,
+        Some(_) => None,
+    };
     let bar = progress_bar(scan.sealed_bytes(), args.quiet || args.json);
     let jobs = args
         .jobs
         .map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let entries = std::mem::take(&mut scan.entries);
-    let checked = check_all(entries, &keys, is_live, jobs, &bar);
+    let total = entries.len();
+    let checked = check_all(entries, &keys, &subset, progress.as_ref(), is_live, jobs, &bar);
     bar.finish_and_clear();
+    if let Some(progress) = progress.as_ref().filter(|progress| progress.is_stopped()) {
+        let done = progress.save()?;
+        out::complain(&format!(
+            "{}: stopped; {done} of {total} files are done. With --continue the same command goes on \
+             from there",
+            dir.root.display()
+        ));
+        return Ok(exit::INTERRUPTED);
+    }
 
     let mut report = Report::new(dir.root.display().to_string(), keyring.id().to_string(), is_live);
     for (entry, checked) in &checked {
@@ -115,6 +153,16 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     for (path, why) in &scan.closed {
         report.add_closed(path.display().to_string(), why);
     }
+    report.part = subset.shown();
+    let is_sound = report.exit_code() == exit::SOUND;
+    // A part that is sound says nothing about the rest; a part that is not does.
+    if report.part.is_none() || !is_sound {
+        let began = progress.as_ref().map_or(began, Progress::began);
+        memory::checked(keyring.id(), &dir.root, "verify", &began, is_sound);
+    }
+    if let Some(progress) = &progress {
+        progress.forget();
+    }
     let mut out = Out::new();
     if args.json {
         out.json(&report)?;
@@ -127,7 +175,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 
 /// Opens the directory, and says whether it is a data directory or an archive of WAL.
 fn open(args: &Args) -> Result<(DataDir, Root), CliError> {
-    match DataDir::open(&args.dir) {
+    match DataDir::open(&args.dir.path("verify")?) {
         Ok(dir) => Ok((dir, Root::DataDir)),
         Err(CliError::NotDataDir { path, .. }) if path.is_dir() => {
             if args.keys.keyring.is_some() {
@@ -158,6 +206,8 @@ fn progress_bar(bytes: u64, is_hidden: bool) -> ProgressBar {
 fn check_all(
     entries: Vec<Entry>,
     keys: &KeySet,
+    subset: &Subset,
+    progress: Option<&Progress>,
     is_live: bool,
     jobs: usize,
     bar: &ProgressBar,
@@ -167,11 +217,23 @@ fn check_all(
         entries.into_iter().map(|entry| Mutex::new((entry, Checked::default()))).collect();
     let work = || {
         let mut scratch = Scratch::new();
-        let mut progress = |bytes| bar.inc(bytes);
+        let mut passed = |bytes| bar.inc(bytes);
         while let Some(place) = places.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if progress.is_some_and(Progress::is_stopped) {
+                break;
+            }
             let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
             let (entry, checked) = &mut *place;
-            *checked = file::check(entry, keys, is_live, &mut scratch, &mut progress);
+            if progress.is_some_and(|progress| progress.is_done(entry)) {
+                checked.was_done = true;
+                passed(entry.len);
+                continue;
+            }
+            let before = progress.and_then(|_| progress::identity(entry));
+            *checked = file::check(entry, keys, subset, is_live, &mut scratch, &mut passed);
+            if let Some(progress) = progress.filter(|_| checked.is_sound()) {
+                progress.add(entry, before);
+            }
         }
     };
     thread::scope(|scope| {

@@ -27,10 +27,9 @@ pub(super) fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, KeyError> {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             missing("there is no key file", "put the key there, or name another provider")
         }
-        io::ErrorKind::InvalidInput => insecure(
-            "the key file is not a regular file".to_owned(),
-            "put the key into a regular file of mode 600".to_owned(),
-        ),
+        io::ErrorKind::InvalidInput => {
+            insecure(err.to_string(), "put the key into a regular file of mode 600".to_owned())
+        }
         io::ErrorKind::PermissionDenied => KeyError::ProviderFailed {
             provider: format!("file:{}", path.display()),
             what: format!(

@@ -89,7 +89,6 @@ fn owner(root: &Path) -> Result<(), CliError> {
 
 fn state(report: &mut Report, dir: &DataDir, control: &ControlData) {
     let major = dir.major.as_deref().unwrap_or_default();
-    let shown = dir.root.display();
     if control.is_clean() {
         report.check("cluster", Verdict::Ok, format!("PostgreSQL {major}, {}", control.state));
     } else {
@@ -98,8 +97,9 @@ fn state(report: &mut Report, dir: &DataDir, control: &ControlData) {
             Verdict::State,
             format!(
                 "it was not shut down cleanly (\"{}\"); start the server, let it recover, and stop it: \
-                 pg_ctl -D {shown} -m fast stop",
-                control.state
+                 {}",
+                control.state,
+                cluster::stop_command(&dir.root, Some(major))
             ),
         );
     }

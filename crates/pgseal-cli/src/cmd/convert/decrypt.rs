@@ -6,7 +6,8 @@ use pgseal_keys::Keyring;
 use super::keyring::retired_name;
 use super::run::{Options, Run};
 use crate::error::CliError;
-use crate::keys;
+use crate::values::KeySource;
+use crate::{cluster, keys};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,6 +30,7 @@ and archived WAL that there are. Remove the directory pgseal when there are none
 pub struct Args {
     /// Where the key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// Yes, everything shall lie on the disk in plain form
     #[arg(long)]
@@ -70,10 +72,15 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if let Some(code) = run.begin(None, &keys, target, again)? {
         return Ok(code);
     }
+    let major = run.dir.major.clone().unwrap_or_default();
+    let environment = match cluster::debian_config(&run.dir.root, &major) {
+        Some(config) => config.with_file_name("environment").display().to_string(),
+        None => "its environment".to_owned(),
+    };
     run.report.next = vec![
         "Everything in it is plain now. The server starts without pgseal: take LD_PRELOAD and PGSEAL_*"
             .to_owned(),
-        "out of its environment.".to_owned(),
+        format!("out of {environment}."),
         format!(
             "Left: pgseal/{}, for sealed backups and archived WAL (pgseal run --",
             retired_name(&keyring)

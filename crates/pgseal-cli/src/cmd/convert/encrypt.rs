@@ -9,6 +9,8 @@ use pgseal_keys::{Kek, Keyring, Provider, keyring_path};
 use super::run::{Options, Run};
 use crate::error::CliError;
 use crate::register::{self, Registration};
+use crate::values::{self, KeySource};
+use crate::{cluster, datadir};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,13 +38,13 @@ of them), 21 settings, 22 not now (a server runs, no clean shutdown, no room); o
 pub struct Args {
     /// Where the key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// Also write where the key comes from into /etc/pgseal/clusters.d
     #[arg(long, requires = "provider")]
     register: bool,
-    /// How relation files are sealed: aes-256-gcm (default), aes-128-gcm, aes-256-xts, aes-128-xts,
-    /// aes-256-ctr, aes-192-ctr, aes-128-ctr; or gcm, xts, ctr for 256 bits
-    #[arg(long)]
+    /// How relation files are sealed; default: aes-256-gcm. gcm, xts, ctr mean 256 bits
+    #[arg(long, value_parser = values::suite())]
     suite: Option<Suite>,
     #[command(flatten)]
     options: Options,
@@ -51,7 +53,8 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let registration = match (&args.provider, args.register && !args.options.check) {
         (Some(uri), true) => {
-            Some(Registration::begin(&Provider::parse_typed(uri)?, &args.options.dir)?)
+            let dir = args.options.dir.path("encrypt")?;
+            Some(Registration::begin(&Provider::parse_typed(uri)?, &dir)?)
         }
         _ => None,
     };
@@ -138,14 +141,26 @@ fn next_steps(
             Provider::shown(keyring.provider_uri())
         ),
         "Without that key nothing in it can ever be read: keep a copy of the key.".to_owned(),
-        "Start the server with:".to_owned(),
-        format!("    pgseal run -- pg_ctl -D {shown} -l {shown}.log start"),
-        "or put the variables that \"pgseal env\" prints into its service. Then make a new base backup:"
-            .to_owned(),
-        "WAL is sealed from here on and does not fit older ones. Plain content stays in those, in archived"
-            .to_owned(),
-        "WAL, in snapshots and in free blocks of the disk: see docs/convert.md.".to_owned(),
     ];
+    let major = run.dir.major.clone().or_else(|| datadir::read_major(&root)).unwrap_or_default();
+    run.report.next.extend(match cluster::debian_name(&root, &major) {
+        Some(name) => vec![
+            "Put the variables of the server into its environment, then start it:".to_owned(),
+            format!("    pgseal env -D {shown} --format debian"),
+            format!("    pg_ctlcluster {major} {name} start"),
+        ],
+        None => vec![
+            "Start the server with:".to_owned(),
+            format!("    pgseal run -- pg_ctl -D {shown} -l {shown}.log start"),
+            "or put the variables that \"pgseal env\" prints into its service.".to_owned(),
+        ],
+    });
+    run.report.next.extend([
+        "Then make a new base backup: WAL is sealed from here on and does not fit older ones. Plain content"
+            .to_owned(),
+        "stays in those, in archived WAL, in snapshots and in free blocks of the disk: docs/convert.md."
+            .to_owned(),
+    ]);
     if let Some(registration) = registration {
         let path = registration.finish(keyring.id())?;
         run.report.next.push(register::done(&path));

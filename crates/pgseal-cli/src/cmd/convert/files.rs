@@ -1,7 +1,8 @@
 //! The files of a conversion: which have to be written anew, what stands in the way, and whether
 //! the disk has room for the replacements.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use pgseal_convert::engine::{self, Job, Task};
@@ -11,7 +12,7 @@ use pgseal_convert::{Disk, Found, Operation, Tree, tree};
 
 use super::report::{Report, Verdict};
 use crate::error::CliError;
-use crate::out;
+use crate::{out, rewrite};
 
 /// The most files that an error names.
 const SHOWN: usize = 20;
@@ -74,11 +75,60 @@ pub fn check(
         );
         report.check("links", Verdict::Note, text);
     }
+    writable(report, root, &tree.dirs, &tasks);
     report.set_left_alone(&tasks);
     let (count, bytes) = work(&tasks);
     let text = format!("{} to write anew, {}", out::count(count, "file"), out::human_bytes(bytes));
     report.check("files", Verdict::Ok, text);
     Ok(tasks)
+}
+
+/// Checks that every directory with a file to convert, and the data directory itself, can be
+/// written: a read-only file system, a missing right or an immutable file would stop a conversion
+/// half-way.
+fn writable(report: &mut Report, root: &Path, dirs: &[PathBuf], tasks: &[Task]) {
+    let before = report.checks.len();
+    let holds_work: BTreeSet<&Path> = tasks
+        .iter()
+        .filter(|task| is_converted(task))
+        .filter_map(|task| task.item.path.parent())
+        .chain([root])
+        .collect();
+    for dir in dirs.iter().map(PathBuf::as_path).filter(|dir| holds_work.contains(dir)) {
+        if let Err(error) = rewrite::may_write(dir) {
+            not_writable(report, dir, &error);
+        }
+    }
+    for task in tasks.iter().filter(|task| is_converted(task)) {
+        // Another file takes its place, so the right to write to this one is not needed.
+        match rewrite::may_write(&task.item.path) {
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                not_writable(report, &task.item.path, &error);
+            }
+            Err(error) if rewrite::is_immutable(&error) => {
+                not_writable(report, &task.item.path, &error);
+            }
+            _ => {}
+        }
+    }
+    let found = report.checks.len() - before;
+    if found > SHOWN {
+        report.checks.truncate(before + SHOWN);
+        let more = out::count((found - SHOWN) as u64, "more path");
+        report.check("writing", Verdict::State, format!("and {more}"));
+    }
+}
+
+fn not_writable(report: &mut Report, path: &Path, error: &io::Error) {
+    let remedy = match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "mount the file system for writing (mount -o remount,rw)"
+        }
+        _ if rewrite::is_immutable(error) => "take the attribute away (chattr -i)",
+        _ => "give its owner the right to write (chmod u+w)",
+    };
+    let text = format!("{}: cannot be written: {error}; {remedy}", path.display());
+    report.check("writing", Verdict::State, text);
 }
 
 /// Refuses a data directory with a part that cannot be read.

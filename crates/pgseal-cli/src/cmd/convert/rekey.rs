@@ -10,6 +10,7 @@ use super::keyring::keep_keyring;
 use super::run::{Options, Run};
 use crate::error::CliError;
 use crate::keys;
+use crate::values::{self, KeySource};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,9 +34,10 @@ Backups and archived WAL from before have the old data key: it stays in the keyr
 pub struct Args {
     /// Where the key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// How relation files are sealed from now on; default: as before
-    #[arg(long)]
+    #[arg(long, value_parser = values::suite())]
     suite: Option<Suite>,
     #[command(flatten)]
     options: Options,

@@ -17,17 +17,18 @@ use super::report::{Report, Verdict};
 use super::{files, keyring};
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::locks::{OwnLock, ServerLock};
 use crate::manifest::{self, Known};
 use crate::out::Out;
 use crate::scan::{self, Root};
-use crate::{bindir, guard_conf, keys, library, out, small_file};
+use crate::{bindir, guard_conf, keys, library, out, rewrite, small_file};
 
 /// The options of all conversions.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The data directory of a stopped server
-    pub dir: PathBuf,
+    #[command(flatten)]
+    pub dir: GivenDir,
     /// Only check whether it can be done, every page included; change nothing
     #[arg(long, conflicts_with = "skip_check")]
     pub check: bool,
@@ -72,8 +73,8 @@ impl<'a> Run<'a> {
     /// Locks and opens the data directory. If an earlier run was interrupted before its first file,
     /// its changes are undone.
     pub fn open(options: &'a Options, operation: Operation) -> Result<Run<'a>, CliError> {
-        let root = std::path::absolute(&options.dir)
-            .map_err(CliError::io(&options.dir, "resolve the path"))?;
+        let given = options.dir.path(operation.name())?;
+        let root = std::path::absolute(&given).map_err(CliError::io(&given, "resolve the path"))?;
         let mut dir = DataDir::open(&root)?;
         let lock = OwnLock::take(&root)?;
         // Open it again: another run may have ended between the first opening and the lock.
@@ -165,6 +166,11 @@ impl<'a> Run<'a> {
             options.bindir.as_deref(),
             options.config_file.as_deref(),
         )?;
+        if self.operation != Operation::Rekey
+            && let Err(error) = rewrite::expect_replaceable(&cluster.config_file)
+        {
+            self.report.check("writing", Verdict::State, error.to_string());
+        }
         let text = small_file::read_text(&self.dir.root.join("PG_VERSION"))
             .map_err(CliError::io(&self.dir.root, "read PG_VERSION"))?;
         let config = cluster.config_file.clone();

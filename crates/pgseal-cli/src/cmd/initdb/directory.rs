@@ -1,29 +1,12 @@
-//! The new data directory: which one it is, whether it is free, and what is removed after a
-//! failure.
+//! The new data directory: whether it is free, and what is removed after a failure.
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pgseal_keys::{KEYRING_DIR, keyring_path};
 
 use crate::error::CliError;
-
-/// The directory that the command line names, else `PGDATA`.
-///
-/// # Errors
-/// When neither names one.
-pub fn named(given: Option<&Path>) -> Result<PathBuf, CliError> {
-    let given = given.map(Path::to_owned);
-    let given =
-        given.or_else(|| std::env::var_os("PGDATA").filter(|d| !d.is_empty()).map(Into::into));
-    let Some(given) = given else {
-        return Err(CliError::Usage(
-            "initdb: which data directory? give DIR, -D DIR or set PGDATA".to_owned(),
-        ));
-    };
-    std::path::absolute(&given).map_err(CliError::io(&given, "resolve the path"))
-}
 
 /// Whether the directory exists.
 ///

@@ -1,16 +1,21 @@
 //! `pgseal key backup`: makes an escrow copy of the keyring (`spec/key-escrow.md`).
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pgseal_keys::escrow::{self, EscrowCopy, Lock};
 use pgseal_keys::{Keyring, Provider};
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::{as_owner, escrow_record, exit, keys, library, out, private_file};
+use crate::given_dir::GivenPath;
+use crate::out::{self, Out};
+use crate::values::KeySource;
+use crate::{as_owner, escrow_record, exit, keys, library, private_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,8 +36,8 @@ The way back is \"pgseal key restore\".";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory, or a keyring file
-    path: PathBuf,
+    #[command(flatten)]
+    path: GivenPath,
     /// Write it into a new file of mode 0600 instead of printing it; with --shares, into FILE-1,
     /// FILE-2 and so on
     #[arg(short, long, value_name = "FILE")]
@@ -40,13 +45,28 @@ pub struct Args {
     /// What opens the copy: passphrase:, passphrase:fd=N, passphrase:command=SHELL COMMAND, or a
     /// key of its own: file:PATH, env:NAME, command:SHELL COMMAND
     #[arg(long, value_name = "PROVIDER", default_value = "passphrase:")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     lock: String,
     /// Open it with any M of N shares, each of which is written apart
     #[arg(long, value_name = "M-of-N", value_parser = parse_shares, conflicts_with = "lock")]
     shares: Option<(u8, u8)>,
     /// Where the present key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
+    /// Print JSON: what was written, and no key
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+/// What was written.
+#[derive(Debug, Serialize)]
+struct Made {
+    keyring_id: String,
+    made: String,
+    generations: Vec<u32>,
+    opened_by: String,
+    files: Vec<String>,
 }
 
 fn parse_shares(text: &str) -> Result<(u8, u8), String> {
@@ -61,12 +81,13 @@ fn parse_shares(text: &str) -> Result<(u8, u8), String> {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    let path = args.path.path("key backup")?;
     if let Some(output) = &args.output
-        && as_owner::other_owner(directory_of(&args.path))?.is_some()
+        && as_owner::other_owner(directory_of(&path))?.is_some()
     {
-        return write_for_the_owner(args, output);
+        return write_for_the_owner(args, &path, output);
     }
-    let (keyring, dir) = open(&args.path)?;
+    let (keyring, dir) = open(&path)?;
     let kek = keys::kek(&keyring, args.provider.as_deref())?;
     // Before the prompt for the new passphrase: a wrong key is the likelier mistake.
     keyring.unlock(&kek)?;
@@ -91,7 +112,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         escrow_record::write(&dir, &copy.summary());
     }
     if let Some(path) = &args.output {
-        say(&copies, path);
+        say(&copies, path, args.json)?;
     }
     Ok(exit::SOUND)
 }
@@ -107,7 +128,7 @@ fn directory_of(path: &Path) -> &Path {
 
 /// For root: a second process, which becomes the owner of the data directory, makes the copy and
 /// prints it. This process stays root, writes the files, and reads nothing in the directory.
-fn write_for_the_owner(args: &Args, output: &Path) -> Result<u8, CliError> {
+fn write_for_the_owner(args: &Args, keyring: &Path, output: &Path) -> Result<u8, CliError> {
     let taken = |path: &Path| match fs::symlink_metadata(path) {
         Ok(_) => Err(CliError::Exists {
             path: path.to_owned(),
@@ -119,7 +140,7 @@ fn write_for_the_owner(args: &Args, output: &Path) -> Result<u8, CliError> {
     taken(output)?;
     let program = library::program()?;
     let mut command = Command::new(&program);
-    command.args(["key", "backup"]).arg(&args.path);
+    command.args(["key", "backup"]).arg(keyring);
     match args.shares {
         Some((threshold, limit)) => command.arg("--shares").arg(format!("{threshold}-of-{limit}")),
         None => command.arg("--lock").arg(&args.lock),
@@ -139,7 +160,7 @@ fn write_for_the_owner(args: &Args, output: &Path) -> Result<u8, CliError> {
     let text = Zeroizing::new(String::from_utf8_lossy(&text).into_owned());
     let copies = escrow::read_all(&text, "the escrow copy")?;
     write_all(&copies, Some(output))?;
-    say(&copies, output);
+    say(&copies, output, args.json)?;
     Ok(exit::SOUND)
 }
 
@@ -207,10 +228,21 @@ fn read_again(path: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-fn say(copies: &[EscrowCopy], path: &Path) {
-    let Some(first) = copies.first() else { return };
+fn say(copies: &[EscrowCopy], path: &Path, json: bool) -> Result<(), CliError> {
+    let Some(first) = copies.first() else { return Ok(()) };
     let summary = first.summary();
     let numbers: Vec<u32> = summary.generations.iter().map(|(number, _)| *number).collect();
+    if json {
+        let mut out = Out::new();
+        out.json(&Made {
+            keyring_id: summary.keyring_id,
+            made: summary.made,
+            generations: numbers,
+            opened_by: summary.opened_by,
+            files: copies.iter().map(|copy| path_of(path, copy).display().to_string()).collect(),
+        })?;
+        return Ok(out.flush()?);
+    }
     let files = match copies.len() {
         1 => path.display().to_string(),
         count => format!("{0}-1 to {0}-{count}", path.display()),
@@ -222,6 +254,7 @@ fn say(copies: &[EscrowCopy], path: &Path) {
         escrow::ranges(&numbers),
         summary.opened_by,
     ));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use self::report::{DATA_DIRECTORY, EscrowRow, Fault, KeyringRow, LastEscrow, Pro
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::escrow_record;
+use crate::given_dir::GivenPath;
 use crate::keys::{self, KeyOptions};
 use crate::out::Out;
 use crate::scan::{self, Entry, Root, Scan, Seen};
@@ -48,8 +49,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A data directory, a backup of one, a directory of archived WAL, or a sealed file
-    path: PathBuf,
+    #[command(flatten)]
+    path: GivenPath,
     #[command(flatten)]
     keys: KeyOptions,
     /// An escrow copy: does it hold all keys in use? Needs nothing that opens it; may be repeated
@@ -65,7 +66,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let copies = read_copies(&args.escrow)?;
-    let report = look(&args.path, &args.keys, &copies)?;
+    let report = look(&args.path.path("key check")?, &args.keys, &copies)?;
     let mut out = Out::new();
     if args.json {
         out.json(&report)?;

@@ -9,12 +9,15 @@ use pgseal_convert::tree;
 use pgseal_core::{Generation, KeyringId};
 use pgseal_keys::{GenerationState, keyring_path, update};
 use pgseal_pgdata::Policy;
+use serde::Serialize;
 
 use crate::datadir::{DataDir, expect_whole};
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::locks::{OwnLock, refuse_running};
 use crate::out::Out;
 use crate::scan::{self, Root, Scan, Seen};
+use crate::values::KeySource;
 use crate::{config_record, exit, keys, manifest};
 
 /// Remove retired data keys that no file of the data directory has, for ever
@@ -22,18 +25,30 @@ use crate::{config_record, exit, keys, manifest};
 /// After a rekey, when no backup and no archived WAL from before is kept any more.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The data directory
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where the key comes from, if not from where the keyring says
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     provider: Option<String>,
     /// No backup and no archived WAL that shall ever be read is sealed with them
     #[arg(long)]
     no_backup_has_them: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The retired generations.
+#[derive(Debug, Serialize)]
+struct Done {
+    /// Those that files of the data directory have.
+    kept: Vec<u32>,
+    removed: Vec<u32>,
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir)?;
+    let dir = DataDir::open(&args.dir.path("key forget")?)?;
     let _lock = OwnLock::take(&dir.root)?;
     let keyring = keys::own_keyring(&dir)?;
     let used = used(&dir, keyring.id())?;
@@ -42,7 +57,12 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let (needed, unused): (Vec<u32>, Vec<u32>) =
         retired.map(|entry| entry.generation).partition(|number| used.contains(number));
     let mut out = Out::new();
-    if !needed.is_empty() {
+    if args.json && unused.is_empty() {
+        out.json(&Done { kept: needed, removed: unused })?;
+        out.flush()?;
+        return Ok(exit::SOUND);
+    }
+    if !needed.is_empty() && !args.json {
         let needed = list(&needed);
         writeln!(out, "Kept: {needed}, which files of the data directory have (pgseal rekey).")?;
     }
@@ -77,7 +97,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         }
         keyring.forget_generations(&kek, &numbers).map(Ok)
     })??;
-    writeln!(out, "Removed: {}.", list(&unused))?;
+    if args.json {
+        out.json(&Done { kept: needed, removed: unused })?;
+    } else {
+        writeln!(out, "Removed: {}.", list(&unused))?;
+    }
     out.flush()?;
     Ok(exit::SOUND)
 }

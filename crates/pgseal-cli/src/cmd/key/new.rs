@@ -1,18 +1,32 @@
 //! `pgseal key new`: makes a random key.
 
+use std::io::Write;
 use std::path::PathBuf;
 
+use clap::ValueHint;
 use pgseal_keys::generate_raw_key;
+use serde::Serialize;
 
 use crate::error::CliError;
+use crate::out::Out;
 use crate::{exit, out, private_file};
 
 /// Make a new random key: 32 bytes as 64 hexadecimal digits
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Write it into a new file of mode 0600 instead of printing it
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     output: Option<PathBuf>,
+    /// Print JSON: the file, and not the key
+    #[arg(long, requires = "output")]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Made {
+    file: String,
+    /// What names this key to other commands: -K.
+    provider: Option<String>,
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
@@ -20,6 +34,14 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     match &args.output {
         Some(path) => {
             private_file::write_new(path, &private_file::KEY, &[key.as_bytes(), b"\n"])?;
+            if args.json {
+                let full = std::path::absolute(path).ok();
+                let provider =
+                    full.and_then(|path| path.to_str().map(|path| format!("file:{path}")));
+                let mut out = Out::new();
+                out.json(&Made { file: path.display().to_string(), provider })?;
+                out.flush()?;
+            }
         }
         None => {
             out::secret(key.as_bytes())?;

@@ -5,10 +5,12 @@ use std::fs;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
+use clap::ValueHint;
 use pgseal_convert::{Disk, Journal, Phase};
 use pgseal_core::{Generation, KeyringId};
 use pgseal_keys::escrow::{self, EscrowCopy, OpenedBy};
 use pgseal_keys::{KeyError, Keyring, Provider, config_record_path, keyring_path, manifest_path};
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::datadir::{DataDir, expect_whole};
@@ -16,7 +18,8 @@ use crate::error::CliError;
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
-use crate::{exit, keys, manifest};
+use crate::values::KeySource;
+use crate::{exit, given_dir, keys, manifest, register};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,28 +47,72 @@ const MAX_TEXT_LEN: u64 = 64 << 20;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory, or the name of a keyring file to make
-    path: PathBuf,
+    /// The data directory, or the name of a keyring file to make; default: PGDATA
+    #[arg(value_hint = ValueHint::AnyPath)]
+    path: Option<PathBuf>,
     /// Files with the escrow copy or its shares, - for standard input; without any, they are asked
     /// for on the terminal
-    #[arg(value_name = "COPY")]
+    #[arg(value_name = "COPY", value_hint = ValueHint::FilePath)]
     copies: Vec<PathBuf>,
+    /// The data directory; then each argument is a COPY
+    #[arg(short = 'D', long = "pgdata", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pgdata: Option<PathBuf>,
     /// Where the new key of the keyring comes from: env:NAME, file:PATH, command:SHELL COMMAND,
     /// passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     new: String,
     /// What opens the copy, if it is not asked for: as --lock of pgseal key backup
     #[arg(long, value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     unlock: Option<String>,
     /// Put the new keyring in the place of another one, which is kept beside it
     #[arg(long)]
     force: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Done {
+    keyring: String,
+    keyring_id: String,
+    generations: Vec<u32>,
+    provider: String,
+    /// Where the keyring that was there is now.
+    replaced: Option<String>,
+    /// Whether the configuration was locked: the restored keyring does not say so.
+    configuration_was_locked: bool,
+    /// Whether the manifest of the last shutdown is lost: no server starts without it.
+    manifest_lost: bool,
+    /// The generations that files have and the copy does not hold, with the number of files.
+    lost: BTreeMap<u32, u64>,
+    /// The generation that was added above them.
+    added: Option<u32>,
+    /// What is left to do, in lines.
+    next: Vec<String>,
+}
+
+impl Args {
+    /// The data directory or keyring to make, and the files with the copy.
+    fn path_and_copies(&self) -> Result<(PathBuf, Vec<PathBuf>), CliError> {
+        match &self.pgdata {
+            Some(dir) => Ok((dir.clone(), self.path.iter().chain(&self.copies).cloned().collect())),
+            None => {
+                let path = given_dir::or_pgdata(self.path.as_deref(), "key restore", "PATH")?;
+                Ok((path, self.copies.clone()))
+            }
+        }
+    }
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     // Before root steps down: the owner of the directory may not be able to read the copies.
-    let copies = read(&args.copies)?;
-    let (path, dir) = target(&args.path)?;
+    let (path, copies) = args.path_and_copies()?;
+    let copies = read(&copies)?;
+    let (path, dir) = target(&path)?;
     let _lock = dir.as_ref().map(|dir| OwnLock::take(&dir.root)).transpose()?;
     let is_there = fs::symlink_metadata(&path).is_ok();
     let in_use = dir.as_ref().map(|dir| in_use(dir, is_there)).transpose()?.flatten();
@@ -108,7 +155,14 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     let stored = Keyring::load(&path)?;
     stored.unlock(&new)?;
-    report(&stored, &path, kept.as_deref(), &lacking, added)?;
+    let done = done(&stored, &path, kept.as_deref(), &lacking, added);
+    let mut out = Out::new();
+    if args.json {
+        out.json(&done)?;
+    } else {
+        print(&mut out, &done)?;
+    }
+    out.flush()?;
     Ok(if lacking.is_empty() { exit::SOUND } else { exit::DAMAGE })
 }
 
@@ -266,42 +320,56 @@ fn keep(path: &Path) -> Result<PathBuf, CliError> {
     Err(KeyError::Internal("names for the old keyring").into())
 }
 
-fn report(
+fn done(
     keyring: &Keyring,
     path: &Path,
     kept: Option<&Path>,
     lacking: &BTreeMap<Generation, u64>,
     added: Option<Generation>,
-) -> Result<(), CliError> {
+) -> Done {
     let summary = keyring.summary();
-    let numbers: Vec<u32> = summary.generations.iter().map(|entry| entry.generation).collect();
-    let mut out = Out::new();
+    let provider = Provider::parse(keyring.provider_uri()).ok();
+    let root = path.parent().and_then(Path::parent).unwrap_or(path);
+    Done {
+        keyring: path.display().to_string(),
+        keyring_id: summary.keyring_id,
+        generations: summary.generations.iter().map(|entry| entry.generation).collect(),
+        provider: Provider::shown(keyring.provider_uri()),
+        replaced: kept.map(|path| path.display().to_string()),
+        configuration_was_locked: config_record_path(root).exists(),
+        manifest_lost: manifest::is_stopped(root) && !manifest_path(root).exists(),
+        lost: lacking.iter().map(|(generation, files)| (generation.0, *files)).collect(),
+        added: added.map(|generation| generation.0),
+        next: provider.map(|source| register::advice(keyring, &source)).unwrap_or_default(),
+    }
+}
+
+fn print(out: &mut Out, done: &Done) -> io::Result<()> {
     writeln!(
         out,
         "{}: keyring {} with generations {}, under the key of {}.",
-        path.display(),
-        summary.keyring_id,
-        escrow::ranges(&numbers),
-        Provider::shown(keyring.provider_uri())
+        done.keyring,
+        done.keyring_id,
+        escrow::ranges(&done.generations),
+        done.provider
     )?;
-    if let Some(kept) = kept {
-        writeln!(out, "The keyring that was there is now {}.", kept.display())?;
+    if let Some(kept) = &done.replaced {
+        writeln!(out, "The keyring that was there is now {kept}.")?;
     }
-    if config_record_path(path.parent().and_then(Path::parent).unwrap_or(path)).exists() {
+    if done.configuration_was_locked {
         writeln!(
             out,
             "The configuration was locked, and the restored keyring does not say so: pgseal config lock"
         )?;
     }
-    let root = path.parent().and_then(Path::parent).unwrap_or(path);
-    if manifest::is_stopped(root) && !manifest_path(root).exists() {
+    if done.manifest_lost {
         writeln!(
             out,
             "The manifest is lost, too, and no server starts without one: after pgseal verify, accept \
              the files as they are with: pgseal manifest write"
         )?;
     }
-    for (generation, files) in lacking {
+    for (generation, files) in &done.lost {
         writeln!(
             out,
             "LOST: {} of generation {generation}, which is newer than the copy: find a newer copy, \
@@ -309,14 +377,9 @@ fn report(
             count(*files, "file")
         )?;
     }
-    if let Some(added) = added {
+    if let Some(added) = done.added {
         writeln!(out, "Generation {added} was added, so that no number stands for two keys.")?;
     }
-    if let Ok(provider) = Provider::parse(keyring.provider_uri()) {
-        for line in crate::register::advice(keyring, &provider) {
-            writeln!(out, "{line}")?;
-        }
-    }
-    writeln!(out, "Next: pgseal key check, then pgseal verify; and a new escrow copy.")?;
-    Ok(out.flush()?)
+    done.next.iter().try_for_each(|line| writeln!(out, "{line}"))?;
+    writeln!(out, "Next: pgseal key check, then pgseal verify; and a new escrow copy.")
 }

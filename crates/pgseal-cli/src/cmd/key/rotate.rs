@@ -1,15 +1,18 @@
 //! `pgseal key rotate`: wraps the keyring with another key.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::Path;
 
-use pgseal_keys::{Provider, keyring_path, update};
+use pgseal_keys::{Keyring, Provider, keyring_path, update};
+use serde::Serialize;
 
 use crate::datadir::{self, DataDir};
 use crate::error::CliError;
+use crate::given_dir::GivenDir;
 use crate::out::Out;
 use crate::register::{self, Registration};
-use crate::{exit, keys};
+use crate::values::KeySource;
+use crate::{exit, keys, memory};
 
 /// Put the keyring under another key. Rewrites one small file; no data is encrypted anew
 ///
@@ -17,55 +20,105 @@ use crate::{exit, keys};
 /// when it starts. Keep the old key as long as you keep backups whose keyring is under it.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The data directory
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// Where the new key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     new: String,
     /// Where the present key comes from, if not from where the keyring says
     #[arg(long, value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
     old: Option<String>,
     /// Also write where the new key comes from into /etc/pgseal/clusters.d
     #[arg(long)]
     register: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Done {
+    keyring: String,
+    keyring_id: String,
+    provider: String,
+    /// Whether the keyring was rewritten: not if it is under that key already.
+    changed: bool,
+    /// The file in /etc/pgseal/clusters.d that was written.
+    registered: Option<String>,
+    /// What is left to do, in lines.
+    next: Vec<String>,
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    let path = args.dir.path("key rotate")?;
     let provider = Provider::parse_typed(&args.new)?;
-    let begin = || Registration::begin(&provider, &args.dir);
+    let begin = || Registration::begin(&provider, &path);
     let registration = args.register.then(begin).transpose()?;
-    let dir = DataDir::open(&args.dir)?;
+    let dir = DataDir::open(&path)?;
     let path = keyring_path(&dir.root);
     let keyring = keys::own_keyring(&dir)?;
-    let old = keys::kek(&keyring, args.old.as_deref())?;
-    // Before the prompt for the new key: a wrong old key is the likelier mistake.
-    keyring.unlock(&old)?;
-    let new = provider.kek_for_new()?;
-    update(&path, |keyring| {
-        // If an interrupted conversion is undone, that restores the old keyring.
-        if let Err(error) = datadir::expect_begun_or_none(&dir.root) {
-            return Ok(Err(error));
-        }
-        keyring.rotate_kek(&old, &new, &provider.to_string()).map(Ok)
-    })??;
-    let mut out = Out::new();
-    writeln!(
-        out,
-        "{}: under the key of {} now. Keep the old key for the backups made before.",
-        path.display(),
-        Provider::shown(&provider.to_string())
-    )?;
-    match registration {
-        Some(registration) => {
-            let path = registration.finish(keyring.id())?;
-            writeln!(out, "{}", register::done(&path))?;
-        }
-        None => {
-            for line in register::advice(&keyring, &provider) {
-                writeln!(out, "{line}")?;
+    let changed = !is_under(&keyring, &provider);
+    if changed {
+        let old = keys::kek(&keyring, args.old.as_deref())?;
+        // Before the prompt for the new key: a wrong old key is the likelier mistake.
+        keyring.unlock(&old)?;
+        let new = provider.kek_for_new()?;
+        update(&path, |keyring| {
+            // If an interrupted conversion is undone, that restores the old keyring.
+            if let Err(error) = datadir::expect_begun_or_none(&dir.root) {
+                return Ok(Err(error));
             }
-        }
+            keyring.rotate_kek(&old, &new, &provider.to_string()).map(Ok)
+        })??;
+    }
+    if changed {
+        memory::rotated(keyring.id());
+    }
+    let registered = registration.map(|known| known.finish(keyring.id())).transpose()?;
+    let done = Done {
+        keyring: path.display().to_string(),
+        keyring_id: keyring.id().to_string(),
+        provider: Provider::shown(&provider.to_string()),
+        changed,
+        next: match &registered {
+            Some(_) => Vec::new(),
+            None => register::advice(&keyring, &provider),
+        },
+        registered: registered.as_deref().map(|path| path.display().to_string()),
+    };
+    let mut out = Out::new();
+    if args.json {
+        out.json(&done)?;
+    } else {
+        print(&mut out, &done, registered.as_deref())?;
     }
     out.flush()?;
     Ok(exit::SOUND)
+}
+
+/// Whether the keyring names this source already, and its key opens it. A passphrase is not asked
+/// for: the present and the new one have the same name.
+fn is_under(keyring: &Keyring, provider: &Provider) -> bool {
+    !provider.is_passphrase()
+        && keyring.provider_uri() == provider.to_string()
+        && provider.kek_for_new().is_ok_and(|key| keyring.unlock(&key).is_ok())
+}
+
+fn print(out: &mut Out, done: &Done, registered: Option<&Path>) -> io::Result<()> {
+    let Done { keyring, provider, .. } = done;
+    if done.changed {
+        writeln!(
+            out,
+            "{keyring}: under the key of {provider} now. Keep the old key for the backups made before."
+        )?;
+    } else {
+        writeln!(out, "{keyring}: under the key of {provider} already; nothing was changed.")?;
+    }
+    if let Some(path) = registered {
+        writeln!(out, "{}", register::done(path))?;
+    }
+    done.next.iter().try_for_each(|line| writeln!(out, "{line}"))
 }

@@ -1,27 +1,28 @@
 //! `pgseal key show`: prints a keyring without its keys.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use pgseal_keys::{GenerationState, Keyring, KeyringSummary, Provider};
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::given_dir::GivenPath;
 use crate::out::{self, Out};
 use crate::{as_owner, exit, keys};
 
 /// Show a keyring: identity, suite, provider, generations. Needs no key and shows none
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The data directory, or a keyring file
-    dir: PathBuf,
+    #[command(flatten)]
+    path: GivenPath,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let path = &args.dir;
+    let path = &args.path.path("key show")?;
     let keyring = if path.is_file() {
         as_owner::step_down_beside(path)?;
         Keyring::load(path)?

@@ -9,6 +9,7 @@ use pgseal_keys::{Keyring, Provider};
 use pgseal_pgdata::Policy;
 use serde::Serialize;
 
+use super::protection::Protection;
 use crate::counters::Counters;
 use crate::datadir::DataDir;
 use crate::scan::{Entry, Scan, Seen};
@@ -63,6 +64,8 @@ pub struct Status {
     pub active_generation: Option<u32>,
     /// Whether the configuration is locked.
     pub configuration: Option<String>,
+    /// The answers of the first screen.
+    pub protection: Protection,
     pub counters: Option<Counters>,
     pub no_counters: Option<String>,
     /// Whether the files were scanned; if not, the fields below are empty.
@@ -95,6 +98,7 @@ pub fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) ->
         suite: keyring.map(|keyring| keyring.suite().name().to_owned()),
         active_generation: keyring.map(|keyring| keyring.active_generation().0),
         configuration: keyring.map(|keyring| configuration(&dir.root, keyring).to_owned()),
+        protection: Protection::of(dir, scan, keyring),
         counters,
         no_counters,
         files_seen: scan.is_some(),

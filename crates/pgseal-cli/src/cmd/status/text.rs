@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use super::survey::{PlainFile, Status};
 use crate::out::{self, Out};
 
-/// Prints the status.
-pub fn print(out: &mut Out, status: &Status) -> io::Result<()> {
+/// Prints the status. `brief`: only the first screen.
+pub fn print(out: &mut Out, status: &Status, brief: bool) -> io::Result<()> {
     writeln!(out, "Data directory  {}", status.data_directory)?;
     let unknown = "unknown (PG_VERSION is not there)";
     writeln!(out, "PostgreSQL      {}", status.postgresql.as_deref().unwrap_or(unknown))?;
@@ -28,6 +28,10 @@ pub fn print(out: &mut Out, status: &Status) -> io::Result<()> {
         ("Configuration   ", &status.configuration),
     ] {
         writeln!(out, "{name}{}", value.as_deref().unwrap_or("unknown: the keyring is missing"))?;
+    }
+    status.protection.print(out, &status.data_directory)?;
+    if brief {
+        return Ok(());
     }
     print_counters(out, status)?;
     if !status.files_seen {

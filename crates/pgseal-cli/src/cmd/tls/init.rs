@@ -1,5 +1,6 @@
 //! `pgseal tls init`: makes a private CA, certificates, settings and rules.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,10 +9,12 @@ use clap::{Args as ClapArgs, ValueEnum};
 use pgseal_tls::authority::KeyKind;
 use pgseal_tls::setup::{self, Done, Wish};
 use pgseal_tls::version::Version;
+use serde::Serialize;
 
 use crate::datadir;
 use crate::error::CliError;
 use crate::exit;
+use crate::given_dir::GivenDir;
 use crate::out::{self, Out};
 use crate::{as_owner, bindir, child, config_record};
 
@@ -40,8 +43,8 @@ Examples:
 #[derive(Debug, ClapArgs)]
 #[command(long_about = LONG, after_help = EXAMPLES)]
 pub struct Args {
-    /// The data directory, or the directory with postgresql.conf, as "postgres -D" takes it
-    dir: PathBuf,
+    #[command(flatten)]
+    dir: GivenDir,
     /// A host name or IP address of the server, for its certificate; the first one is the one in
     /// the connection string. This machine's name, if there is none; localhost is always added
     #[arg(long = "host", value_name = "NAME")]
@@ -64,6 +67,65 @@ pub struct Args {
     /// Directory of PostgreSQL's programs
     #[arg(long, value_name = "DIR")]
     bindir: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done, as JSON.
+#[derive(Debug, Serialize)]
+struct Report {
+    ca_dir: String,
+    /// Whether the CA was there already.
+    ca_reused: bool,
+    hosts: Vec<String>,
+    days: u32,
+    files: Vec<FileRow>,
+    settings: BTreeMap<&'static str, String>,
+    /// Rules for TLS and without it that are for TLS only now.
+    rules_changed: usize,
+    /// Rules for no TLS that were disabled.
+    rules_disabled: usize,
+    notes: Vec<String>,
+    /// Whether the configuration is locked, so that "pgseal config accept" has to follow.
+    configuration_locked: bool,
+    /// Connection strings.
+    conninfo: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct FileRow {
+    file: String,
+    /// The copy of what was there before.
+    backup: Option<String>,
+    changed: bool,
+}
+
+impl Report {
+    fn new(wish: &Wish, done: Done) -> Report {
+        let shown = |path: &Path| path.display().to_string();
+        Report {
+            ca_dir: shown(&done.ca_dir),
+            ca_reused: done.ca_reused,
+            hosts: wish.hosts.clone(),
+            days: wish.days,
+            files: done
+                .written
+                .iter()
+                .map(|written| FileRow {
+                    file: shown(&written.path),
+                    backup: written.backup.as_deref().map(shown),
+                    changed: !written.unchanged,
+                })
+                .collect(),
+            settings: done.settings.into_iter().map(|set| (set.name, set.value)).collect(),
+            rules_changed: done.rules.changed,
+            rules_disabled: done.rules.disabled,
+            notes: done.notes,
+            configuration_locked: config_record::is_locked(&wish.dir),
+            conninfo: done.conninfo,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -97,15 +159,16 @@ fn expect_own_file(path: &Path) -> Result<(), CliError> {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let meta = std::fs::metadata(&args.dir).map_err(CliError::io(&args.dir, "open"))?;
+    let given = args.dir.path("tls init")?;
+    let meta = std::fs::metadata(&given).map_err(CliError::io(&given, "open"))?;
     if !meta.is_dir() {
         return Err(CliError::NotDataDir {
-            path: args.dir.clone(),
+            path: given,
             why: "it is a file",
             remedy: "give the directory that PGDATA names",
         });
     }
-    let dir = std::path::absolute(&args.dir).map_err(CliError::io(&args.dir, "resolve"))?;
+    let dir = std::path::absolute(&given).map_err(CliError::io(&given, "resolve"))?;
     as_owner::step_down(&dir)?;
     for name in ["postgresql.conf", "postgresql.auto.conf", "pg_hba.conf"] {
         expect_own_file(&dir.join(name))?;
@@ -126,7 +189,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         },
         days: args.days,
         clients: args.clients.clone(),
-        ca_dir: ca_dir.map_err(CliError::io(&args.dir, "resolve"))?,
+        ca_dir: ca_dir.map_err(CliError::io(&given, "resolve"))?,
         oldest: match args.min_version {
             Oldest::Tls12 => Version::Tls12,
             Oldest::Tls13 => Version::Tls13,
@@ -135,7 +198,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     };
     let done = setup::set_up(&wish)?;
     let mut out = Out::new();
-    print(&mut out, &wish, &done)?;
+    if args.json {
+        out.json(&Report::new(&wish, done))?;
+    } else {
+        print(&mut out, &wish, &done)?;
+    }
     out.flush()?;
     Ok(exit::SOUND)
 }

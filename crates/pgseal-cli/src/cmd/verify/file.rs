@@ -10,9 +10,10 @@ use pgseal_core::geometry::{self, BLOCK_LEN, HEAD_LEN};
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::{self, BlockList, BlockState, FileReport};
-use pgseal_core::{HeaderFault, KeySet, Layout, Scratch, SealError, SealedFile};
+use pgseal_core::{BlockNo, HeaderFault, KeySet, Layout, Scratch, SealError, SealedFile};
 use pgseal_pgdata::{Class, Fork, KeyScope, Policy, Renewal};
 
+use super::subset::Subset;
 use crate::out;
 use crate::scan::{self, Entry, Seen};
 use crate::storage::ReadOnly;
@@ -97,6 +98,8 @@ pub struct Checked {
     pub is_ephemeral: bool,
     /// Whether it was removed meanwhile.
     pub is_gone: bool,
+    /// An earlier run, which this one continues, has found it sound.
+    pub was_done: bool,
     /// Blocks that looked damaged until the server had finished writing them.
     pub settled_blocks: u64,
 }
@@ -110,6 +113,11 @@ impl Checked {
 
     fn add(&mut self, what: What, text: impl Into<String>) {
         self.findings.push(Finding { what, text: text.into(), is_rebuilt: false });
+    }
+
+    /// Whether every block of a sealed file was looked at and nothing was found.
+    pub fn is_sound(&self) -> bool {
+        self.report.is_some() && self.findings.is_empty()
     }
 
     /// Whether a finding is a failure.
@@ -166,11 +174,12 @@ fn rebuilt(what: What, entry: &Entry) -> Option<&'static str> {
 pub fn check(
     entry: &mut Entry,
     keys: &KeySet,
+    subset: &Subset,
     is_live: bool,
     scratch: &mut Scratch,
     progress: &mut dyn FnMut(u64),
 ) -> Checked {
-    let mut checked = look(entry, keys, is_live, scratch, progress);
+    let mut checked = look(entry, keys, subset, is_live, scratch, progress);
     for look in 1..LOOKS {
         if !is_live || checked.is_as_it_should_be() {
             break;
@@ -179,7 +188,7 @@ pub fn check(
         scan::look_again(entry);
         let before = checked.report.take().map_or(0, |report| report.damaged.count());
         let settled = checked.settled_blocks;
-        checked = self::look(entry, keys, is_live, scratch, &mut |_| {});
+        checked = self::look(entry, keys, subset, is_live, scratch, &mut |_| {});
         let now = checked.report.as_ref().map_or(0, |report| report.damaged.count());
         checked.settled_blocks = settled + before.saturating_sub(now);
     }
@@ -190,6 +199,7 @@ pub fn check(
 fn look(
     entry: &Entry,
     keys: &KeySet,
+    subset: &Subset,
     is_live: bool,
     scratch: &mut Scratch,
     progress: &mut dyn FnMut(u64),
@@ -201,7 +211,7 @@ fn look(
         return Checked::with(What::Leftover, what);
     }
     match &entry.seen {
-        Seen::Sealed(header) => sealed(entry, header, keys, is_live, scratch, progress),
+        Seen::Sealed(header) => sealed(entry, header, keys, subset, is_live, scratch, progress),
         Seen::Empty | Seen::Special => Checked::default(),
         Seen::Plain if matches!(entry.class.policy(), Policy::Plain(_)) => Checked::default(),
         Seen::Plain if entry.may_be_plain() => {
@@ -237,6 +247,7 @@ fn sealed(
     entry: &Entry,
     header: &Header,
     keys: &KeySet,
+    subset: &Subset,
     is_live: bool,
     scratch: &mut Scratch,
     progress: &mut dyn FnMut(u64),
@@ -260,7 +271,7 @@ fn sealed(
         let text = format!("generation {} is not in the keyring", header.generation);
         return Checked::with(What::UnknownGeneration, text);
     }
-    match walk(entry, keys, is_live, scratch, progress) {
+    match walk(entry, keys, subset, is_live, scratch, progress) {
         Ok(Some((header, report))) => judge(entry, &header, keys, report),
         // It was replaced by another kind of file after the scan; the next check shows.
         Ok(None) => Checked::with(What::BadHeader, "it changed while it was looked at"),
@@ -280,6 +291,7 @@ fn sealed(
 fn walk(
     entry: &Entry,
     keys: &KeySet,
+    subset: &Subset,
     is_live: bool,
     scratch: &mut Scratch,
     progress: &mut dyn FnMut(u64),
@@ -290,7 +302,9 @@ fn walk(
     start.truncate(got);
     let Kind::Sealed(header) = header::classify(&start)? else { return Ok(None) };
     let mut file = SealedFile::from_header(&start, header, keys)?;
-    let mut report = verify::verify_file(&mut file, &storage, scratch, progress)?;
+    let whole = subset.wants_file(&entry.path);
+    let chosen = |block: BlockNo| whole && subset.wants_block(&entry.rel, block.0);
+    let mut report = verify::verify_chosen(&mut file, &storage, scratch, &chosen, progress)?;
     if is_live {
         settle(&mut report, &mut file, &storage, scratch)?;
     }

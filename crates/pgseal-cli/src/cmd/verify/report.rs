@@ -20,6 +20,8 @@ struct Files {
     plain_by_policy: u64,
     plain_accepted: u64,
     ephemeral: u64,
+    /// Found sound by the run that this one continues, and not changed since.
+    done_before: u64,
     rebuilt: u64,
     gone: u64,
 }
@@ -29,6 +31,8 @@ struct Blocks {
     authenticated: u64,
     not_authenticated: u64,
     zero: u64,
+    /// Not looked at, because of --sample or --since.
+    skipped: u64,
     damaged: u64,
     settled: u64,
 }
@@ -73,6 +77,9 @@ pub struct Report {
     /// Why whether a file is missing or older is not known.
     completeness_unknown: Option<String>,
     sound: bool,
+    /// Which content was checked; all of it, if this is missing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     bytes: u64,
     files: Files,
     blocks: Blocks,
@@ -92,6 +99,7 @@ impl Report {
             manifest: None,
             completeness_unknown: None,
             sound: true,
+            part: None,
             bytes: 0,
             files: Files::default(),
             blocks: Blocks::default(),
@@ -105,6 +113,10 @@ impl Report {
     pub fn add(&mut self, entry: &Entry, checked: &Checked) {
         if checked.is_gone {
             self.files.gone += 1;
+            return;
+        }
+        if checked.was_done {
+            self.files.done_before += 1;
             return;
         }
         if checked.is_ephemeral {
@@ -121,6 +133,7 @@ impl Report {
         let mut damaged = Vec::new();
         if let Some(report) = &checked.report {
             self.bytes += report.sealed_len.0;
+            self.blocks.skipped += report.skipped_blocks;
             self.blocks.zero += report.zero.count();
             self.blocks.damaged += report.damaged.count();
             if report.authenticated {
@@ -259,7 +272,13 @@ impl Report {
         }
         self.print_zeros(out, list)?;
         self.print_counts(out)?;
-        if self.sound {
+        if let (true, Some(part)) = (self.sound, &self.part) {
+            writeln!(
+                out,
+                "Sound, as far as it was checked: {part}; {} not looked at.",
+                count(self.blocks.skipped, "block")
+            )
+        } else if self.sound {
             writeln!(out, "Sound.")
         } else {
             writeln!(
@@ -317,6 +336,7 @@ impl Report {
             (files.plain_by_policy, "file", "plain by design (pgseal status says why)"),
             (files.plain_accepted, "file", "plain and accepted"),
             (files.empty, "file", "empty"),
+            (files.done_before, "file", "found sound by the run that this one continues"),
             (files.ephemeral, "temporary file", "whose key died with its server: not checked"),
         ] {
             if number > 0 {

@@ -1,0 +1,122 @@
+//! What pgseal remembers of a cluster on this machine: when its keyring got another key, and which
+//! checks of it and of its backups were made.
+//!
+//! The file is outside of the data directory, because whoever can write there could write a good
+//! result. It is `KEYRING-ID.json` in `/var/lib/pgseal`, or in the directory of `PGSEAL_STATE_DIR`.
+//! pgseal makes no such directory: without one it remembers nothing.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use pgseal_core::KeyringId;
+use serde::{Deserialize, Serialize};
+
+use crate::{environment, out, small_file};
+
+/// Where it remembers, unless `PGSEAL_STATE_DIR` says otherwise.
+const STATE_DIR: &str = "/var/lib/pgseal";
+/// Names another directory.
+const STATE_DIR_VARIABLE: &str = "PGSEAL_STATE_DIR";
+/// The most paths whose last check is remembered.
+const MAX_CHECKS: usize = 64;
+
+/// Everything about one keyring.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Memory {
+    /// When the keyring last got another key (`pgseal key rotate`).
+    pub rotated: Option<String>,
+    /// The last check of each path, the latest one last.
+    #[serde(default)]
+    pub checks: Vec<Check>,
+}
+
+/// One check.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// The data directory, backup or archive.
+    pub path: String,
+    /// The command: `verify`.
+    pub command: String,
+    /// When it began: RFC 3339, UTC. What changed later may not have been seen.
+    pub when: String,
+    /// Whether everything was sound.
+    pub sound: bool,
+}
+
+/// The directory, if there is one that no other user can write.
+pub fn directory() -> Option<PathBuf> {
+    let named = environment::variable(STATE_DIR_VARIABLE).ok().flatten();
+    let dir = PathBuf::from(named.unwrap_or_else(|| STATE_DIR.to_owned()));
+    let meta = fs::symlink_metadata(&dir).ok()?;
+    let own = meta.uid() == 0 || meta.uid() == rustix::process::geteuid().as_raw();
+    (dir.is_absolute() && meta.is_dir() && own && meta.mode() & 0o022 == 0).then_some(dir)
+}
+
+fn file_of(dir: &Path, id: KeyringId) -> PathBuf {
+    dir.join(format!("{id}.json"))
+}
+
+/// What is remembered of the cluster with this keyring.
+pub fn of(id: KeyringId) -> Memory {
+    let read = || {
+        let bytes = small_file::read(&file_of(&directory()?, id)).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    };
+    read().unwrap_or_default()
+}
+
+/// Remembers that the keyring got another key.
+pub fn rotated(id: KeyringId) {
+    change(id, |memory, when| memory.rotated = Some(when));
+}
+
+/// Remembers the result of a check that began at this time.
+pub fn checked(id: KeyringId, path: &Path, command: &str, began: &str, sound: bool) {
+    let Ok(path) = path.canonicalize() else { return };
+    let path = path.display().to_string();
+    let (command, when) = (command.to_owned(), began.to_owned());
+    change(id, |memory, _| {
+        memory.checks.retain(|check| check.path != path);
+        memory.checks.push(Check { path, command, when, sound });
+        let surplus = memory.checks.len().saturating_sub(MAX_CHECKS);
+        memory.checks.drain(..surplus);
+    });
+}
+
+fn change(id: KeyringId, change: impl FnOnce(&mut Memory, String)) {
+    let (Some(dir), Ok(when)) = (directory(), pgseal_keys::now()) else { return };
+    let mut memory = of(id);
+    change(&mut memory, when);
+    if let Err(error) = write(&file_of(&dir, id), &memory) {
+        // A user who may only read there remembers nothing; the check itself was made.
+        if error.kind() != io::ErrorKind::PermissionDenied {
+            out::complain(&format!(
+                "{}: the result cannot be remembered: {error}; \"pgseal status\" will not show it",
+                dir.display()
+            ));
+        }
+    }
+}
+
+/// Writes a file of the directory, so that there is the old or the new one.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    let mut text = serde_json::to_vec_pretty(value).map_err(io::Error::other)?;
+    text.push(b'\n');
+    let new = path.with_extension(format!("new.{}", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    })();
+    if written.is_err() {
+        // The file may not exist.
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
