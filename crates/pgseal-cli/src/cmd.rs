@@ -13,6 +13,7 @@ mod inspect;
 mod key;
 mod lab;
 mod man;
+mod provider;
 mod run;
 mod status;
 mod tls;
@@ -51,7 +52,8 @@ Exit status:
   3 no such directory    13 provider failed    40 I/O error
   4 not sealed           14 keyring damaged    70 a bug in pgseal
   5 exists already       15 keyring of another cluster
-                         16 keyring missing";
+                         16 keyring missing
+                         17 key store refused";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -81,6 +83,7 @@ enum Command {
     Inspect(inspect::Args),
     Cat(cat::Args),
     Key(key::Args),
+    Provider(provider::Args),
     Config(config::Args),
     /// Measure what encryption costs on this machine (runs pgseal-lab)
     Lab(lab::Args),
@@ -116,6 +119,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Key(args) => key::run(&args),
+        Command::Provider(args) => provider::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Lab(args) => lab::run(&[], &args),
         Command::Advise(args) => lab::run(&["advise"], &args),

@@ -41,6 +41,8 @@ mod store;
 mod summary;
 #[cfg(feature = "providers")]
 mod wrap;
+#[cfg(feature = "providers")]
+mod wrapped_kek;
 
 #[cfg(feature = "providers")]
 pub use self::{

@@ -19,7 +19,8 @@ use crate::{exit, keys};
 pub struct Args {
     /// The data directory
     dir: PathBuf,
-    /// Where the new key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:
+    /// Where the new key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:, or
+    /// NAME:... for a key store
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
     new: String,
     /// Where the present key comes from, if not from where the keyring says
@@ -40,7 +41,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let old = keys::kek(&keyring, args.old.as_deref())?;
     // Before the prompt for the new key: a wrong old key is the likelier mistake.
     keyring.unlock(&old)?;
-    let new = provider.kek_for_new()?;
+    let new = provider.kek_for_keyring(keyring.id())?;
     update(&path, |keyring| {
         // If an interrupted conversion is undone, that restores the old keyring.
         if let Err(error) = datadir::expect_begun_or_none(&dir.root) {
