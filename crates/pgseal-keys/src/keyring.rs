@@ -10,7 +10,7 @@ use crate::kek::Kek;
 use crate::provider::{Provider, bad_uri};
 use crate::summary::{GenerationSummary, KeyringSummary, PassphraseSummary};
 use crate::wrap::{self, Secret32};
-use crate::wrapped_kek::WrappedKek;
+use crate::wrapped_kek::{Locked, WrappedKek};
 
 /// What messages call a keyring that has not been stored yet.
 const UNSTORED: &str = "new keyring";
@@ -306,9 +306,14 @@ impl Keyring {
         self.body.passphrase.as_ref()
     }
 
-    /// The copy of the KEK that a key store wrapped; `None` if the KEK is under no store.
-    pub(crate) fn wrapped_kek(&self) -> Option<&WrappedKek> {
-        self.body.wrapped_kek.as_ref()
+    /// What a key store needs to give the KEK of this keyring.
+    pub(crate) fn locked(&self) -> Locked<'_> {
+        Locked {
+            id: self.id(),
+            wrapped_kek: self.body.wrapped_kek.as_ref(),
+            path: &self.path,
+            datadir: self.datadir(),
+        }
     }
 
     /// The generation of the data key that new files are sealed with.

@@ -1,5 +1,7 @@
 //! The copy of a KEK that a key store wrapped, as a keyring holds it.
 
+use std::path::Path;
+
 use data_encoding::HEXLOWER;
 use pgseal_core::KeyringId;
 use pgseal_plugin::{MAX_KEY_NAME_LEN, MAX_WRAPPED_LEN, WrappedKey};
@@ -52,4 +54,17 @@ impl StoreCopy {
     pub(crate) fn id(&self) -> KeyringId {
         KeyringId(self.keyring_id)
     }
+}
+
+/// What a key store needs of a keyring that is to be unlocked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Locked<'a> {
+    /// The identity of the keyring.
+    pub id: KeyringId,
+    /// The copy in the keyring; `None` if the KEK is under no store.
+    pub wrapped_kek: Option<&'a WrappedKek>,
+    /// The keyring, for messages.
+    pub path: &'a Path,
+    /// The data directory of the keyring, which must not hold the plugin.
+    pub datadir: Option<&'a Path>,
 }

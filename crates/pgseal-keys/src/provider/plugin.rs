@@ -18,9 +18,8 @@ use serde::de::DeserializeOwned;
 use super::{Provider, bad_uri};
 use crate::error::KeyError;
 use crate::kek::Kek;
-use crate::keyring::Keyring;
 use crate::wrap;
-use crate::wrapped_kek::{StoreCopy, WrappedKek};
+use crate::wrapped_kek::{Locked, StoreCopy, WrappedKek};
 
 pub(super) use exchange::{Broken, exchange};
 pub use locate::{PROVIDERS_DIR, directory, installed};
@@ -115,8 +114,8 @@ impl Plugin {
     }
 
     /// The KEK of an existing keyring.
-    pub(crate) fn kek(&self, keyring: &Keyring) -> Result<Kek, KeyError> {
-        let Some(wrapped_kek) = keyring.wrapped_kek() else {
+    pub(crate) fn kek(&self, keyring: &Locked<'_>) -> Result<Kek, KeyError> {
+        let Some(wrapped_kek) = keyring.wrapped_kek else {
             return Err(KeyError::ProviderFailed {
                 provider: self.shown(),
                 what: "this keyring is not under a key store; use the provider that it names \
@@ -125,7 +124,7 @@ impl Plugin {
             });
         };
         let patience = Patience::from_environment()?;
-        let secret = self.unwrapped(keyring.id(), wrapped_kek, patience, Some(keyring))?;
+        let secret = self.unwrapped(keyring.id, wrapped_kek, patience, Some(keyring))?;
         let kek = Kek::init_with(|key| {
             key.copy_from_slice(secret.expose());
             Ok::<(), KeyError>(())
@@ -138,7 +137,7 @@ impl Plugin {
         id: KeyringId,
         wrapped_kek: &WrappedKek,
         patience: Patience,
-        keyring: Option<&Keyring>,
+        keyring: Option<&Locked<'_>>,
     ) -> Result<Secret, KeyError> {
         let operation = Operation::Unwrap {
             context: id.0,
@@ -153,9 +152,10 @@ impl Plugin {
         &self,
         operation: &Operation<'_>,
         patience: Patience,
-        keyring: Option<&Keyring>,
+        keyring: Option<&Locked<'_>>,
     ) -> Result<T, KeyError> {
-        let program = locate::program(&self.name, &self.uri, keyring.and_then(Keyring::datadir))?;
+        let program =
+            locate::program(&self.name, &self.uri, keyring.and_then(|keyring| keyring.datadir))?;
         let line = encode_request(&self.uri, operation).map_err(|what| bad_uri(&self.uri, what))?;
         patience.repeat(&self.shown(), || {
             let answer = match exchange(&program, &line, patience.attempt(), None) {
@@ -185,7 +185,7 @@ impl Plugin {
         program: &Path,
         operation: &Operation<'_>,
         failure: &Failure<'_>,
-        keyring: Option<&Keyring>,
+        keyring: Option<&Locked<'_>>,
     ) -> KeyError {
         let (provider, what) = (self.shown(), shown_message(&failure.message));
         match (failure.kind, keyring) {
@@ -200,7 +200,7 @@ impl Plugin {
             },
             (Fault::Wrong, Some(keyring)) => {
                 let provider = format!("{provider} ({what})");
-                KeyError::Wrong { path: keyring.path().to_owned(), provider }
+                KeyError::Wrong { path: keyring.path.to_owned(), provider }
             }
             (Fault::Stale, _) => KeyError::ProviderFailed {
                 provider,

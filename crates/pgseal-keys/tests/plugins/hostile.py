@@ -2,7 +2,9 @@
 """pgseal-provider-hostile: hostile:MODE misbehaves as MODE says; hostile:good does not.
 
 Anchors and counters lie in the directory HOSTILE_STATE. Under the name careless it takes every URI."""
-import fcntl, hmac, json, os, secrets, subprocess, sys, time
+# Few modules: the suite runs this program a thousand times.
+import fcntl, json, os, sys, time
+from _blake2 import blake2s
 
 KEY = b"k" * 32
 NAME = sys.argv[0].rsplit("-", 1)[1]
@@ -13,7 +15,7 @@ class Failure(Exception):
 
 
 def mac(*parts):
-    return hmac.digest(KEY, b"".join(parts), "sha256")
+    return blake2s(b"".join(parts), key=KEY).digest()
 
 
 def mask(nonce, text):
@@ -30,7 +32,7 @@ def wrap(mode, request):
     secret, context = bytes.fromhex(request["secret"]), bytes.fromhex(request["context"])
     if mode == "leaks":
         print("wrapping", request["secret"], file=sys.stderr)
-    nonce = secrets.token_bytes(16)
+    nonce = os.urandom(16)
     sealed = nonce + (secret if mode == "plain" else mask(nonce, secret))
     tag = mac(b"tag", b"" if mode == "unbound" else context, sealed)
     return {"wrapped": (sealed + tag).hex(), "key": "k"}
@@ -42,7 +44,7 @@ def unwrap(mode, request):
         wrapped = wrapped[:80]
     sealed, tag = wrapped[:48], wrapped[48:]
     good = mac(b"tag", b"" if mode == "unbound" else context, sealed)
-    if not hmac.compare_digest(tag, good) and mode != "unauthenticated":
+    if tag != good and mode != "unauthenticated":
         raise Failure("wrong", "the tag is wrong")
     if len(wrapped) != 80:
         raise Failure("wrong", "the length is wrong")
@@ -137,7 +139,8 @@ except Failure as failure:
 if mode == "slow":
     time.sleep(60)
 if mode == "hangs-behind":
-    subprocess.Popen(["sleep", "60"])
+    if os.fork() == 0:
+        os.execv("/bin/sleep", ["sleep", "60"])
 if mode == "dies":
     sys.exit(3)
 if mode == "silent":

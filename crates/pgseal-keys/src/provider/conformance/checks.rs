@@ -9,7 +9,7 @@ use pgseal_plugin::{
     encode_request,
 };
 
-use super::{Check, Suite, other_context, random, refused, skipped, timed, told};
+use super::suite::{Check, Suite, Verdict, other_context, random, refused, skipped, timed, told};
 use crate::wrapped_kek::WrappedKek;
 
 /// What a plugin reports for a wrapped key that it cannot open.
@@ -36,7 +36,7 @@ pub(super) fn all(suite: &Suite, name: &str) -> (Option<Description>, Vec<Check>
     };
     checks.push(timed("unwrap gives back what was wrapped", || round_trips(suite)));
     checks.extend(protocol(suite));
-    let is_useful = checks.get(1).is_some_and(|check| check.verdict == super::Verdict::Pass);
+    let is_useful = checks.get(1).is_some_and(|check| check.verdict == Verdict::Pass);
     if is_useful {
         checks.extend(keys(suite, &found));
     } else {
