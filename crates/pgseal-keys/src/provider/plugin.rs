@@ -115,6 +115,8 @@ impl Plugin {
 
     /// The KEK of an existing keyring.
     pub(crate) fn kek(&self, keyring: &Locked<'_>) -> Result<Kek, KeyError> {
+        // A mistyped name is no plugin: that error comes first.
+        locate::program(&self.name, &self.uri, keyring.datadir)?;
         let Some(wrapped_kek) = keyring.wrapped_kek else {
             return Err(KeyError::ProviderFailed {
                 provider: self.shown(),
