@@ -47,25 +47,30 @@ build: ## programs, library, guard module and extension for each PostgreSQL here
 	@# are built together, so that each crate that both use is built once.
 	$(CARGO) build --quiet --release --locked -p pgseal-preload
 	$(CARGO) build --quiet --release --locked -p pgseal-cli -p pgseal-lab
+	$(CARGO) build --quiet --release --locked -p pgseal-provider-pkcs11
 	$(CARGO) build --quiet --release --locked -p pgseal-column
 	@scripts/guard.sh build
 	@scripts/extension.sh build
-	@echo "built target/release/pgseal, target/release/pgseal-lab, target/release/libpgseal.so"
+	@echo "built target/release/pgseal, target/release/pgseal-lab, target/release/libpgseal.so," \
+	    "target/release/pgseal-provider-pkcs11"
 
 .PHONY: install
 install: ## install what 'make build' built
-	@test -x target/release/pgseal -a -x target/release/pgseal-lab -a -e target/release/libpgseal.so || \
+	@test -x target/release/pgseal -a -x target/release/pgseal-lab -a -e target/release/libpgseal.so \
+	    -a -x target/release/pgseal-provider-pkcs11 || \
 	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
 	@scripts/install-file.sh 0755 target/release/pgseal $(bindir)/pgseal
 	@scripts/install-file.sh 0755 target/release/pgseal-lab $(bindir)/pgseal-lab
 	@scripts/install-file.sh 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
+	@scripts/install-file.sh 0755 target/release/pgseal-provider-pkcs11 $(libdir)/providers/pgseal-provider-pkcs11
 	@scripts/guard.sh install
 	@scripts/extension.sh install
 	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
 
 .PHONY: uninstall
 uninstall: ## remove what 'make install' installed
-	rm -f $(bindir)/pgseal $(bindir)/pgseal-lab $(libdir)/libpgseal.so
+	rm -f $(bindir)/pgseal $(bindir)/pgseal-lab $(libdir)/libpgseal.so $(libdir)/providers/pgseal-provider-pkcs11
+	@if [ -d $(libdir)/providers ]; then rmdir --ignore-fail-on-non-empty $(libdir)/providers; fi
 	@if [ -d $(libdir) ]; then rmdir --ignore-fail-on-non-empty $(libdir); fi
 	@scripts/guard.sh uninstall
 	@scripts/extension.sh uninstall

@@ -4,8 +4,8 @@
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
-#   test      the same, perl, the server's procedural languages, hll and pg_partman; on Debian also
-#             the newest stable PostgreSQL, which is not installed but unpacked into a cache
+#   test      the same, perl, the server's procedural languages, hll and pg_partman, SoftHSM and
+#             OpenSC; on Debian also the newest stable PostgreSQL, which is not installed but unpacked into a cache
 #             (scripts/postgres-versions.sh)
 #   scenarios the programs that long scenarios run on a sealed cluster: pg_repack, pgBackRest, Barman,
 #             btrfs, Patroni, etcd; the extensions PostGIS, plsh, pgfincore
@@ -257,6 +257,10 @@ for purpose in "$@"; do
         need fincore util-linux-extra
         # what a command does on a hostile directory
         need strace strace
+        # a token, and a plugin that is written in Python
+        need softhsm2-util softhsm2
+        need pkcs11-tool opensc
+        need python3 python3
         ;;
     scenarios) need_scenarios ;;
     upstream)

@@ -14,6 +14,7 @@ mod key;
 mod lab;
 mod man;
 mod manifest;
+mod provider;
 mod run;
 mod status;
 mod tls;
@@ -52,7 +53,8 @@ Exit status:
   3 no such directory    13 provider failed    40 I/O error
   4 not sealed           14 keyring damaged    70 a bug in pgseal
   5 exists already       15 keyring of another cluster
-                         16 keyring missing";
+                         16 keyring missing
+                         17 key store refused";
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -82,6 +84,7 @@ enum Command {
     Inspect(inspect::Args),
     Cat(cat::Args),
     Key(key::Args),
+    Provider(provider::Args),
     Config(config::Args),
     Manifest(manifest::Args),
     /// Measure what encryption costs on this machine (runs pgseal-lab)
@@ -123,6 +126,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Key(args) => key::run(&args),
+        Command::Provider(args) => provider::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Lab(args) => lab::run(&[], &args),

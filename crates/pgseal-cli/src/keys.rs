@@ -18,7 +18,8 @@ use crate::{key_ahead, scan};
 /// The options of the command line that say where keys come from.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct KeyOptions {
-    /// Where the key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:. Default:
+    /// Where the key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:, or
+    /// NAME:... for a key store (docs/key-stores.md). Default:
     /// what PGSEAL_PROVIDER, the cluster's file in /etc/pgseal/clusters.d or the keyring names; of
     /// the latter only env:, file: and passphrase:
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]

@@ -12,6 +12,7 @@ use crate::argon::Argon2idParams;
 use crate::error::KeyError;
 use crate::hex;
 use crate::wrap::Wrapped;
+use crate::wrapped_kek::WrappedKek;
 
 pub(crate) const FORMAT: &str = "pgseal-keyring";
 pub(crate) const VERSION: u64 = 1;
@@ -60,6 +61,8 @@ pub(crate) struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Argon2idParams>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wrapped_kek: Option<WrappedKek>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_lock: Option<u64>,
     #[serde(with = "hex")]
     pub key_check: [u8; 8],
@@ -94,6 +97,13 @@ impl Body {
         }
         if let Some(params) = &self.passphrase {
             params.check()?;
+        }
+        if let Some(wrapped_kek) = &self.wrapped_kek {
+            let scheme = self.provider.split(':').next().unwrap_or_default();
+            if ["env", "file", "command", "passphrase"].contains(&scheme) {
+                return Err("a wrapped key under a provider that is no key store");
+            }
+            wrapped_kek.check()?;
         }
         if !is_time(&self.created) || !self.generations.iter().all(|entry| is_time(&entry.created))
         {

@@ -7,14 +7,14 @@
 use std::env;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use data_encoding::HEXLOWER;
 use pgseal_core::KeyringId;
 
 use crate::error::KeyError;
-use crate::files::{Links, open_regular_as, sync_dir};
+use crate::files::{Links, expect_private, open_regular_as, sync_dir};
 use crate::provider::Provider;
 use crate::wrap;
 
@@ -24,6 +24,9 @@ pub const CLUSTERS_DIR: &str = "PGSEAL_CLUSTERS_DIR";
 
 /// The longest file, in bytes.
 const MAX_LEN: usize = 8192;
+
+/// Why nobody else may write the file.
+const WHY: &str = "it says where a key comes from";
 
 /// The directory that holds one file for each cluster.
 #[derive(Clone, Debug)]
@@ -95,11 +98,11 @@ impl Clusters {
             ));
         }
         let meta = file.metadata().map_err(|error| KeyError::io(&path, "stat the file", error))?;
-        expect_private(&path, &meta)?;
+        expect_private(&path, &meta, WHY)?;
         for above in dir.ancestors() {
             let meta = fs::metadata(above)
                 .map_err(|error| KeyError::io(above, "stat the directory", error))?;
-            expect_private(above, &meta)?;
+            expect_private(above, &meta, WHY)?;
         }
         let mut text = String::new();
         let limit = u64::try_from(MAX_LEN + 1).unwrap_or(u64::MAX);
@@ -205,29 +208,6 @@ fn file_name(path: &Path) -> &Path {
     path.file_name().map_or(path, Path::new)
 }
 
-/// Refuses a file or directory that a user other than root and the current one owns or can write:
-/// that user could name another provider. A sticky directory like `/tmp` is fine, because only the
-/// owner of an entry can replace the entry.
-fn expect_private(path: &Path, meta: &fs::Metadata) -> Result<(), KeyError> {
-    let me = rustix::process::geteuid().as_raw();
-    if meta.uid() != 0 && meta.uid() != me {
-        return Err(insecure(
-            path,
-            format!("it belongs to user {}, neither root nor user {me}", meta.uid()),
-            "make root its owner: it says where a key comes from",
-        ));
-    }
-    let is_sticky_dir = meta.is_dir() && meta.mode() & 0o1000 != 0;
-    if meta.mode() & 0o022 != 0 && !is_sticky_dir {
-        return Err(insecure(
-            path,
-            format!("it has mode {:o}: group or others can write it", meta.mode() & 0o7777),
-            "take that right away (chmod go-w): it says where a key comes from",
-        ));
-    }
-    Ok(())
-}
-
 fn bad(path: &Path, what: String) -> KeyError {
     KeyError::ClusterFile { path: path.to_owned(), what }
 }
@@ -239,7 +219,7 @@ fn insecure(path: &Path, what: String, remedy: &str) -> KeyError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     const ID: KeyringId = KeyringId([0xab; 16]);
 

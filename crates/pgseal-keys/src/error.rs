@@ -48,6 +48,49 @@ pub enum KeyError {
         /// What happened and what to do next.
         what: String,
     },
+    /// The key store cannot be reached, or is busy.
+    #[error(
+        "key store of {provider}: it cannot be reached: {what}; try again when it answers, or let \
+         pgseal wait longer for it (PGSEAL_PROVIDER_WAIT=SECONDS)"
+    )]
+    StoreDown {
+        /// The provider's URI, without secrets.
+        provider: String,
+        /// What the plugin says.
+        what: String,
+    },
+    /// The key store refuses, by its credentials or its policy.
+    #[error(
+        "key store of {provider}: it refuses: {what}; correct the credentials or what they may do, \
+         and try again (pgseal does not repeat what a store has refused)"
+    )]
+    StoreRefused {
+        /// The provider's URI, without secrets.
+        provider: String,
+        /// What the plugin says.
+        what: String,
+    },
+    /// The URI of a key store, or a file that it names, is wrong.
+    #[error("key store of {provider}: wrong configuration: {what}")]
+    StoreConfiguration {
+        /// The provider's URI, without secrets.
+        provider: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A plugin does not keep to its protocol.
+    #[error(
+        "{}: the plugin is broken: {what}; see what it does with: pgseal provider test {provider}",
+        program.display()
+    )]
+    PluginBroken {
+        /// The program.
+        program: PathBuf,
+        /// How it breaks the protocol.
+        what: String,
+        /// The provider's URI, without secrets.
+        provider: String,
+    },
     /// The keyring names a provider that only a file outside of the data directory may name.
     #[error(
         "{}: the keyring names {hint} as the source of its key, and nothing that a data directory \
@@ -254,14 +297,19 @@ impl KeyError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            KeyError::BadUri { .. } | KeyError::ClusterFile { .. } => 2,
+            KeyError::BadUri { .. }
+            | KeyError::ClusterFile { .. }
+            | KeyError::StoreConfiguration { .. } => 2,
             KeyError::KeyringExists { .. } => 5,
             KeyError::Missing { .. } | KeyError::EscrowShares { .. } => 10,
             KeyError::Wrong { .. } | KeyError::EscrowWrong { .. } => 11,
             KeyError::Insecure { .. }
             | KeyError::NotRegistered { .. }
             | KeyError::Costly { .. } => 12,
-            KeyError::ProviderFailed { .. } | KeyError::BadKeyText { .. } => 13,
+            KeyError::ProviderFailed { .. }
+            | KeyError::BadKeyText { .. }
+            | KeyError::StoreDown { .. }
+            | KeyError::PluginBroken { .. } => 13,
             KeyError::KeyringDamaged { .. }
             | KeyError::KeyringTooNew { .. }
             | KeyError::EscrowLine { .. }
@@ -269,6 +317,7 @@ impl KeyError {
             | KeyError::EscrowTooNew { .. } => 14,
             KeyError::KeyringOfAnotherCluster { .. } => 15,
             KeyError::KeyringMissing { .. } => 16,
+            KeyError::StoreRefused { .. } => 17,
             KeyError::KeyringFull { .. } | KeyError::Io { .. } => 40,
             KeyError::Internal(_) => 70,
         }

@@ -1,6 +1,7 @@
-//! What this crate needs of the file system: opening only regular files, and syncing directories.
+//! What this crate needs of the file system: opening only regular files, trusting only private
+//! ones, and syncing directories.
 
-use std::fs::{File, FileType, OpenOptions};
+use std::fs::{File, FileType, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -67,4 +68,18 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), KeyError> {
     File::open(dir)
         .and_then(|handle| handle.sync_all())
         .map_err(|err| KeyError::io(dir, "sync the directory", err))
+}
+
+/// Refuses a file or directory that a user other than root and the current one owns or can write.
+/// `why` ends the remedy: what the file is good for.
+pub(crate) fn expect_private(path: &Path, meta: &Metadata, why: &str) -> Result<(), KeyError> {
+    let me = rustix::process::geteuid().as_raw();
+    match pgseal_plugin::distrusted(meta, me) {
+        None => Ok(()),
+        Some(distrust) => Err(KeyError::Insecure {
+            path: path.to_owned(),
+            what: distrust.what,
+            remedy: format!("{}: {why}", distrust.remedy),
+        }),
+    }
 }

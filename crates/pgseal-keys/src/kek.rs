@@ -9,14 +9,17 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::argon::Argon2idParams;
 use crate::error::KeyError;
 use crate::wrap;
+use crate::wrapped_kek::StoreCopy;
 
 /// A 256-bit key-encryption key. Zeroized on drop, never cloned, never printed.
 ///
-/// A KEK that was derived from a passphrase keeps the Argon2id parameters, because a keyring that
-/// is created or wrapped again with this KEK must store them.
+/// A KEK that was derived from a passphrase keeps the Argon2id parameters, and a new KEK that a key
+/// store wrapped keeps the wrapped copy, because a keyring that is created or wrapped again with
+/// this KEK must store them.
 pub struct Kek {
     key: Box<[u8; 32]>,
     params: Option<Argon2idParams>,
+    store: Option<StoreCopy>,
     origin: Option<String>,
 }
 
@@ -29,7 +32,7 @@ impl Kek {
     /// # Errors
     /// Those of `fill`.
     pub fn init_with<E>(fill: impl FnOnce(&mut [u8; 32]) -> Result<(), E>) -> Result<Kek, E> {
-        let mut kek = Kek { key: Box::new([0; 32]), params: None, origin: None };
+        let mut kek = Kek { key: Box::new([0; 32]), params: None, store: None, origin: None };
         fill(&mut kek.key)?;
         Ok(kek)
     }
@@ -81,7 +84,12 @@ impl Kek {
     /// A copy of the key. The type does not implement `Clone`, so that each copy is explicit.
     #[must_use]
     pub fn duplicate(&self) -> Kek {
-        Kek { key: self.key.clone(), params: self.params.clone(), origin: self.origin.clone() }
+        Kek {
+            key: self.key.clone(),
+            params: self.params.clone(),
+            store: self.store.clone(),
+            origin: self.origin.clone(),
+        }
     }
 
     pub(crate) fn with_origin(mut self, origin: String) -> Kek {
@@ -94,18 +102,29 @@ impl Kek {
         self
     }
 
-    /// The content of the memfd that `PGSEAL_KEK_FD` names: the 32 raw bytes and, for a passphrase,
-    /// its parameters as JSON. A new keyring must store the parameters, and the helper that makes
-    /// it never sees the passphrase.
+    pub(crate) fn with_store(mut self, store: StoreCopy) -> Kek {
+        self.store = Some(store);
+        self
+    }
+
+    /// The copy that a key store wrapped, of a new KEK.
+    pub(crate) fn store(&self) -> Option<&StoreCopy> {
+        self.store.as_ref()
+    }
+
+    /// The content of the memfd that `PGSEAL_KEK_FD` names: the 32 raw bytes and, as JSON, the
+    /// parameters of a passphrase or the copy that a key store wrapped. A new keyring must store
+    /// these, and the helper that makes it sees neither the passphrase nor the store.
     ///
     /// # Errors
-    /// [`KeyError::Internal`] when the parameters cannot be written.
+    /// [`KeyError::Internal`] when the JSON cannot be written.
     pub fn to_memfd_bytes(&self) -> Result<Zeroizing<Vec<u8>>, KeyError> {
-        let params = match &self.params {
-            Some(params) => serde_json::to_vec(params)
-                .map_err(|_| KeyError::Internal("writing Argon2id parameters"))?,
-            None => Vec::new(),
+        let params = match (&self.params, &self.store) {
+            (Some(params), _) => serde_json::to_vec(params),
+            (None, Some(store)) => serde_json::to_vec(store),
+            (None, None) => Ok(Vec::new()),
         };
+        let params = params.map_err(|_| KeyError::Internal("writing JSON"))?;
         let mut bytes = Zeroizing::new(Vec::with_capacity(Kek::LEN + params.len()));
         bytes.extend_from_slice(&*self.key);
         bytes.extend_from_slice(&params);
@@ -129,6 +148,10 @@ impl Kek {
         })?;
         if params.is_empty() {
             return Ok(kek);
+        }
+        if let Ok(store) = serde_json::from_slice::<StoreCopy>(params) {
+            store.wrapped_kek.check().map_err(failed)?;
+            return Ok(kek.with_store(store));
         }
         let params: Argon2idParams =
             serde_json::from_slice(params).map_err(|_| failed("holds more than one key"))?;

@@ -10,6 +10,7 @@ use crate::kek::Kek;
 use crate::provider::{Provider, bad_uri};
 use crate::summary::{GenerationSummary, KeyringSummary, PassphraseSummary};
 use crate::wrap::{self, Secret32};
+use crate::wrapped_kek::{Locked, WrappedKek};
 
 /// What messages call a keyring that has not been stored yet.
 const UNSTORED: &str = "new keyring";
@@ -24,7 +25,8 @@ pub struct Keyring {
 }
 
 impl Keyring {
-    /// A new keyring with a random identity and one random data key, generation 1.
+    /// A new keyring with a random identity and one random data key, generation 1. If a key store
+    /// wrapped the KEK, the identity is the one that the wrapped copy is bound to.
     ///
     /// # Errors
     /// [`KeyError::BadUri`] if the URI names no provider, or if it names a passphrase and the KEK
@@ -32,7 +34,10 @@ impl Keyring {
     pub fn create(suite: Suite, provider_uri: &str, kek: &Kek) -> Result<Keyring, KeyError> {
         check_provider(provider_uri, kek)?;
         let mut keyring_id = [0; 16];
-        wrap::random(&mut keyring_id)?;
+        match kek.store() {
+            Some(store) => keyring_id = store.keyring_id,
+            None => wrap::random(&mut keyring_id)?,
+        }
         let id = KeyringId(keyring_id);
         let keyring_key = wrap::random_secret()?;
         let created = body::now()?;
@@ -44,6 +49,7 @@ impl Keyring {
             suite,
             provider: provider_uri.to_owned(),
             passphrase: kek.params().cloned(),
+            wrapped_kek: wrapped_copy(kek, id)?,
             config_lock: None,
             key_check: wrap::key_check(kek.expose(), id)?,
             keyring_key: wrap::wrap(kek.expose(), &wrap::keyring_key_aad(id), &keyring_key)?,
@@ -88,6 +94,7 @@ impl Keyring {
             suite: keys.suite,
             provider: provider_uri.to_owned(),
             passphrase: kek.params().cloned(),
+            wrapped_kek: wrapped_copy(kek, id)?,
             config_lock: None,
             key_check: wrap::key_check(kek.expose(), id)?,
             keyring_key: wrap::wrap(kek.expose(), &wrap::keyring_key_aad(id), &keyring_key)?,
@@ -164,6 +171,7 @@ impl Keyring {
         }
         body.provider = new_uri.to_owned();
         body.passphrase = new.params().cloned();
+        body.wrapped_kek = wrapped_copy(new, id)?;
         body.key_check = wrap::key_check(new.expose(), id)?;
         body.keyring_key = wrap::wrap(new.expose(), &wrap::keyring_key_aad(id), &keyring_key)?;
         *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
@@ -298,6 +306,16 @@ impl Keyring {
         self.body.passphrase.as_ref()
     }
 
+    /// What a key store needs to give the KEK of this keyring.
+    pub(crate) fn locked(&self) -> Locked<'_> {
+        Locked {
+            id: self.id(),
+            wrapped_kek: self.body.wrapped_kek.as_ref(),
+            path: &self.path,
+            datadir: self.datadir(),
+        }
+    }
+
     /// The generation of the data key that new files are sealed with.
     #[must_use]
     pub fn active_generation(&self) -> Generation {
@@ -334,6 +352,7 @@ impl Keyring {
                 passes: params.passes,
                 lanes: params.lanes,
             }),
+            store_key: self.body.wrapped_kek.as_ref().map(|wrapped| wrapped.key.clone()),
             active_generation: self.active_generation().0,
             generations: self
                 .body
@@ -418,10 +437,24 @@ fn new_generation(
 
 fn check_provider(uri: &str, kek: &Kek) -> Result<(), KeyError> {
     let provider = Provider::parse(uri)?;
+    let bad = |what: &str| Err(bad_uri(uri, what));
     match (provider.is_passphrase(), kek.params().is_some()) {
+        (true, false) => return bad("the key at hand is not from a passphrase"),
+        (false, true) => return bad("the key at hand is from a passphrase"),
+        (true, true) | (false, false) => {}
+    }
+    match (provider.plugin().is_some(), kek.store().is_some()) {
+        (true, false) => bad("no key store has wrapped the key at hand"),
+        (false, true) => bad("a key store has wrapped the key at hand"),
         (true, true) | (false, false) => Ok(()),
-        (true, false) => Err(bad_uri(uri, "the key at hand is not from a passphrase")),
-        (false, true) => Err(bad_uri(uri, "the key at hand is from a passphrase")),
+    }
+}
+
+/// The wrapped copy that a keyring with this identity must hold.
+fn wrapped_copy(kek: &Kek, id: KeyringId) -> Result<Option<WrappedKek>, KeyError> {
+    match kek.store() {
+        Some(store) if store.id() != id => Err(KeyError::Internal("a key of another keyring")),
+        store => Ok(store.map(|store| store.wrapped_kek.clone())),
     }
 }
 

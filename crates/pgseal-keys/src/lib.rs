@@ -43,6 +43,8 @@ mod store;
 mod summary;
 #[cfg(feature = "providers")]
 mod wrap;
+#[cfg(feature = "providers")]
+mod wrapped_kek;
 
 pub use self::envelope::RecordError;
 #[cfg(feature = "providers")]

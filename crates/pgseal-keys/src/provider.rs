@@ -1,16 +1,21 @@
 //! The providers of the KEK. A URI names a provider: `env:NAME`, `file:PATH`,
-//! `command:SHELL COMMAND`, `passphrase:`, `passphrase:fd=N`, `passphrase:command=SHELL COMMAND`.
-//! The keyring stores the URI, never the secret.
+//! `command:SHELL COMMAND`, `passphrase:`, `passphrase:fd=N`, `passphrase:command=SHELL COMMAND`,
+//! or `NAME:...` for a key store, with which the plugin of this name talks. The keyring stores the
+//! URI, never the secret.
 
 mod command;
+pub mod conformance;
 mod fd;
 mod file;
 mod passphrase;
+mod plugin;
+mod process;
 
 use std::env;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use pgseal_core::KeyringId;
 use zeroize::Zeroizing;
 
 use crate::argon::{Argon2idParams, CostLimit};
@@ -18,9 +23,11 @@ use crate::body::check_uri_shape;
 use crate::error::KeyError;
 use crate::handover::is_variable_name;
 use crate::kek::Kek;
+use crate::wrap;
 
 pub use fd::kek_from_fd;
 pub use passphrase::PassphraseSource;
+pub use plugin::{PROVIDER_WAIT, PROVIDERS_DIR, Patience, Plugin, directory, installed};
 
 /// The longest key text or passphrase that any provider may give, in bytes.
 pub(crate) const MAX_TEXT_LEN: usize = 4096;
@@ -36,6 +43,8 @@ pub enum Provider {
     Command(String),
     /// `passphrase:...`: a passphrase, from which Argon2id derives the key.
     Passphrase(PassphraseSource),
+    /// `NAME:...`: a key store, which wraps and unwraps the key.
+    Plugin(Plugin),
 }
 
 impl Provider {
@@ -60,7 +69,9 @@ impl Provider {
             Some(("passphrase", rest)) => {
                 PassphraseSource::parse(rest).map(Provider::Passphrase).map_err(bad)
             }
-            _ => Err(bad(FORMS)),
+            // A key that was typed behind a name must not be stored.
+            Some((_, rest)) if could_be_key(rest) => Err(bad(FORMS)),
+            _ => Plugin::parse(uri).map(Provider::Plugin).ok_or_else(|| bad(FORMS)),
         }
     }
 
@@ -103,7 +114,7 @@ impl Provider {
     pub fn variable(&self) -> Option<&str> {
         match self {
             Provider::Env(name) => Some(name),
-            Provider::File(_) | Provider::Command(_) | Provider::Passphrase(_) => None,
+            _ => None,
         }
     }
 
@@ -119,7 +130,6 @@ impl Provider {
             let first = words.next().unwrap_or("").to_owned();
             if words.next().is_some() { first + " ..." } else { first }
         };
-        let could_be_key = |text: &str| Kek::from_text(text.as_bytes(), "").is_ok();
         match scheme {
             "env" | "file" if !could_be_key(rest) => uri.to_owned(),
             "command" if !could_be_key(rest) => format!("command:{}", first_word(rest)),
@@ -131,6 +141,9 @@ impl Provider {
                 _ => "passphrase:...".to_owned(),
             },
             "env" | "file" | "command" => format!("{scheme}:..."),
+            _ if pgseal_plugin::is_name(scheme) && !rest.contains(char::is_control) => {
+                plugin::shown(uri, could_be_key)
+            }
             _ if scheme.len() <= 16 && !scheme.contains(char::is_control) => {
                 format!("{scheme}:...")
             }
@@ -138,12 +151,44 @@ impl Provider {
         }
     }
 
-    /// The KEK for a new keyring, or for a keyring that gets a new KEK. A passphrase gets new
-    /// Argon2id parameters, and a terminal asks for it twice.
+    /// The KEK for a new keyring. A passphrase gets new Argon2id parameters, and a terminal asks
+    /// for it twice. A key store wraps a new random KEK, and the keyring gets the identity that this
+    /// wrapped copy is bound to.
     ///
     /// # Errors
     /// [`KeyError`] of the provider.
     pub fn kek_for_new(&self) -> Result<Kek, KeyError> {
+        match self {
+            Provider::Plugin(plugin) => {
+                let mut id = [0; 16];
+                wrap::random(&mut id)?;
+                plugin.new_kek(KeyringId(id))
+            }
+            _ => self.new_kek(),
+        }
+    }
+
+    /// As [`Provider::kek_for_new`], for a keyring with this identity that gets a new KEK.
+    ///
+    /// # Errors
+    /// [`KeyError`] of the provider.
+    pub fn kek_for_keyring(&self, id: KeyringId) -> Result<Kek, KeyError> {
+        match self {
+            Provider::Plugin(plugin) => plugin.new_kek(id),
+            _ => self.new_kek(),
+        }
+    }
+
+    /// The key that opens an escrow copy. A key store cannot give one: a copy has no place for what
+    /// the store wraps, and has to open when the store is gone.
+    ///
+    /// # Errors
+    /// [`KeyError::BadUri`] for a key store; [`KeyError`] of the provider.
+    pub fn kek_for_escrow(&self) -> Result<Kek, KeyError> {
+        self.new_kek()
+    }
+
+    fn new_kek(&self) -> Result<Kek, KeyError> {
         match self {
             Provider::Passphrase(source) => {
                 let passphrase = source.read(true)?;
@@ -153,7 +198,17 @@ impl Provider {
         }
     }
 
-    /// The KEK of an existing keyring; `params` are those that the keyring holds.
+    /// The key store, if the provider is one.
+    #[must_use]
+    pub fn plugin(&self) -> Option<&Plugin> {
+        match self {
+            Provider::Plugin(plugin) => Some(plugin),
+            _ => None,
+        }
+    }
+
+    /// The KEK of an existing keyring; `params` are those that the keyring holds. A key store gives
+    /// its KEK to [`Source::kek`](crate::Source::kek) only, which knows the whole keyring.
     ///
     /// # Errors
     /// [`KeyError`] of the provider. [`KeyError::Costly`] comes before the passphrase is asked for.
@@ -197,7 +252,8 @@ impl Provider {
             | Provider::File(_)
             | Provider::Passphrase(PassphraseSource::Prompt) => true,
             Provider::Command(_)
-            | Provider::Passphrase(PassphraseSource::Fd(_) | PassphraseSource::Command(_)) => false,
+            | Provider::Passphrase(PassphraseSource::Fd(_) | PassphraseSource::Command(_))
+            | Provider::Plugin(_) => false,
         }
     }
 
@@ -212,6 +268,7 @@ impl Provider {
             Provider::Passphrase(PassphraseSource::Command(_)) => {
                 "passphrase:command=SHELL COMMAND"
             }
+            Provider::Plugin(_) => "NAME:THE KEY IN ITS STORE",
         }
     }
 
@@ -223,6 +280,13 @@ impl Provider {
                 command::run(text, &Provider::shown(&self.to_string()), command::TIMEOUT)?
             }
             Provider::Passphrase(_) => return Err(KeyError::Internal("a passphrase as a key")),
+            Provider::Plugin(plugin) => {
+                return Err(bad_uri(
+                    plugin.uri(),
+                    "a key store wraps the keys of keyrings only; here give env:NAME, file:PATH or \
+                     command:SHELL COMMAND",
+                ));
+            }
         };
         Kek::from_text(&text, &Provider::shown(&self.to_string()))
     }
@@ -235,12 +299,13 @@ impl fmt::Display for Provider {
             Provider::File(path) => write!(f, "file:{}", path.display()),
             Provider::Command(text) => write!(f, "command:{text}"),
             Provider::Passphrase(source) => write!(f, "passphrase:{source}"),
+            Provider::Plugin(plugin) => f.write_str(plugin.uri()),
         }
     }
 }
 
 const FORMS: &str = "give env:NAME, file:PATH, command:SHELL COMMAND, passphrase:, \
-                     passphrase:fd=N or passphrase:command=SHELL COMMAND";
+                     passphrase:fd=N, passphrase:command=SHELL COMMAND, or NAME:... of a plugin";
 
 /// Whether somebody typed the path of a key file without `file:` before it. A key itself never
 /// counts as one: the message shows a path.
@@ -253,6 +318,11 @@ fn looks_like_path(text: &str) -> bool {
 /// The error for `uri`, without anything in it that could be a secret.
 pub(crate) fn bad_uri(uri: &str, reason: impl Into<String>) -> KeyError {
     KeyError::BadUri { uri: Provider::shown(uri), reason: reason.into() }
+}
+
+/// Whether somebody may have typed a key here.
+fn could_be_key(text: &str) -> bool {
+    Kek::from_text(text.as_bytes(), "").is_ok()
 }
 
 fn from_env(name: &str) -> Result<Zeroizing<Vec<u8>>, KeyError> {
@@ -282,6 +352,8 @@ mod tests {
             "passphrase:",
             "passphrase:fd=7",
             "passphrase:command=systemd-ask-password pgseal",
+            "vault:transit/pg",
+            "pkcs11:token=a;object=b?module-path=/usr/lib/m.so&pin-source=/etc/pin",
         ] {
             assert_eq!(Provider::parse(uri).unwrap().to_string(), uri);
         }
@@ -316,7 +388,9 @@ mod tests {
             "passphrase:fd=-1",
             "passphrase:fd=+1",
             "passphrase:command=",
-            "vault:x",
+            "vault:",
+            "Vault:x",
+            "../x:y",
             "PGSEAL_KEY",
             "env:A\nB",
             "command:a\nb",
@@ -358,6 +432,8 @@ mod tests {
             format!("env:{hex}"),
             format!("file:{hex}"),
             format!("raw:{hex}"),
+            format!("vault:transit/{hex}"),
+            format!("pkcs11:token=a?pin-value={hex}"),
             format!("{hex}:"),
             format!("passphrase:{hex}"),
             format!("passphrase:command={hex}"),

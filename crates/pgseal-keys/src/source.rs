@@ -107,6 +107,7 @@ impl Source {
     pub fn kek(&self, keyring: &Keyring, limit: CostLimit) -> Result<Kek, KeyError> {
         match self {
             Source::Descriptor(fd) => kek_from_fd(*fd),
+            Source::Provider(Provider::Plugin(plugin)) => plugin.kek(&keyring.locked()),
             Source::Provider(provider) => {
                 provider.kek_within(keyring.passphrase_params(), limit, keyring.path())
             }

@@ -20,6 +20,9 @@ pub struct KeyringSummary {
     /// The cost of deriving the KEK from a passphrase; `None` if the KEK is a raw key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<PassphraseSummary>,
+    /// The name of the key in its store that wraps the KEK; `None` if no store does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_key: Option<String>,
     /// The generation of the data key that new files are sealed with.
     pub active_generation: u32,
     /// All generations, oldest first.

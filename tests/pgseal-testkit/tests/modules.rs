@@ -7,13 +7,14 @@ use std::path::Path;
 use pgseal_testkit::modules::Modules;
 
 /// The root of each crate, below the workspace.
-const CRATES: [&str; 8] = [
+const CRATES: [&str; 9] = [
     "crates/pgseal-cli/src/main.rs",
     "crates/pgseal-column/src/lib.rs",
     "crates/pgseal-convert/src/lib.rs",
     "crates/pgseal-core/src/lib.rs",
     "crates/pgseal-keys/src/lib.rs",
     "crates/pgseal-pgdata/src/lib.rs",
+    "crates/pgseal-plugin/src/lib.rs",
     "crates/pgseal-tls/src/lib.rs",
     "server/pgseal-preload/src/lib.rs",
 ];
@@ -60,6 +61,8 @@ const ALLOWED: &[Allowed] = &[
             "crate::provider::fd",
             "crate::provider::file",
             "crate::provider::passphrase",
+            "crate::provider::plugin",
+            "crate::provider::plugin::locate",
             "crate::store",
             "crate::summary",
             "crate::wrap",

@@ -208,6 +208,10 @@ fn note_on_key(provider: Option<&Provider>) -> String {
             "the server's user must be able to run the key command, which is run once for each start"
                 .to_owned()
         }
+        Some(Provider::Plugin(_)) => {
+            "the server's user must be able to use the key store, which is asked once for each start"
+                .to_owned()
+        }
         Some(Provider::Passphrase(_)) => {
             "a unit cannot ask for a passphrase: start the server with \"pgseal run\" from a \
              terminal, or change to another key: pgseal key rotate DIR -K file:PATH"

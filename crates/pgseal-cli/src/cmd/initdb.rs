@@ -40,7 +40,8 @@ Key providers:
   command:SHELL COMMAND     the key as a command prints it
   passphrase:               a passphrase, asked for on the terminal
   passphrase:fd=N           a passphrase from a descriptor
-  passphrase:command=...    a passphrase as a command prints it";
+  passphrase:command=...    a passphrase as a command prints it
+  NAME:...                  a key in a key store, by its plugin (pgseal provider list)";
 
 /// Create a sealed data directory
 ///

@@ -54,6 +54,7 @@ fn worked_example() -> (Keyring, Kek) {
         suite: Suite::Aes256Gcm,
         provider: "env:PGSEAL_KEY".to_owned(),
         passphrase: None,
+        wrapped_kek: None,
         config_lock: None,
         key_check: wrap::key_check(kek.expose(), id).unwrap(),
         keyring_key: wrap::wrap_with_nonce(
@@ -102,6 +103,55 @@ fn the_worked_example_of_the_specification_holds() {
     for key in derived {
         assert!(spec.contains(&HEXLOWER.encode(&key[..])), "{}", HEXLOWER.encode(&key[..]));
     }
+}
+
+/// The worked example under a key store: what the store wrapped is in the body, under the MAC.
+#[test]
+fn the_worked_example_under_a_key_store_holds() {
+    let (plain, kek) = worked_example();
+    let body = Body {
+        provider: "pkcs11:token=db;object=pgseal?module-path=/usr/lib/m.so&pin-source=/etc/pin"
+            .to_owned(),
+        wrapped_kek: Some(WrappedKek {
+            key: "object pgseal, id 01".to_owned(),
+            wrapped: HEXLOWER.encode(&run_of::<32>(0x80)),
+        }),
+        ..plain.body.clone()
+    };
+    let ring = Keyring::seal(path().to_owned(), body, &run_secret(0x20)).unwrap();
+    let text = String::from_utf8(ring.to_bytes()).unwrap();
+    let spec = include_str!("../../../../spec/key-hierarchy.md");
+    let before = String::from_utf8(plain.to_bytes()).unwrap();
+    let new: Vec<&str> = text.lines().filter(|line| !before.contains(line)).collect();
+    let (mac, members) = new.split_last().unwrap();
+    assert_eq!(members.len(), 4, "{text}");
+    for member in members {
+        assert!(spec.contains(member), "the specification lacks {member}");
+    }
+    assert!(spec.contains(mac.strip_prefix("mac: ").unwrap()), "the specification lacks {mac}");
+    Keyring::parse(text.as_bytes(), path()).unwrap().unlock(&kek).unwrap();
+
+    // Each change of the wrapped copy is noticed, if not by the store then by the MAC.
+    let changed = text.replace("id 01", "id 02");
+    let changed = Keyring::parse(changed.as_bytes(), path()).unwrap();
+    assert!(changed.unlock(&kek).unwrap_err().to_string().contains("its MAC does not hold"));
+    let parsed = |text: String| Keyring::parse(text.as_bytes(), path()).map(|_| ());
+    for (from, to) in [
+        ("808182", ""),
+        ("808182", "80818"),
+        ("808182", "80818X"),
+        ("id 01", "id\\n01"),
+        ("\"key\": \"object", "\"kek\": \"object"),
+        ("pkcs11:token", "env:token"),
+    ] {
+        let bad = parsed(text.replace(from, to));
+        let is_shorter = from == "808182" && to.is_empty();
+        assert_eq!(bad.is_ok(), is_shorter, "{from} -> {to}");
+    }
+    let long = text.replace("808182", &"00".repeat(1025));
+    assert!(parsed(long).is_err());
+    let long = text.replace("id 01", &"x".repeat(513));
+    assert!(parsed(long).is_err());
 }
 
 fn run_secret(first: u8) -> Secret32 {

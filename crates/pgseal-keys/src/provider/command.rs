@@ -1,15 +1,14 @@
 //! `command:...`: a shell command prints the secret on its standard output, as PostgreSQL's
 //! `ssl_passphrase_command` does.
 
-use std::io::{self, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
-use std::thread;
+use std::io;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use zeroize::Zeroizing;
 
 use super::MAX_TEXT_LEN;
+use super::process::{self, Ended};
 use crate::error::KeyError;
 
 /// How long a command may take.
@@ -25,7 +24,7 @@ pub(super) fn run(
     let failed = |what: String| KeyError::ProviderFailed { provider: shown.to_owned(), what };
     let lost = |err: io::Error| failed(format!("the command cannot be run: {err}"));
     let deadline = Instant::now() + timeout;
-    let mut child = Command::new("/bin/sh")
+    let child = Command::new("/bin/sh")
         .arg("-c")
         .arg(text)
         .env_remove("LD_PRELOAD")
@@ -34,25 +33,10 @@ pub(super) fn run(
         .stdout(Stdio::piped())
         .spawn()
         .map_err(lost)?;
-    let output = child.stdout.take().ok_or(KeyError::Internal("a pipe"))?;
-    // A thread reads the pipe, because such a read has no time limit. After the deadline the thread
-    // is abandoned: a grandchild of the shell may hold the pipe open.
-    let (send, receive) = mpsc::channel();
-    thread::spawn(move || send.send(read_all(output)));
-    let text = match receive.recv_timeout(timeout) {
-        Ok(text) => text,
-        Err(_) => {
-            stop(&mut child);
-            return Err(failed(too_slow(timeout)));
-        }
-    };
-    let status = match wait(&mut child, deadline) {
-        Ok(Some(status)) => status,
-        Ok(None) => {
-            stop(&mut child);
-            return Err(failed(too_slow(timeout)));
-        }
-        Err(err) => return Err(lost(err)),
+    let (text, status) = match process::finish(child, MAX_TEXT_LEN, deadline) {
+        Ended::Finished(text, status) => (text, status),
+        Ended::TooSlow => return Err(failed(too_slow(timeout))),
+        Ended::Lost(err) => return Err(lost(err)),
     };
     let text = text.map_err(|err| failed(format!("cannot read what the command prints: {err}")))?;
     if text.len() > MAX_TEXT_LEN {
@@ -80,32 +64,6 @@ fn too_slow(timeout: Duration) -> String {
          run it by hand as this user to see what it waits for",
         timeout.as_secs_f32()
     )
-}
-
-/// Reads at most one byte more than is allowed, into a buffer that never grows.
-fn read_all(output: impl Read) -> io::Result<Zeroizing<Vec<u8>>> {
-    let mut text = Zeroizing::new(Vec::with_capacity(MAX_TEXT_LEN + 64));
-    let limit = u64::try_from(MAX_TEXT_LEN + 1).unwrap_or(u64::MAX);
-    output.take(limit).read_to_end(&mut text)?;
-    Ok(text)
-}
-
-fn wait(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        if Instant::now() >= deadline {
-            return Ok(None);
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn stop(child: &mut Child) {
-    // Both calls fail if the command has ended by itself, which is fine.
-    let _ = child.kill();
-    let _ = child.wait();
 }
 
 #[cfg(test)]

@@ -113,6 +113,15 @@ fn kek(uri: &str) -> Result<Kek, CliError> {
                 .to_owned(),
         }));
     }
+    if provider.plugin().is_some() {
+        return Err(CliError::Key(KeyError::ProviderFailed {
+            provider: Provider::shown(uri),
+            what:
+                "a key store wraps the keys of keyrings only, and pgseal.provider takes env:NAME, \
+                   file:PATH or command:SHELL COMMAND"
+                    .to_owned(),
+        }));
+    }
     expect_allowed(&provider, environment::variable(ALLOWED)?.as_deref())?;
     let kek = provider.kek(None)?;
     Kek::new(kek.expose()).map_err(|error| CliError::Usage(error.to_string()))

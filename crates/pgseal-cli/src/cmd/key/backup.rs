@@ -96,7 +96,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             escrow::make(&keyring, &kek, Lock::Shares { threshold, limit })?
         }
         None => {
-            let lock = Provider::parse_typed(&args.lock)?.kek_for_new()?;
+            let lock = Provider::parse_typed(&args.lock)?.kek_for_escrow()?;
             if lock.expose() == kek.expose() {
                 return Err(CliError::Usage(
                     "the escrow copy would be under the very key that the keyring is under, and be \

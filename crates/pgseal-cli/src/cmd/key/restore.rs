@@ -134,7 +134,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         OpenedBy::Shares { .. } => escrow::open_shares(&copies)?,
         opened_by => escrow::open(first, &secret(first, opened_by, args.unlock.as_deref())?)?,
     };
-    let new = provider.kek_for_new()?;
+    let new = provider.kek_for_keyring(first.keyring_id())?;
     let mut keyring = opened.keyring(&provider.to_string(), &new)?;
     let held: Vec<Generation> = first.generations().iter().map(|entry| entry.generation).collect();
     let lacking = used.map(|used| used.lacking(&held)).unwrap_or_default();

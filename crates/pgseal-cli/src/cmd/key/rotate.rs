@@ -22,7 +22,8 @@ use crate::{exit, keys, memory};
 pub struct Args {
     #[command(flatten)]
     dir: GivenDir,
-    /// Where the new key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:
+    /// Where the new key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:, or
+    /// NAME:... for a key store
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
     #[arg(value_parser = KeySource, hide_possible_values = true)]
     new: String,
@@ -65,7 +66,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         let old = keys::kek(&keyring, args.old.as_deref())?;
         // Before the prompt for the new key: a wrong old key is the likelier mistake.
         keyring.unlock(&old)?;
-        let new = provider.kek_for_new()?;
+        let new = provider.kek_for_keyring(keyring.id())?;
         update(&path, |keyring| {
             // If an interrupted conversion is undone, that restores the old keyring.
             if let Err(error) = datadir::expect_begun_or_none(&dir.root) {
@@ -100,9 +101,10 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 }
 
 /// Whether the keyring names this source already, and its key opens it. A passphrase is not asked
-/// for: the present and the new one have the same name.
+/// for: the present and the new one have the same name. A key store makes a new key each time.
 fn is_under(keyring: &Keyring, provider: &Provider) -> bool {
     !provider.is_passphrase()
+        && !matches!(provider, Provider::Plugin(_))
         && keyring.provider_uri() == provider.to_string()
         && provider.kek_for_new().is_ok_and(|key| keyring.unlock(&key).is_ok())
 }

@@ -46,6 +46,9 @@ fn print(out: &mut Out, path: &Path, summary: &KeyringSummary) -> io::Result<()>
     writeln!(out, "Created     {}", summary.created)?;
     writeln!(out, "Suite       {}", summary.suite)?;
     writeln!(out, "Provider    {}", Provider::shown(&summary.provider))?;
+    if let Some(key) = &summary.store_key {
+        writeln!(out, "Store key   {key}")?;
+    }
     if let Some(pass) = &summary.passphrase {
         writeln!(
             out,
