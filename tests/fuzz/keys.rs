@@ -8,6 +8,7 @@ use std::path::Path;
 
 use pgseal_keys::config_record::{ConfigRecord, MAX_KEPT_LEN, is_name};
 use pgseal_keys::handover::{Answer, Unlocked};
+use pgseal_keys::manifest::Manifest;
 use pgseal_keys::{Clusters, CostLimit, Kek, Keyring, Provider, handover};
 
 /// Parses any bytes as a keyring. An accepted keyring is written back unchanged, its costs are
@@ -69,6 +70,22 @@ pub fn config_record(data: &[u8]) {
         assert!(is_name(&entry.name) && !entry.name.starts_with(b"/"));
         assert_eq!(record.get(&entry.name), Some(entry));
         assert!(!entry.allows(Some(&vec![b'x'; MAX_KEPT_LEN + 1])));
+    }
+}
+
+/// Opens any bytes as a manifest: nothing opens that was not sealed. Then decodes them as a decrypted
+/// body: an accepted manifest survives sealing and opening, and finds each of its files.
+pub fn manifest(data: &[u8]) {
+    let answer = handover::decode(include_bytes!("seeds/frame/two-keys")).unwrap();
+    let keys = answer.unlocked().unwrap().keys;
+    assert!(Manifest::open(data, &keys).is_err(), "a manifest that nobody sealed");
+    let Ok(manifest) = Manifest::decode(data) else { return };
+    let again = Manifest::open(&manifest.seal(&keys).unwrap(), &keys).unwrap();
+    assert_eq!(again, manifest);
+    assert!(manifest.is_whole || manifest.files.is_empty());
+    for (at, listed) in manifest.files.iter().enumerate() {
+        assert_eq!(manifest.find(&listed.path), Some(at));
+        assert!(!listed.path.starts_with(b"/"));
     }
 }
 

@@ -13,6 +13,7 @@ mod smoke;
 use std::path::Path;
 
 use pgseal_keys::config_record::ConfigRecord;
+use pgseal_keys::manifest::Manifest;
 use pgseal_keys::{Clusters, Keyring, handover};
 
 #[test]
@@ -41,6 +42,12 @@ fn files_of_clusters() {
 fn records_of_configurations() {
     smoke::expect_accepted("config_record", |seed| ConfigRecord::decode(seed).is_ok());
     smoke::run("config_record", 1500, bodies::config_record);
+}
+
+#[test]
+fn manifests() {
+    smoke::expect_accepted("manifest", |seed| Manifest::decode(seed).is_ok());
+    smoke::run("manifest", 1500, bodies::manifest);
 }
 
 #[cfg(feature = "escrow")]
