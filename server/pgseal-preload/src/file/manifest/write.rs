@@ -191,8 +191,12 @@ fn tool_writes_control(root: &'static Root, new: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// The data directory whose manifest this process has emptied.
-static EMPTIED: Mutex<Option<&'static Root>> = Mutex::new(None);
+/// Which file the manifest is: inode, seconds and nanoseconds of its last change.
+type Version = (u64, i64, i64);
+
+/// The data directory whose manifest this process has emptied, and which file that manifest is: the
+/// servers that `pg_upgrade` runs write a whole one again.
+static EMPTIED: Mutex<Option<(&'static Root, Version)>> = Mutex::new(None);
 
 /// To be called before a program of PostgreSQL other than the server changes a file of a stopped
 /// data directory: the manifest then lists nothing.
@@ -203,10 +207,13 @@ pub fn tool_changes(path: &[u8]) {
         return;
     }
     let mut emptied = EMPTIED.lock().unwrap_or_else(PoisonError::into_inner);
-    if emptied.is_some_and(|done| core::ptr::eq(done, root)) {
+    let now = || version_of(root).map(|version| (root, version));
+    if let (Some((done, before)), Some((_, is))) = (*emptied, now())
+        && core::ptr::eq(done, root)
+        && before == is
+    {
         return;
     }
-    *emptied = Some(root);
     with_reserve(|| {
         let control = datadir::control_file(root).unwrap_or_default();
         if texts::state(&control) != Some(State::Stopped) {
@@ -220,4 +227,10 @@ pub fn tool_changes(path: &[u8]) {
             let _ = store(root, made(manifest.number, false, manifest.controls, Vec::new()));
         }
     });
+    *emptied = now();
+}
+
+fn version_of(root: &Root) -> Option<Version> {
+    let path = join(root.path(), MANIFEST).into_c().ok()?;
+    sys::stat(&path).map(|st| (st.st_ino, st.st_ctime, st.st_ctime_nsec))
 }
