@@ -62,6 +62,8 @@ pub struct OpenFile {
     counted: ClassIndex,
     /// Whether `header_is_to_be_flushed` has already returned `true` for the current header.
     header_flushed: bool,
+    /// Whether the manifest was told that this file changes.
+    is_told: bool,
     maps: Maps,
 }
 
@@ -99,6 +101,7 @@ impl OpenFile {
             class: None,
             counted: ClassIndex::OUTSIDE,
             header_flushed: false,
+            is_told: false,
             maps: Maps::default(),
         }
     }
@@ -412,7 +415,7 @@ impl OpenFile {
         if !self.writable {
             return Err(libc::EBADF);
         }
-        manifest::before_write(self.class, &self.path);
+        manifest::before_write(self.class, &self.path, &mut self.is_told);
         let mut buffers = Buffers::get();
         // pg_stat_statements: several processes write their texts into one block at once. Without
         // the lock, one could seal the block with old contents and so overwrite the text of
@@ -473,7 +476,7 @@ impl OpenFile {
         if !self.writable {
             return Err(libc::EINVAL);
         }
-        manifest::before_write(self.class, &self.path);
+        manifest::before_write(self.class, &self.path, &mut self.is_told);
         let mut buffers = Buffers::get();
         if self.find_header(fd)?.is_none() && self.empty(fd, len)? {
             return Ok(());

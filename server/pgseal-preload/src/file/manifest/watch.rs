@@ -10,7 +10,8 @@ use pgseal_core::Fingerprint;
 use pgseal_keys::manifest::{Difference, Listed, Manifest, difference};
 use pgseal_pgdata::{Class, classify, segment_of};
 
-use super::{MODE, read, shown, write};
+use super::listing::listed_files;
+use super::stored::{MODE, read, shown};
 use crate::file::storage::FdStorage;
 use crate::os::log::{self, Shown};
 use crate::os::real::{self, Errno};
@@ -145,7 +146,7 @@ fn share(count: usize) -> Result<&'static [AtomicU8], Errno> {
 /// server cannot do without refuses the start; a missing or added segment makes its relation
 /// unreadable. All other differences show when the file is opened.
 fn compare_names(watch: &Watch, control: &[u8]) -> Result<(), Errno> {
-    let found = write::listed_files(watch.root, control);
+    let found = listed_files(watch.root, control);
     let mut vital = false;
     let mut told = 0;
     let mut tell = |path: &[u8], difference: Difference, what_follows: &str| {

@@ -8,9 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgseal_core::Fingerprint;
 use pgseal_keys::manifest::{Listed, MAX_CONTROLS, Manifest, control_digest};
-use pgseal_pgdata::{LISTED_DIRECTORIES, catalog_version, classify, is_of_other_version};
 
-use super::{MANIFEST, read, watch};
+use super::listing::listed_files;
+use super::stored::{MANIFEST, read, shown};
+use super::watch;
 use crate::file::own_file;
 use crate::file::storage::FdStorage;
 use crate::keys::load;
@@ -21,7 +22,6 @@ use crate::os::sys::{self, errno_of};
 use crate::place::datadir::{self, Location, Root, join};
 use crate::place::program;
 use crate::place::texts::{self, State};
-use crate::place::tree::{databases, names_in};
 
 /// The descriptor through which this process may write `global/pg_control`; -1: none.
 static CONTROL: AtomicI32 = AtomicI32::new(-1);
@@ -91,27 +91,6 @@ pub fn server_ends(root: &'static Root) {
     });
 }
 
-/// The paths of all files that a manifest lists, in ascending order.
-pub fn listed_files(root: &Root, control: &[u8]) -> Vec<Box<[u8]>> {
-    let version = catalog_version(control);
-    let mut all = Vec::new();
-    let mut add = |directory: &[u8]| {
-        for name in names_in(root, directory) {
-            let path = join(directory, &name);
-            let is_other = version.is_some_and(|version| is_of_other_version(&path, version));
-            if !is_other && classify(&path).is_listed(&path) {
-                all.push(Box::from(&path[..]));
-            }
-        }
-    };
-    LISTED_DIRECTORIES.into_iter().for_each(&mut add);
-    for directory in databases(root) {
-        add(&directory);
-    }
-    all.sort_unstable();
-    all
-}
-
 /// Writes the manifest of all files as they are, valid with this content of `pg_control`. A file
 /// that no process has opened, or that differs from the last manifest, keeps its line.
 fn write(root: &'static Root, control: &[u8]) -> Result<(), Errno> {
@@ -162,7 +141,7 @@ fn made(before: u64, is_whole: bool, controls: Vec<[u8; 32]>, files: Vec<Listed>
 
 fn store(root: &'static Root, manifest: Manifest) -> Result<(), Errno> {
     let bytes = manifest.seal(load::of(root)?).map_err(|error| {
-        log::line(format_args!("ERROR: \"{}\": {error}", super::shown(root)));
+        log::line(format_args!("ERROR: \"{}\": {error}", shown(root)));
         libc::EIO
     })?;
     own_file::replace(root, MANIFEST, &bytes)
@@ -196,7 +175,7 @@ type Version = (u64, i64, i64);
 
 /// The data directory whose manifest this process has emptied, and which file that manifest is: the
 /// servers that `pg_upgrade` runs write a whole one again.
-static EMPTIED: Mutex<Option<(&'static Root, Version)>> = Mutex::new(None);
+static EMPTIED: Mutex<Option<(&'static Root, Option<Version>)>> = Mutex::new(None);
 
 /// To be called before a program of PostgreSQL other than the server changes a file of a stopped
 /// data directory: the manifest then lists nothing.
@@ -207,10 +186,8 @@ pub fn tool_changes(path: &[u8]) {
         return;
     }
     let mut emptied = EMPTIED.lock().unwrap_or_else(PoisonError::into_inner);
-    let now = || version_of(root).map(|version| (root, version));
-    if let (Some((done, before)), Some((_, is))) = (*emptied, now())
-        && core::ptr::eq(done, root)
-        && before == is
+    if emptied
+        .is_some_and(|(done, version)| core::ptr::eq(done, root) && version == version_of(root))
     {
         return;
     }
@@ -227,7 +204,7 @@ pub fn tool_changes(path: &[u8]) {
             let _ = store(root, made(manifest.number, false, manifest.controls, Vec::new()));
         }
     });
-    *emptied = now();
+    *emptied = Some((root, version_of(root)));
 }
 
 fn version_of(root: &Root) -> Option<Version> {
