@@ -275,6 +275,30 @@ fn a_shutdown_without_room_for_the_manifest_is_a_crash_and_nothing_more() {
     assert_eq!(lab.check().0, 0, "{}", lab.check().1);
 }
 
+/// `postgres -C` prints a setting and nothing else, and in a directory that its group may read the
+/// manifest has the mode of the other files.
+#[test]
+fn programs_read_settings_and_group_members_the_manifest() {
+    let mut lab = Stopped::new(&[]);
+    lab.node.start();
+    lab.node.kill9();
+    let mut postgres = lab.node.command("postgres");
+    let printed =
+        lab.node.succeed(postgres.arg("-D").arg(lab.node.data()).args(["-C", "data_checksums"]));
+    assert_eq!(printed.trim().lines().last(), Some("on"));
+    assert!(!printed.contains("pgseal: LOG"), "{printed}");
+
+    let mode = |name: &str, bits| {
+        fs::set_permissions(lab.node.file(name), fs::Permissions::from_mode(bits))
+    };
+    mode("pgseal", 0o750).expect("it is ours");
+    mode("pgseal/keyring", 0o640).expect("it is ours");
+    lab.node.start();
+    lab.node.stop();
+    let meta = fs::metadata(lab.node.file(MANIFEST)).expect("it is there");
+    assert_eq!(meta.permissions().mode() & 0o777, 0o640);
+}
+
 /// PostgreSQL's programs that change a stopped data directory leave one that starts.
 #[test]
 fn programs_that_change_a_stopped_directory_are_known() {

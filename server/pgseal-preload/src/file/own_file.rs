@@ -19,7 +19,8 @@ pub fn directory(root: &Root) -> Result<sys::Fd, Errno> {
 }
 
 /// Replaces the file at `rel` below a data directory. The new file is on the disk when this
-/// returns, and has the mode of the old one. Logs an error.
+/// returns, and has the mode of the keyring: in a directory that its group may read, so may the
+/// keyring and this file. Logs an error.
 pub fn replace(root: &Root, rel: &[u8], bytes: &[u8]) -> Result<(), Errno> {
     let path = datadir::join(root.path(), rel);
     try_replace(root, &path, bytes).inspect_err(|errno| {
@@ -31,8 +32,8 @@ pub fn replace(root: &Root, rel: &[u8], bytes: &[u8]) -> Result<(), Errno> {
 }
 
 fn try_replace(root: &Root, path: &PathText, bytes: &[u8]) -> Result<(), Errno> {
-    let old = sys::c_path(path).ok().and_then(|path| sys::stat(&path));
-    let mode = old.map_or(0o600, |st| st.st_mode & 0o777);
+    let keyring = sys::c_path(&root.keyring_path()).ok().and_then(|path| sys::stat(&path));
+    let mode = keyring.map_or(0o600, |st| st.st_mode & 0o777);
     let mut random = [0; 8];
     KernelRandom.fill(&mut random).map_err(|_| libc::EIO)?;
     let mut new = PathText::of(path);

@@ -134,6 +134,12 @@ fn role_of(name: &[u8]) -> Role {
     }
 }
 
+/// Whether this server only prints the value of a setting (`postgres -C NAME`) and ends: programs
+/// read all that it prints.
+pub fn only_prints() -> bool {
+    arguments().iter().skip(1).any(|argument| argument.starts_with(b"-C"))
+}
+
 /// Whether this is a `postgres` that `initdb` runs on a new data directory.
 pub fn makes_cluster() -> bool {
     let first = arguments().into_iter().nth(1).unwrap_or_default();

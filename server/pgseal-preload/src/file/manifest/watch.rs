@@ -72,7 +72,7 @@ pub fn of(root: &'static Root) -> Option<&'static Watch> {
 pub fn server_starts(root: &'static Root) -> Result<(), Errno> {
     let control = datadir::control_file(root).unwrap_or_default();
     if texts::state(&control) != Some(State::Stopped) {
-        if texts::state(&control).is_some() {
+        if texts::state(&control).is_some() && !program::only_prints() {
             log::line(format_args!(
                 "LOG: the server was not shut down cleanly, or follows another one: there is no manifest to tell whether a file is missing or older"
             ));
@@ -93,10 +93,12 @@ pub fn server_starts(root: &'static Root) -> Result<(), Errno> {
         Err(why) => return refuse(root, &why),
     };
     if !manifest.is_whole {
-        log::line(format_args!(
-            "LOG: {} changed this data directory while the server was stopped: whether a file is missing or older cannot be told until the next shutdown",
-            Shown(&manifest.writer)
-        ));
+        if !program::only_prints() {
+            log::line(format_args!(
+                "LOG: {} changed this data directory while the server was stopped: whether a file is missing or older cannot be told until the next shutdown",
+                Shown(&manifest.writer)
+            ));
+        }
         return share(0).map(drop);
     }
     let states = share(manifest.files.len())?;
