@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use pgseal_scenarios::files::{changes, fingerprint};
+use pgseal_scenarios::files::{changes, fingerprint, own_as_parent};
 use pgseal_scenarios::{Node, Outcome, with_file_limit};
 use pgseal_testkit::{Cluster, bindir};
 
@@ -41,16 +41,21 @@ fn converts(node: &Node, command: &str, options: &[&str]) {
 }
 
 /// Makes a conversion fail after it has written its journal and before it converts the first file:
-/// it cannot move the control file.
+/// it cannot move the control file, because a directory has its new name.
 #[track_caller]
 fn stopped_before_the_first_file(node: &Node, command: &str, options: &[&str]) {
-    let global = node.file("global");
-    let set_mode = |mode| {
-        fs::set_permissions(&global, fs::Permissions::from_mode(mode)).expect("chmod");
-    };
-    set_mode(0o500);
+    let own = node.file("pgseal");
+    let is_new = !own.exists();
+    let in_the_way = node.file("pgseal/pg_control");
+    fs::create_dir_all(&in_the_way).expect("a directory");
+    for dir in [&own, &in_the_way].into_iter().skip(usize::from(!is_new)) {
+        own_as_parent(dir);
+    }
+    if is_new {
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o700)).expect("chmod");
+    }
     let outcome = convert(node, command, options);
-    set_mode(0o700);
+    fs::remove_dir(&in_the_way).expect("it is empty");
     assert_eq!(outcome.code, 40, "{}", outcome.text);
     let journal = fs::read_to_string(node.file("pgseal/conversion")).expect("the journal");
     assert!(journal.contains("\"phase\": \"prepare\""), "{journal}");
