@@ -13,7 +13,7 @@ use pgseal_keys::{manifest_path, read_manifest, write_manifest};
 use pgseal_pgdata::{catalog_version, is_of_other_version, is_shut_down};
 
 use crate::error::CliError;
-use crate::scan::Scan;
+use crate::scan::{Scan, Seen};
 use crate::small_file;
 use crate::storage::ReadOnly;
 
@@ -116,7 +116,8 @@ fn fingerprints(scan: &Scan, control: &[u8]) -> Result<Vec<Listed>, CliError> {
     for entry in &scan.entries {
         let rel = entry.rel.as_os_str().as_bytes();
         let is_other = version.is_some_and(|version| is_of_other_version(rel, version));
-        if is_other || !entry.class.is_listed(rel) {
+        let is_file = !matches!(entry.seen, Seen::Special | Seen::Dangling(_) | Seen::Gone);
+        if is_other || !is_file || !entry.class.is_listed(rel) {
             continue;
         }
         let fingerprint =

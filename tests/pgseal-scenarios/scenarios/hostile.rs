@@ -47,6 +47,8 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("config accept", "config accept DATA --yes", true),
     ("config status", "config status DATA", false),
     ("config unlock", "config unlock DATA", true),
+    ("manifest check", "manifest check DATA", false),
+    ("manifest write", "manifest write DATA", true),
     ("guard", "guard DATA --bindir BIN", true),
     ("encrypt", "encrypt -K file:HOME/key2 --bindir BIN DATA", true),
     ("decrypt", "decrypt --yes-write-plain --bindir BIN DATA", true),
@@ -71,10 +73,11 @@ const PROGRAMS: &[(&str, &str, bool)] = &[
 ];
 
 /// Commands that do not take an existing data directory.
-const OTHERS: [&str; 7] = ["advise", "completions", "key new", "lab", "man", "tls check", "key"];
+const OTHERS: [&str; 8] =
+    ["advise", "completions", "key new", "lab", "man", "provider", "tls check", "key"];
 
 /// The exit statuses of docs/reference.md.
-const STATUSES: [i32; 17] = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 16, 20, 21, 22, 40];
+const STATUSES: [i32; 18] = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 40];
 
 struct Field {
     node: Node,

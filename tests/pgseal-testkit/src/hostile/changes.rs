@@ -301,6 +301,11 @@ pub const CHANGES: &[Change] = &[
         into_link(data, "pgseal/config", &trap.victim());
     }),
     change("pgseal/config: 1 GB", |data, _| lengthen(data, "pgseal/config")),
+    change("pgseal/manifest: a FIFO", |data, _| into_fifo(data, "pgseal/manifest")),
+    change("pgseal/manifest: a link to elsewhere", |data, trap| {
+        into_link(data, "pgseal/manifest", &trap.victim());
+    }),
+    change("pgseal/manifest: 1 GB", |data, _| lengthen(data, "pgseal/manifest")),
     change("pgseal/escrow.json: a FIFO", |data, _| into_fifo(data, "pgseal/escrow.json")),
     change("pgseal/escrow.json: a device", |data, _| into_device(data, "pgseal/escrow.json")),
     change("pgseal/escrow.json: a link to elsewhere", |data, trap| {

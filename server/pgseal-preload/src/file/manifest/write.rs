@@ -101,15 +101,17 @@ fn write(root: &'static Root, control: &[u8]) -> Result<(), Errno> {
         let fingerprint = match watch.and_then(|watch| watch.kept(path)) {
             Some(kept) => kept,
             None => match fingerprint(root, path) {
-                Ok(fingerprint) => fingerprint,
-                // A process of the server removed it meanwhile.
-                Err(libc::ENOENT) => continue,
+                Ok(Some(fingerprint)) => fingerprint,
+                // No regular file: the server did not make it. Or a process of the server removed
+                // it meanwhile.
+                Ok(None) | Err(libc::ENOENT) => continue,
+                // One file that cannot be read does not keep the server from being shut down.
                 Err(errno) => {
                     log::line(format_args!(
-                        "ERROR: \"{}\" cannot be read for the manifest (errno {errno}); it is not in a clean state to stop in, the next start recovers it",
+                        "ERROR: \"{}\" cannot be read for the manifest (errno {errno}); the next start does not compare it",
                         Shown(path)
                     ));
-                    return Err(errno);
+                    continue;
                 }
             },
         };
@@ -126,9 +128,13 @@ fn write(root: &'static Root, control: &[u8]) -> Result<(), Errno> {
     store(root, made(before.unwrap_or(0), true, controls, files))
 }
 
-fn fingerprint(root: &Root, rel: &[u8]) -> Result<Fingerprint, Errno> {
+/// The fingerprint of a file; `None` if it is no regular file.
+fn fingerprint(root: &Root, rel: &[u8]) -> Result<Option<Fingerprint>, Errno> {
     let fd = sys::open_read(&join(root.path(), rel).into_c()?)?;
-    Fingerprint::of(&FdStorage::new(fd.0)).map_err(|error| errno_of(&error))
+    if !sys::fstat(fd.0).is_some_and(|st| sys::is_regular(st.st_mode)) {
+        return Ok(None);
+    }
+    Fingerprint::of(&FdStorage::new(fd.0)).map(Some).map_err(|error| errno_of(&error))
 }
 
 fn made(before: u64, is_whole: bool, controls: Vec<[u8; 32]>, files: Vec<Listed>) -> Manifest {
