@@ -30,6 +30,15 @@ pub struct KeyOptions {
     pub keyring: Option<PathBuf>,
 }
 
+/// The option of a command that opens the keyring of a data directory.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PresentKey {
+    /// Where the key comes from, if not from where the keyring says
+    #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
+    #[arg(value_parser = KeySource, hide_possible_values = true)]
+    pub provider: Option<String>,
+}
+
 /// Where the key of a keyring comes from: the given provider, else that of the environment, of the
 /// cluster's file in `/etc/pgseal/clusters.d`, or of the keyring, which may name certain providers
 /// only.

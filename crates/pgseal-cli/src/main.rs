@@ -23,6 +23,7 @@ mod fuzz_smoke;
 mod given_dir;
 mod guard_conf;
 mod help_text;
+mod json_file;
 mod key_ahead;
 mod keys;
 mod library;

@@ -3,14 +3,13 @@
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgseal_core::{Fingerprint, KeySet};
 use pgseal_keys::manifest::{
     Difference, Listed, Manifest, control_digest, difference, generation_of,
 };
 use pgseal_keys::{manifest_path, read_manifest, write_manifest};
-use pgseal_pgdata::{catalog_version, is_of_other_version, is_shut_down};
+use pgseal_pgdata::{catalog_version, is_shut_down};
 
 use crate::error::CliError;
 use crate::scan::{Scan, Seen};
@@ -115,9 +114,8 @@ fn fingerprints(scan: &Scan, control: &[u8]) -> Result<Vec<Listed>, CliError> {
     let mut files = Vec::new();
     for entry in &scan.entries {
         let rel = entry.rel.as_os_str().as_bytes();
-        let is_other = version.is_some_and(|version| is_of_other_version(rel, version));
         let is_file = !matches!(entry.seen, Seen::Special | Seen::Dangling(_) | Seen::Gone);
-        if is_other || !is_file || !entry.class.is_listed(rel) {
+        if !is_file || !entry.class.is_listed_in(rel, version) {
             continue;
         }
         let fingerprint =
@@ -137,15 +135,9 @@ pub fn write(root: &Path, scan: &Scan, keys: &KeySet) -> Result<Manifest, CliErr
     let path = manifest_path(root);
     let control = control(root).map_err(CliError::io(root, "read global/pg_control"))?;
     let before = read_manifest(root)?.and_then(|bytes| Manifest::open(&bytes, keys).ok());
-    let written = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let manifest = Manifest {
-        number: before.map_or(0, |manifest| manifest.number).saturating_add(1),
-        written,
-        writer: b"pgseal"[..].into(),
-        is_whole: true,
-        controls: vec![control_digest(&control)],
-        files: fingerprints(scan, &control)?,
-    };
+    let before = before.map_or(0, |manifest| manifest.number);
+    let files = fingerprints(scan, &control)?;
+    let manifest = Manifest::after(before, b"pgseal", true, vec![control_digest(&control)], files);
     let sealed = manifest
         .seal(keys)
         .map_err(|error| CliError::NotNow(format!("{}: {error}", path.display())))?;

@@ -5,20 +5,22 @@
 //! result. It is `KEYRING-ID.json` in `/var/lib/pgseal`, or in the directory of `PGSEAL_STATE_DIR`.
 //! pgseal makes no such directory: without one it remembers nothing.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use pgseal_core::KeyringId;
 use serde::{Deserialize, Serialize};
 
-use crate::{environment, out, small_file};
+use crate::{environment, json_file, out, small_file};
 
 /// Where it remembers, unless `PGSEAL_STATE_DIR` says otherwise.
 const STATE_DIR: &str = "/var/lib/pgseal";
 /// Names another directory.
 const STATE_DIR_VARIABLE: &str = "PGSEAL_STATE_DIR";
+/// The mode of its files.
+pub const MODE: u32 = 0o644;
 /// The most paths whose last check is remembered.
 const MAX_CHECKS: usize = 64;
 
@@ -89,7 +91,7 @@ fn change(id: KeyringId, change: impl FnOnce(&mut Memory, String)) {
     let (Some(dir), Ok(when)) = (directory(), pgseal_keys::now()) else { return };
     let mut memory = of(id);
     change(&mut memory, when);
-    if let Err(error) = write(&file_of(&dir, id), &memory) {
+    if let Err(error) = json_file::write(&file_of(&dir, id), MODE, &memory) {
         // A user who may only read there remembers nothing; the check itself was made.
         if error.kind() != io::ErrorKind::PermissionDenied {
             out::complain(&format!(
@@ -98,25 +100,4 @@ fn change(id: KeyringId, change: impl FnOnce(&mut Memory, String)) {
             ));
         }
     }
-}
-
-/// Writes a file of the directory, so that there is the old or the new one.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
-    let mut text = serde_json::to_vec_pretty(value).map_err(io::Error::other)?;
-    text.push(b'\n');
-    let new = path.with_extension(format!("new.{}", std::process::id()));
-    let written = (|| {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&new, path)
-    })();
-    if written.is_err() {
-        // The file may not exist.
-        let _ = fs::remove_file(&new);
-    }
-    written
 }

@@ -7,10 +7,9 @@
 
 use core::fmt;
 
-use aws_lc_rs::digest;
 use pgseal_core::{Generation, KeySet};
 
-use crate::envelope::{self, Envelope, bytes, next, take};
+use crate::envelope::{self, Envelope, bytes, next, sha256, take};
 use crate::labels;
 
 pub use crate::envelope::RecordError;
@@ -68,12 +67,7 @@ impl Version {
     /// The version of a file with these bytes, recorded as a digest.
     #[must_use]
     pub fn digest_of(bytes: &[u8]) -> Version {
-        let mut sum = [0; 32];
-        for (to, from) in sum.iter_mut().zip(digest::digest(&digest::SHA256, bytes).as_ref().iter())
-        {
-            *to = *from;
-        }
-        Version::Digest(bytes.len() as u64, sum)
+        Version::Digest(bytes.len() as u64, sha256(bytes))
     }
 
     /// Whether a path matches this version. `found` is the content of the file there; `None` if

@@ -7,7 +7,7 @@
 use core::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::{hkdf, rand};
+use aws_lc_rs::{digest, hkdf, rand};
 use pgseal_core::{Generation, KeySet, KeyringId};
 use zeroize::Zeroizing;
 
@@ -174,6 +174,13 @@ impl hkdf::KeyType for Len32 {
     fn len(&self) -> usize {
         32
     }
+}
+
+/// SHA-256 (FIPS 180-4).
+pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let mut sum = [0; 32];
+    sum.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    sum
 }
 
 /// Splits off bytes of a known count, as a parser goes on.

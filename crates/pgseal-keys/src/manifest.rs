@@ -2,10 +2,11 @@
 //! of, and which version of each (`spec/manifest.md`).
 
 use core::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgseal_core::{Fingerprint, Generation, KeySet};
 
-use crate::envelope::{Envelope, RecordError, bytes, next};
+use crate::envelope::{Envelope, RecordError, bytes, next, sha256};
 use crate::labels;
 
 /// The name of the manifest in the directory [`KEYRING_DIR`](crate::KEYRING_DIR) of a data
@@ -134,6 +135,27 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// The manifest that follows the one with the number `before` (0: there is none), written now.
+    /// A longer name of the writer is cut.
+    #[must_use]
+    pub fn after(
+        before: u64,
+        writer: &[u8],
+        is_whole: bool,
+        controls: Vec<[u8; 32]>,
+        files: Vec<Listed>,
+    ) -> Manifest {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Manifest {
+            number: before.saturating_add(1),
+            written: now.map_or(0, |since| since.as_secs()),
+            writer: writer.get(..MAX_WRITER_LEN).unwrap_or(writer).into(),
+            is_whole,
+            controls,
+            files,
+        }
+    }
+
     /// The position of a file in [`Manifest::files`].
     #[must_use]
     pub fn find(&self, path: &[u8]) -> Option<usize> {
@@ -251,9 +273,7 @@ fn is_path(path: &[u8]) -> bool {
 /// SHA-256 of a content of `global/pg_control`.
 #[must_use]
 pub fn control_digest(control: &[u8]) -> [u8; 32] {
-    let mut digest = [0; 32];
-    digest.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, control).as_ref());
-    digest
+    sha256(control)
 }
 
 /// The generation of the data key that a file says it is encrypted with; not authenticated.

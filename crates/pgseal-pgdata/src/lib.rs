@@ -36,7 +36,7 @@ pub use checkpoint::{Checkpoint, is_shut_down};
 pub use class::{Class, Fork};
 pub use classify::classify;
 pub use form::Misplaced;
-pub use listed::{LISTED_DIRECTORIES, catalog_version, is_of_other_version, segment_of};
+pub use listed::{LISTED_DIRECTORIES, catalog_version, segment_of};
 pub use place::{WAL, locate, locate_in_tablespace, place};
 pub use policy::{KeyScope, Policy};
 pub use renewal::Renewal;

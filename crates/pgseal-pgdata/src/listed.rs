@@ -35,6 +35,15 @@ impl Class {
         }
     }
 
+    /// As [`Class::is_listed`], in the manifest of a cluster with this catalog version, if it is
+    /// known: `pg_upgrade` leaves the files of the old cluster beside those of the new one in a
+    /// tablespace.
+    #[must_use]
+    pub fn is_listed_in(self, rel: &[u8], catalog_version: Option<u32>) -> bool {
+        self.is_listed(rel)
+            && !catalog_version.is_some_and(|version| is_of_other_version(rel, version))
+    }
+
     /// Whether a server cannot do without a listed file of this class: it would silently lose
     /// transactions, or fail later with a less clear error.
     #[must_use]
@@ -68,10 +77,8 @@ pub fn catalog_version(control: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*control.get(12..16)?.first_chunk()?))
 }
 
-/// Whether a file lies in a tablespace's directory of another catalog version: `pg_upgrade` leaves
-/// the files of the old cluster there.
-#[must_use]
-pub fn is_of_other_version(rel: &[u8], catalog_version: u32) -> bool {
+/// Whether a file lies in a tablespace's directory of another catalog version.
+fn is_of_other_version(rel: &[u8], catalog_version: u32) -> bool {
     let mut parts = rel.split(|byte| *byte == b'/');
     let (Some(b"pg_tblspc"), Some(_), Some(directory)) = (parts.next(), parts.next(), parts.next())
     else {

@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use pgseal_scenarios::Node;
 use pgseal_scenarios::files::{
     PAGE, TAG_ENTRY, copy_tree, flip_bit, page_off, read, replace, restore_tree, tag_off, truncate,
     write, zero,
 };
+use pgseal_scenarios::{Node, Outcome};
 
 const MANIFEST: &str = "pgseal/manifest";
 
@@ -44,21 +44,19 @@ impl Stopped {
         self.node.file(&self.table)
     }
 
+    fn manifest(&self, task: &str) -> Outcome {
+        self.node.pgseal(&["manifest", task, &self.node.data().display().to_string()])
+    }
+
     /// The exit status and the output of `pgseal manifest check`.
     fn check(&self) -> (i32, String) {
-        let outcome =
-            self.node.pgseal_command(&["manifest", "check"]).arg(self.node.data()).output();
-        let outcome = outcome.expect("it runs");
-        let text = String::from_utf8_lossy(&outcome.stdout).into_owned()
-            + &String::from_utf8_lossy(&outcome.stderr);
-        (outcome.status.code().unwrap_or(-1), text)
+        let outcome = self.manifest("check");
+        (outcome.code, outcome.text)
     }
 
     fn accept(&self) {
-        let outcome =
-            self.node.pgseal_command(&["manifest", "write"]).arg(self.node.data()).output();
-        let outcome = outcome.expect("it runs");
-        assert!(outcome.status.success(), "{}", String::from_utf8_lossy(&outcome.stderr));
+        let outcome = self.manifest("write");
+        assert_eq!(outcome.code, 0, "{}", outcome.text);
     }
 }
 

@@ -17,9 +17,9 @@ use crate::config_files::{self, ConfigFiles};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
+use crate::keys::{self, PresentKey};
 use crate::out::{Out, count};
-use crate::values::KeySource;
-use crate::{config_record, diff, exit, keys};
+use crate::{config_record, diff, exit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,10 +46,8 @@ pub struct Args {
 struct Target {
     #[command(flatten)]
     dir: GivenDir,
-    /// Where the key comes from, if not from where the keyring says
-    #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
-    #[arg(value_parser = KeySource, hide_possible_values = true)]
-    provider: Option<String>,
+    #[command(flatten)]
+    key: PresentKey,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -104,7 +102,7 @@ impl Opened {
         let dir = DataDir::open(&target.dir.path("config")?)?;
         dir.expect_whole()?;
         let keyring = keys::own_keyring(&dir)?;
-        let kek = keys::kek(&keyring, target.provider.as_deref())?;
+        let kek = keys::kek(&keyring, target.key.provider.as_deref())?;
         let keys = keyring.unlock(&kek)?;
         Ok(Opened { dir, keyring, kek, keys })
     }

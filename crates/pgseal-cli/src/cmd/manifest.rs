@@ -8,13 +8,13 @@ use serde::Serialize;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
+use crate::exit;
 use crate::given_dir::GivenDir;
+use crate::keys::{self, PresentKey};
 use crate::locks::{OwnLock, refuse_running};
 use crate::manifest::{self, Known};
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
-use crate::values::KeySource;
-use crate::{exit, keys};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,10 +40,8 @@ pub struct Args {
 struct Target {
     #[command(flatten)]
     dir: GivenDir,
-    /// Where the key comes from, if not from where the keyring says
-    #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
-    #[arg(value_parser = KeySource, hide_possible_values = true)]
-    provider: Option<String>,
+    #[command(flatten)]
+    key: PresentKey,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -98,7 +96,7 @@ fn open(target: &Target) -> Result<(DataDir, KeySet), CliError> {
     dir.expect_whole()?;
     refuse_running(&dir)?;
     let keyring = keys::own_keyring(&dir)?;
-    let keys = keyring.unlock(&keys::kek(&keyring, target.provider.as_deref())?)?;
+    let keys = keyring.unlock(&keys::kek(&keyring, target.key.provider.as_deref())?)?;
     Ok((dir, keys))
 }
 

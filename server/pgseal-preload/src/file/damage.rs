@@ -17,7 +17,7 @@ use pgseal_core::{
     Generation, HeaderFault, KeyringId, Layout, PlainLen, SealedFile, SealedLen, geometry,
 };
 use pgseal_keys::manifest::Difference;
-use pgseal_pgdata::{Class, Fork, Misplaced, Renewal};
+use pgseal_pgdata::{Class, Misplaced, Renewal};
 
 use crate::file::plan;
 use crate::file::sealing::Sealing;
@@ -369,5 +369,5 @@ pub fn size_at(path: &[u8], sealed_len: SealedLen, is_lost: bool) -> Option<i64>
 /// visibility map: they are hints, and PostgreSQL writes some of their changes without a full-page
 /// image.
 pub fn reads_zeros(class: Option<Class>) -> bool {
-    matches!(class, Some(Class::Relation { fork: Fork::Vm | Fork::Fsm, .. }))
+    class.is_some_and(Class::is_map_of_hints)
 }

@@ -5,9 +5,9 @@ use pgseal_keys::Keyring;
 
 use super::keyring::retired_name;
 use super::run::{Options, Run};
+use crate::cluster;
 use crate::error::CliError;
-use crate::values::KeySource;
-use crate::{cluster, keys};
+use crate::keys::{self, PresentKey};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,10 +28,8 @@ and archived WAL that there are. Remove the directory pgseal when there are none
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where the key comes from, if not from where the keyring says
-    #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
-    #[arg(value_parser = KeySource, hide_possible_values = true)]
-    provider: Option<String>,
+    #[command(flatten)]
+    key: PresentKey,
     /// Yes, everything shall lie on the disk in plain form
     #[arg(long)]
     yes_write_plain: bool,
@@ -48,7 +46,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         ));
     }
     let mut run = Run::open(&args.options, Operation::Decrypt)?;
-    let provider = args.provider.as_deref();
+    let provider = args.key.provider.as_deref();
     if let Some(journal) = run.unfinished(|_| true)? {
         run.resume(journal, |run, _| {
             let (_, keys) = run.unlock(provider)?;

@@ -9,8 +9,8 @@ use pgseal_keys::{Kek, Keyring, keyring_path, update};
 use super::keyring::keep_keyring;
 use super::run::{Options, Run};
 use crate::error::CliError;
-use crate::keys;
-use crate::values::{self, KeySource};
+use crate::keys::{self, PresentKey};
+use crate::values;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,10 +32,8 @@ Backups and archived WAL from before have the old data key: it stays in the keyr
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Where the key comes from, if not from where the keyring says
-    #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
-    #[arg(value_parser = KeySource, hide_possible_values = true)]
-    provider: Option<String>,
+    #[command(flatten)]
+    key: PresentKey,
     /// How relation files are sealed from now on; default: as before
     #[arg(long, value_parser = values::suite())]
     suite: Option<Suite>,
@@ -45,7 +43,7 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let mut run = Run::open(&args.options, Operation::Rekey)?;
-    let provider = args.provider.as_deref();
+    let provider = args.key.provider.as_deref();
     if let Some(journal) = run.unfinished(|_| false)? {
         run.expect_suite(&journal, args.suite)?;
         run.resume(journal, |run, journal| {

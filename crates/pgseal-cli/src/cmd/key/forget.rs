@@ -14,11 +14,11 @@ use serde::Serialize;
 use crate::datadir::{DataDir, expect_whole};
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
+use crate::keys::{self, PresentKey};
 use crate::locks::{OwnLock, refuse_running};
 use crate::out::Out;
 use crate::scan::{self, Root, Scan, Seen};
-use crate::values::KeySource;
-use crate::{config_record, exit, keys, manifest};
+use crate::{config_record, exit, manifest};
 
 /// Remove retired data keys that no file of the data directory has, for ever
 ///
@@ -27,10 +27,8 @@ use crate::{config_record, exit, keys, manifest};
 pub struct Args {
     #[command(flatten)]
     dir: GivenDir,
-    /// Where the key comes from, if not from where the keyring says
-    #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
-    #[arg(value_parser = KeySource, hide_possible_values = true)]
-    provider: Option<String>,
+    #[command(flatten)]
+    key: PresentKey,
     /// No backup and no archived WAL that shall ever be read is sealed with them
     #[arg(long)]
     no_backup_has_them: bool,
@@ -80,7 +78,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             list(&unused)
         )));
     }
-    let kek = keys::kek(&keyring, args.provider.as_deref())?;
+    let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
     let numbers: Vec<Generation> = unused.iter().copied().map(Generation).collect();
     update(&keyring_path(&dir.root), |keyring| {
         // The keyring is locked now. Check again: the files may have changed before.

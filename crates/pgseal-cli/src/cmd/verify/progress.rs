@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::CliError;
 use crate::scan::Entry;
-use crate::{memory, small_file};
+use crate::{json_file, memory, small_file};
 
 /// How often it is written while the check runs.
 const INTERVAL: Duration = Duration::from_secs(20);
@@ -116,7 +116,7 @@ impl Progress {
         if saved.1.elapsed() >= INTERVAL {
             saved.1 = Instant::now();
             // Continuing is a convenience: the check itself goes on.
-            let _ = memory::write(&self.file, &saved.0);
+            let _ = json_file::write(&self.file, memory::MODE, &saved.0);
         }
     }
 
@@ -126,7 +126,7 @@ impl Progress {
     /// When the file cannot be written.
     pub fn save(&self) -> Result<usize, CliError> {
         let saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = memory::write(&self.file, &saved.0);
+        let written = json_file::write(&self.file, memory::MODE, &saved.0);
         written.map_err(CliError::io(&self.file, "write how far the check came"))?;
         Ok(saved.0.done.len())
     }

@@ -1,6 +1,6 @@
 //! Finds the files that a manifest lists.
 
-use pgseal_pgdata::{LISTED_DIRECTORIES, catalog_version, classify, is_of_other_version};
+use pgseal_pgdata::{LISTED_DIRECTORIES, catalog_version, classify};
 
 use crate::place::datadir::{Root, join};
 use crate::place::tree::{databases, names_in};
@@ -12,8 +12,7 @@ pub fn listed_files(root: &Root, control: &[u8]) -> Vec<Box<[u8]>> {
     let mut add = |directory: &[u8]| {
         for name in names_in(root, directory) {
             let path = join(directory, &name);
-            let is_other = version.is_some_and(|version| is_of_other_version(&path, version));
-            if !is_other && classify(&path).is_listed(&path) {
+            if classify(&path).is_listed_in(&path, version) {
                 all.push(Box::from(&path[..]));
             }
         }

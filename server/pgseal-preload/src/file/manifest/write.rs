@@ -4,7 +4,6 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgseal_core::Fingerprint;
 use pgseal_keys::manifest::{Listed, MAX_CONTROLS, Manifest, control_digest};
@@ -138,11 +137,7 @@ fn fingerprint(root: &Root, rel: &[u8]) -> Result<Option<Fingerprint>, Errno> {
 }
 
 fn made(before: u64, is_whole: bool, controls: Vec<[u8; 32]>, files: Vec<Listed>) -> Manifest {
-    let written = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let mut writer = program::name();
-    writer.truncate(64);
-    let number = before.saturating_add(1);
-    Manifest { number, written, writer: writer.into(), is_whole, controls, files }
+    Manifest::after(before, &program::name(), is_whole, controls, files)
 }
 
 fn store(root: &'static Root, manifest: Manifest) -> Result<(), Errno> {
