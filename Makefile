@@ -28,6 +28,8 @@ MAKEFLAGS += --no-print-directory
 export PG_CONFIG DESTDIR CARGO
 
 UPSTREAM = tests/upstream
+# The programs that talk to key stores.
+PLUGINS = pgseal-provider-pkcs11 pgseal-provider-vault
 
 .PHONY: help
 help: ## this list
@@ -47,29 +49,30 @@ build: ## programs, library, guard module and extension for each PostgreSQL here
 	@# are built together, so that each crate that both use is built once.
 	$(CARGO) build --quiet --release --locked -p pgseal-preload
 	$(CARGO) build --quiet --release --locked -p pgseal-cli -p pgseal-lab
-	$(CARGO) build --quiet --release --locked -p pgseal-provider-pkcs11
+	$(CARGO) build --quiet --release --locked $(PLUGINS:%=-p %)
 	$(CARGO) build --quiet --release --locked -p pgseal-column
 	@scripts/guard.sh build
 	@scripts/extension.sh build
 	@echo "built target/release/pgseal, target/release/pgseal-lab, target/release/libpgseal.so," \
-	    "target/release/pgseal-provider-pkcs11"
+	    "$(PLUGINS:%=target/release/%)"
 
 .PHONY: install
 install: ## install what 'make build' built
 	@test -x target/release/pgseal -a -x target/release/pgseal-lab -a -e target/release/libpgseal.so \
-	    -a -x target/release/pgseal-provider-pkcs11 || \
+	    $(PLUGINS:%=-a -x target/release/%) || \
 	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
 	@scripts/install-file.sh 0755 target/release/pgseal $(bindir)/pgseal
 	@scripts/install-file.sh 0755 target/release/pgseal-lab $(bindir)/pgseal-lab
 	@scripts/install-file.sh 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
-	@scripts/install-file.sh 0755 target/release/pgseal-provider-pkcs11 $(libdir)/providers/pgseal-provider-pkcs11
+	@for plugin in $(PLUGINS); do \
+	    scripts/install-file.sh 0755 target/release/$$plugin $(libdir)/providers/$$plugin; done
 	@scripts/guard.sh install
 	@scripts/extension.sh install
 	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
 
 .PHONY: uninstall
 uninstall: ## remove what 'make install' installed
-	rm -f $(bindir)/pgseal $(bindir)/pgseal-lab $(libdir)/libpgseal.so $(libdir)/providers/pgseal-provider-pkcs11
+	rm -f $(bindir)/pgseal $(bindir)/pgseal-lab $(libdir)/libpgseal.so $(PLUGINS:%=$(libdir)/providers/%)
 	@if [ -d $(libdir)/providers ]; then rmdir --ignore-fail-on-non-empty $(libdir)/providers; fi
 	@if [ -d $(libdir) ]; then rmdir --ignore-fail-on-non-empty $(libdir); fi
 	@scripts/guard.sh uninstall
@@ -126,6 +129,13 @@ test-scenarios: ## whole servers, the long tests too: operations, upgrade, crash
 	@scripts/setup.sh test scenarios
 	@$(MAKE) build
 	@scripts/cargo-test.sh -p pgseal-scenarios -- --include-ignored
+
+.PHONY: test-key-stores
+test-key-stores: ## the plugins on SoftHSM and on Vault's own engines; fetches these, which needs Go
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@scripts/vault-server.sh build
+	@scripts/cargo-test.sh -p pgseal-scenarios --features needs-go --test key_stores --test vault
 
 .PHONY: test-power
 test-power: ## IMAGES (200) power cuts under whole servers for each suite, and the plain server as control
@@ -208,7 +218,7 @@ test-extensions: ## what Debian has of extensions, on a plain and a sealed serve
 .PHONY: lint
 lint: ## format, clippy, shell scripts, Markdown, ASCII, crates and their dependencies, rows of the extension, licences
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --quiet --workspace --all-targets --features pgseal-scenarios/needs-go --locked -- -D warnings
 	@scripts/check-ascii.sh
 	@scripts/check-deps.sh
 	@scripts/crate-table.sh check

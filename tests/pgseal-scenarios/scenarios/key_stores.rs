@@ -142,7 +142,7 @@ fn a_cluster_under_a_token() {
          insert into t select g, '{MARKER}' || g from generate_series(1, 1000) g;; checkpoint"
     ));
     // Rotated while the server runs.
-    let rotating = commands("### Rotating", "## When a start fails").concat();
+    let rotating = commands("### Rotating", "## Vault and OpenBao").concat();
     succeeds(&store.script(&with_data(&rotating)));
     store.node.stop();
     store.works();
@@ -201,7 +201,8 @@ fn a_cluster_under_a_token() {
     store.works();
 }
 
-/// Each way of wrapping passes the whole suite, and keys and URIs that must not be used are refused.
+/// Each way of wrapping passes the whole suite, and keys and URIs that must not be used are
+/// refused.
 #[test]
 fn ways_of_wrapping_and_keys_that_must_not_be_used() {
     let store = Store::new();
