@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
 
-wanted='(\.(rs|c|h|sh|pl|py|sql|toml|tsv|yml|yaml|mk)|(^|/)Makefile|^\.ci/run)$'
+wanted='(\.(rs|c|go|h|sh|pl|py|sql|toml|tsv|yml|yaml|mk)|(^|/)Makefile|^\.ci/run)$'
 if git rev-parse --git-dir >/dev/null 2>&1; then
     files=$(git ls-files --cached --others --exclude-standard)
 else

@@ -110,6 +110,8 @@ fn combination(choice: u8) -> (Suite, Layout) {
         (Suite::Aes128Xts, Layout::InPlace),
         (Suite::Aes192Ctr, Layout::Paged),
         (Suite::Aes256Gcm, Layout::Sectored),
+        (Suite::Aes256Xts, Layout::Wal),
+        (Suite::Aes128Xts, Layout::Wal),
     ];
     all[usize::from(choice) % all.len()]
 }

@@ -19,6 +19,7 @@ mod run;
 mod status;
 mod tls;
 mod verify;
+mod wal;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -87,6 +88,7 @@ enum Command {
     Provider(provider::Args),
     Config(config::Args),
     Manifest(manifest::Args),
+    Wal(wal::Args),
     /// Measure what encryption costs on this machine (runs pgseal-lab)
     Lab(lab::Args),
     /// Recommend settings from what was measured on this machine (runs pgseal-lab)
@@ -129,6 +131,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Provider(args) => provider::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Manifest(args) => manifest::run(&args),
+        Command::Wal(args) => wal::run(&args),
         Command::Lab(args) => lab::run(&[], &args),
         Command::Advise(args) => lab::run(&["advise"], &args),
         Command::Tls(args) => tls::run(&args),

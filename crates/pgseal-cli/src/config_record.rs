@@ -5,10 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use pgseal_core::KeySet;
-use pgseal_keys::config_record::{ConfigRecord, generation_of};
-use pgseal_keys::{
-    Keyring, config_record_path, keyring_path, read_config_record, write_config_record,
-};
+use pgseal_keys::config_record::ConfigRecord;
+use pgseal_keys::{Keyring, keyring_path, read_config_record};
 
 use crate::error::CliError;
 use crate::out::Out;
@@ -56,22 +54,4 @@ pub fn print_if_locked(out: &mut Out, root: &Path) -> io::Result<()> {
         "The configuration is locked, so no server reads it yet: pgseal config accept {}",
         root.display()
     )
-}
-
-/// Seals the record with the active data key, if it was sealed with another one. To be called
-/// within [`pgseal_keys::update`].
-///
-/// # Errors
-/// When the record cannot be opened or written.
-pub fn seal_anew(root: &Path, keys: &KeySet) -> Result<(), CliError> {
-    let Some(bytes) = read_config_record(root)? else { return Ok(()) };
-    if generation_of(&bytes) == Ok(keys.active) {
-        return Ok(());
-    }
-    let sealed = ConfigRecord::open(&bytes, keys).and_then(|record| record.seal(keys));
-    let sealed = sealed.map_err(|why| {
-        let path = config_record_path(root);
-        CliError::Damaged(format!("{}: {why}; pgseal config accept writes it anew", path.display()))
-    })?;
-    Ok(write_config_record(root, &sealed)?)
 }

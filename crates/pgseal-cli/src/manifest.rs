@@ -1,13 +1,12 @@
-//! The manifest of a data directory (`spec/manifest.md`): what it says of the files, and writing it.
+//! The manifest of a data directory (`spec/manifest.md`): what it says of the files, and writing
+//! it.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use pgseal_core::{Fingerprint, KeySet};
-use pgseal_keys::manifest::{
-    Difference, Listed, Manifest, control_digest, difference, generation_of,
-};
+use pgseal_keys::manifest::{Difference, Listed, Manifest, control_digest, difference};
 use pgseal_keys::{manifest_path, read_manifest, write_manifest};
 use pgseal_pgdata::{catalog_version, is_shut_down};
 
@@ -64,7 +63,7 @@ pub fn is_stopped(root: &Path) -> bool {
 }
 
 /// The content of `pg_control`, also while a conversion keeps it aside.
-fn control(root: &Path) -> io::Result<Vec<u8>> {
+pub fn control(root: &Path) -> io::Result<Vec<u8>> {
     match small_file::read(&root.join("global/pg_control")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             small_file::read(&root.join("pgseal/pg_control"))
@@ -143,21 +142,4 @@ pub fn write(root: &Path, scan: &Scan, keys: &KeySet) -> Result<Manifest, CliErr
         .map_err(|error| CliError::NotNow(format!("{}: {error}", path.display())))?;
     write_manifest(root, &sealed)?;
     Ok(manifest)
-}
-
-/// Seals the manifest with the active data key, if it was sealed with another one.
-///
-/// # Errors
-/// When the manifest cannot be opened or written.
-pub fn seal_anew(root: &Path, keys: &KeySet) -> Result<(), CliError> {
-    let Some(bytes) = read_manifest(root)? else { return Ok(()) };
-    if generation_of(&bytes) == Ok(keys.active) {
-        return Ok(());
-    }
-    let sealed = Manifest::open(&bytes, keys).and_then(|manifest| manifest.seal(keys));
-    let sealed = sealed.map_err(|why| {
-        let path = manifest_path(root);
-        CliError::Damaged(format!("{}: {why}; pgseal manifest write makes it anew", path.display()))
-    })?;
-    Ok(write_manifest(root, &sealed)?)
 }

@@ -29,11 +29,11 @@ pub fn find(file: &ReadOnly, layout: Layout, plain_len: PlainLen) -> io::Result<
                 }
             }
         }
-        Layout::Stream | Layout::InPlace | Layout::Sectored => {
+        Layout::Stream | Layout::InPlace | Layout::Sectored | Layout::Wal => {
             let stride = match layout {
                 Layout::Stream => geometry::STREAM_STRIDE,
                 Layout::Sectored => geometry::SECTORED_STRIDE,
-                Layout::Paged | Layout::InPlace => BLOCK_LEN,
+                Layout::Paged | Layout::InPlace | Layout::Wal => BLOCK_LEN,
             };
             let mut bytes = vec![0; stride as usize];
             for block in (0..blocks).map(BlockNo) {

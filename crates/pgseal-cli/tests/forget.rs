@@ -35,7 +35,7 @@ fn add_generation(fixture: &Fixture) {
 /// Seals every file again with the active generation, as a rekey does.
 fn rekeyed(fixture: &Fixture) {
     fixture.seal(RELATION, FileKind::Relation, &vec![0; 3 * 8192]);
-    fixture.seal(common::WAL, FileKind::InPlace, &vec![0x42; 4 * 8192]);
+    fixture.seal(common::WAL, FileKind::Wal, &vec![0x42; 4 * 8192]);
     fixture.seal(common::STATISTICS, FileKind::Stream, &vec![0x43; 20000]);
 }
 

@@ -87,7 +87,7 @@ fn forget_says_what_it_kept_and_removed() {
     update(&keyring_path(&fixture.data()), |keyring| keyring.add_generation(&kek)).unwrap();
     assert_eq!(fixture.on_data(&forget).json(), json!({"kept": [1], "removed": []}));
     fixture.seal(RELATION, FileKind::Relation, &[0x41; 8192]);
-    fixture.seal(common::WAL, FileKind::InPlace, &[0x42; 8192]);
+    fixture.seal(common::WAL, FileKind::Wal, &[0x42; 8192]);
     fixture.seal(common::STATISTICS, FileKind::Stream, &[0x43; 9]);
     assert_eq!(fixture.on_data(&forget).json(), json!({"kept": [], "removed": [1]}));
     assert_eq!(fixture.on_data(&forget).json(), none);

@@ -17,7 +17,7 @@ fn status_needs_no_key_and_says_why_files_are_plain() {
     assert_eq!(answer.code, 0, "{answer:?}");
     for words in [
         "aes-256-gcm paged, generation 1",
-        "aes-256-xts in-place, generation 1",
+        "aes-256-xts wal, generation 1",
         "keep passwords out of it",
         "PLAIN, and of a class that is sealed:\n  base/5/16999",
         "Not protected:",

@@ -134,13 +134,13 @@ impl Plan {
                 pgseal_core::Form { place: header.place, ..form }
             }
             (Some(form), _) => form,
-            // A sealed file of a class that stays plain: it keeps its layout.
+            // A sealed file of a class that stays plain: it keeps its layout, if the suite has it.
             (None, Some(header)) => {
                 let kind = match header.layout {
-                    Layout::Paged => FileKind::Relation,
+                    Layout::Paged | Layout::InPlace => FileKind::Relation,
                     Layout::Stream => FileKind::Stream,
-                    Layout::InPlace => FileKind::InPlace,
                     Layout::Sectored => FileKind::Sectored,
+                    Layout::Wal => FileKind::Wal,
                 };
                 let (suite, layout) = suite.for_kind(kind);
                 pgseal_core::Form { suite, layout, ..header.form() }

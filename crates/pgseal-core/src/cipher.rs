@@ -2,11 +2,12 @@
 //! (`spec/sealed-file.md`, section 5).
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 
 use crate::error::SealError;
-use crate::evp::{Ctr, Xts};
+use crate::evp::{Ctr, Gmac, Xts};
 use crate::header::{FORMAT_VERSION, FileId, FileKey, Header};
-use crate::suite::Suite;
+use crate::suite::{Layout, Suite};
 use crate::units::BlockNo;
 
 /// Bytes of the associated data of a block.
@@ -23,9 +24,14 @@ enum Kind {
     Xts(Xts),
 }
 
+/// The number under which flush records are authenticated; no page has it.
+const RECORD: BlockNo = BlockNo(u64::MAX);
+
 /// The ready key schedules of one file.
 pub(crate) struct Cipher {
     kind: Kind,
+    /// The MAC of a file of the WAL layout.
+    mac: Option<Gmac>,
     aad: [u8; AAD_LEN],
 }
 
@@ -34,6 +40,10 @@ pub(crate) struct NotAuthentic;
 
 impl Cipher {
     pub(crate) fn new(header: &Header, key: &FileKey) -> Result<Cipher, SealError> {
+        let mac = match header.layout {
+            Layout::Wal => Some(Gmac::new(&key[..])?),
+            _ => None,
+        };
         let key = key.get(..header.suite.key_len()).ok_or(SealError::Cipher("key length"))?;
         let kind = match header.suite {
             Suite::Aes128Gcm => Kind::Gcm(gcm(&AES_128_GCM, key)?),
@@ -41,15 +51,57 @@ impl Cipher {
             Suite::Aes128Xts | Suite::Aes256Xts => Kind::Xts(Xts::new(key)?),
             Suite::Aes128Ctr | Suite::Aes192Ctr | Suite::Aes256Ctr => Kind::Ctr(Ctr::new(key)?),
         };
-        Ok(Cipher { kind, aad: block_aad(header, &header.file_id) })
+        Ok(Cipher { kind, mac, aad: block_aad(header, &header.file_id) })
     }
 
-    /// The XTS cipher of an in-place file.
+    /// The XTS cipher of an in-place file or of WAL.
     pub(crate) fn xts(&mut self) -> Result<&mut Xts, SealError> {
         match &mut self.kind {
             Kind::Xts(xts) => Ok(xts),
             _ => Err(SealError::Cipher("not an XTS file")),
         }
+    }
+
+    /// The tag of a page of the WAL layout, over its stored cells.
+    pub(crate) fn page_mac(
+        &mut self,
+        block: BlockNo,
+        nonce: NonceBytes,
+        cells: &[u8],
+    ) -> Result<TagBytes, SealError> {
+        let aad = aad_for(self.aad, block);
+        let mac = self.mac.as_mut().ok_or(SealError::Cipher("not a WAL file"))?;
+        mac.tag(nonce, &aad, cells)
+    }
+
+    /// Whether this is the tag of a page of the WAL layout with these stored cells.
+    pub(crate) fn page_fits(
+        &mut self,
+        block: BlockNo,
+        nonce: NonceBytes,
+        tag: &TagBytes,
+        cells: &[u8],
+    ) -> Result<bool, SealError> {
+        Ok(verify_slices_are_equal(&self.page_mac(block, nonce, cells)?, tag).is_ok())
+    }
+
+    /// The tag of the fields of a flush record.
+    pub(crate) fn record_mac(
+        &mut self,
+        nonce: NonceBytes,
+        fields: &[u8; 16],
+    ) -> Result<TagBytes, SealError> {
+        self.page_mac(RECORD, nonce, fields)
+    }
+
+    /// Whether this is the tag of these fields of a flush record.
+    pub(crate) fn record_fits(
+        &mut self,
+        nonce: NonceBytes,
+        tag: &TagBytes,
+        fields: &[u8; 16],
+    ) -> Result<bool, SealError> {
+        self.page_fits(RECORD, nonce, tag, fields)
     }
 
     /// Seals a block of 1 to 8192 bytes from `plain` into `sealed`, of the same length. The tag is

@@ -20,6 +20,7 @@ use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, PlainOff, SealedOff};
 
 mod buffer;
+mod cells;
 mod inplace;
 mod operation;
 mod paged;
@@ -27,14 +28,18 @@ mod sectored;
 mod spans;
 mod stream;
 mod undo;
+mod wal;
 
 pub use buffer::Buffer;
+pub use wal::FlushRecord;
+pub(crate) use wal::WalPage;
 
 use inplace::InPlace;
 use operation::{InLayout as _, NoRandom, Operation};
 use paged::Paged;
 use sectored::Sectored;
 use stream::Stream;
+use wal::Wal;
 
 /// [`BLOCK_LEN`] for indexing.
 const BLOCK: usize = BLOCK_LEN as usize;
@@ -54,6 +59,10 @@ pub struct Scratch {
     page: Buffer,
     /// A second block beside `page`: in paged and stream files the sealed bytes before a change.
     old: Buffer,
+    /// The tag block of a group of WAL pages, or some rows of it.
+    rows: Buffer,
+    /// Which rows are in `rows`.
+    rows_held: Option<wal::Held>,
     recent: paged::RecentTags,
 }
 
@@ -107,6 +116,10 @@ pub struct SealedFile {
     reached: u64,
     /// See [`SealedFile::zeros_appended`].
     zeros_appended: u64,
+    /// See [`SealedFile::set_must_open`].
+    must_open: u64,
+    /// See [`SealedFile::set_flush_record`].
+    flush_record: Option<FlushRecord>,
 }
 
 impl fmt::Debug for SealedFile {
@@ -162,7 +175,15 @@ impl SealedFile {
     fn with_key(header: Header, file_key: &header::FileKey) -> Result<SealedFile, SealError> {
         let cipher = Cipher::new(&header, file_key)?;
         let tags = paged::TagCache::new(&header);
-        Ok(SealedFile { header, cipher, tags, reached: 0, zeros_appended: 0 })
+        Ok(SealedFile {
+            header,
+            cipher,
+            tags,
+            reached: 0,
+            zeros_appended: 0,
+            must_open: 0,
+            flush_record: None,
+        })
     }
 
     /// What the header says.
@@ -175,6 +196,53 @@ impl SealedFile {
     #[must_use]
     pub fn zeros_appended(&self) -> u64 {
         self.zeros_appended
+    }
+
+    /// Says that all pages of a WAL file that end at or before `plain_off` are on the disk as they
+    /// were written: from now on such a page must open under its entry, and a read of any part of
+    /// a page that does not is [`SealError::BlockDamaged`], whatever its [`OnDamage`] says. The
+    /// pages behind are returned unchecked, because a power cut may have left them without a
+    /// fitting entry. 0, all pages unchecked, when the file is opened. Other layouts ignore it.
+    pub fn set_must_open(&mut self, plain_off: PlainOff) {
+        self.must_open = plain_off.0;
+    }
+
+    /// See [`SealedFile::set_must_open`].
+    pub(crate) fn must_open(&self) -> PlainOff {
+        PlainOff(self.must_open)
+    }
+
+    /// The flush record that each write to a WAL file stores with the entries of the pages from now
+    /// on; `None`, as when the file is opened: the records stay as they are. Other layouts ignore
+    /// it.
+    pub fn set_flush_record(&mut self, record: Option<FlushRecord>) {
+        self.flush_record = record;
+    }
+
+    /// The authentic flush record of a WAL file that has the highest position, or, with a timeline,
+    /// the highest of that timeline. Records that do not authenticate are skipped. `None` for a
+    /// file of another layout.
+    pub fn newest_flush_record<S: Storage + ?Sized>(
+        &mut self,
+        storage: &S,
+        timeline: Option<u32>,
+    ) -> Result<Option<FlushRecord>, SealError> {
+        if self.header.layout == Layout::Wal {
+            wal::newest_flush_record(&mut self.cipher, storage, timeline)
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Looks at one page of a WAL file, for [`crate::verify`].
+    pub(crate) fn wal_page<S: Accelerator + ?Sized>(
+        &mut self,
+        storage: &S,
+        scratch: &mut Scratch,
+        block: BlockNo,
+    ) -> Result<WalPage, SealError> {
+        scratch.reserve()?;
+        Operation::<S, Wal>::new(self, storage, scratch, &NoRandom).look_at(block)
     }
 
     /// Notes that the file has at least this plain length.
@@ -214,6 +282,8 @@ impl SealedFile {
                 .read(buf, off, on_damage),
             Layout::Sectored => Operation::<S, Sectored>::new(self, storage, scratch, &NoRandom)
                 .read(buf, off, on_damage),
+            Layout::Wal => Operation::<S, Wal>::new(self, storage, scratch, &NoRandom)
+                .read(buf, off, on_damage),
         }
     }
 
@@ -245,6 +315,7 @@ impl SealedFile {
             Layout::Sectored => {
                 Operation::<S, Sectored>::new(self, storage, scratch, random).write(buf, off)
             }
+            Layout::Wal => Operation::<S, Wal>::new(self, storage, scratch, random).write(buf, off),
         }
     }
 
@@ -305,6 +376,9 @@ impl SealedFile {
             Layout::Sectored => {
                 Operation::<S, Sectored>::new(self, storage, scratch, random).set_len(len)?;
             }
+            Layout::Wal => {
+                Operation::<S, Wal>::new(self, storage, scratch, random).set_len(len)?;
+            }
         }
         self.reached = len;
         Ok(())
@@ -361,6 +435,7 @@ impl Scratch {
         self.out.room(pages.max(strides).max(sectors))?;
         self.page.room(2 * BLOCK)?;
         self.old.room(geometry::STREAM_STRIDE as usize)?;
+        self.rows.room(geometry::TAG_BLOCK_LEN as usize)?;
         Ok(())
     }
 }

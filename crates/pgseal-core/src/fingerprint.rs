@@ -48,7 +48,7 @@ impl Fingerprint {
         if let Ok(Kind::Sealed(header)) = header::classify(head) {
             file_id = header.file_id;
             match header.layout {
-                Layout::Paged => {
+                Layout::Paged | Layout::Wal => {
                     let mut group = 0;
                     loop {
                         let start = geometry::tag_block_off(group).0;

@@ -13,12 +13,18 @@ pub const HEADER_LEN: u64 = 8192;
 pub const HEAD_LEN: u64 = 512;
 /// Bytes of a plain block: PostgreSQL's page, the data unit of XTS, the block of a stream.
 pub const BLOCK_LEN: u64 = 8192;
-/// Pages in a group of the paged layout.
+/// Pages in a group of the paged and of the WAL layout.
 pub const GROUP_PAGES: u64 = 256;
 /// Bytes of the tag block before each group.
 pub const TAG_BLOCK_LEN: u64 = 8192;
-/// Bytes of the entry of one page in a tag block.
+/// Bytes of the entry of one page in a tag block of the paged layout.
 pub const TAG_ENTRY_LEN: u64 = 32;
+/// Pages that have their entries in one row of a tag block of the WAL layout; a row is a sector.
+pub const ROW_PAGES: u64 = 16;
+/// Bytes of the entry of one page in a row of the WAL layout.
+pub const WAL_ENTRY_LEN: u64 = NONCE_LEN + TAG_LEN;
+/// Where the flush record begins in a row of the WAL layout.
+pub const FLUSH_RECORD_AT: u64 = ROW_PAGES * WAL_ENTRY_LEN;
 /// Sealed bytes of a whole group with its tag block.
 pub const GROUP_LEN: u64 = TAG_BLOCK_LEN + GROUP_PAGES * BLOCK_LEN;
 /// Bytes of the nonce before a stream block.
@@ -53,11 +59,11 @@ pub fn block_start(block: BlockNo) -> PlainOff {
 }
 
 /// The sealed offset of the first byte of a block: of the page (paged), of its nonce (stream), of
-/// its first cell (in-place), of its first sector (sectored).
+/// its first cell (in-place, WAL), of its first sector (sectored).
 #[must_use]
 pub fn block_sealed_off(layout: Layout, block: BlockNo) -> SealedOff {
     SealedOff(match layout {
-        Layout::Paged => {
+        Layout::Paged | Layout::Wal => {
             let (group, page) = (block.0 / GROUP_PAGES, block.0 % GROUP_PAGES);
             HEADER_LEN + group * GROUP_LEN + TAG_BLOCK_LEN + page * BLOCK_LEN
         }
@@ -67,7 +73,7 @@ pub fn block_sealed_off(layout: Layout, block: BlockNo) -> SealedOff {
     })
 }
 
-/// The sealed offset of the tag block of a group of pages (paged layout).
+/// The sealed offset of the tag block of a group of pages (paged and WAL layout).
 #[must_use]
 pub fn tag_block_off(group: u64) -> SealedOff {
     SealedOff(HEADER_LEN + group * GROUP_LEN)
@@ -77,6 +83,19 @@ pub fn tag_block_off(group: u64) -> SealedOff {
 #[must_use]
 pub fn tag_entry_off(block: BlockNo) -> SealedOff {
     SealedOff(tag_block_off(block.0 / GROUP_PAGES).0 + (block.0 % GROUP_PAGES) * TAG_ENTRY_LEN)
+}
+
+/// The sealed offset of the row that has the entry of a page (WAL layout).
+#[must_use]
+pub fn wal_row_off(block: BlockNo) -> SealedOff {
+    let row = block.0 % GROUP_PAGES / ROW_PAGES;
+    SealedOff(tag_block_off(block.0 / GROUP_PAGES).0 + row * SECTOR_LEN)
+}
+
+/// The sealed offset of the entry of a page (WAL layout).
+#[must_use]
+pub fn wal_entry_off(block: BlockNo) -> SealedOff {
+    SealedOff(wal_row_off(block).0 + block.0 % ROW_PAGES * WAL_ENTRY_LEN)
 }
 
 /// The sealed length of a file with this plain length.
@@ -91,9 +110,9 @@ pub fn sealed_len(layout: Layout, plain_len: PlainLen) -> SealedLen {
                     let (full, rest) = (plain / BLOCK_LEN, plain % BLOCK_LEN);
                     full * STREAM_STRIDE + if rest == 0 { 0 } else { rest + STREAM_OVERHEAD }
                 }
-                Layout::InPlace => {
-                    let (cells, rest) = (plain / CELL_LEN, plain % CELL_LEN);
-                    cells * CELL_LEN + if rest == 0 { 0 } else { CELL_LEN + rest }
+                Layout::InPlace => len_in_cells(plain),
+                Layout::Wal => {
+                    len_in_cells(plain) + plain.div_ceil(GROUP_PAGES * BLOCK_LEN) * TAG_BLOCK_LEN
                 }
                 Layout::Sectored => {
                     let (full, in_block) = (plain / BLOCK_LEN, plain % BLOCK_LEN);
@@ -122,12 +141,14 @@ pub fn plain_len(layout: Layout, sealed_len: SealedLen) -> PlainLen {
             let (full, rest) = (body / STREAM_STRIDE, body % STREAM_STRIDE);
             full * BLOCK_LEN + rest.saturating_sub(STREAM_OVERHEAD)
         }
-        Layout::InPlace => {
-            let (cells, rest) = (body / CELL_LEN, body % CELL_LEN);
-            match (cells, rest) {
-                (cells, 0) => cells * CELL_LEN,
-                (0, _) => 0,
-                (cells, rest) => (cells - 1) * CELL_LEN + rest,
+        Layout::InPlace => len_of_cells(body),
+        Layout::Wal => {
+            let (groups, rest) = (body / GROUP_LEN, body % GROUP_LEN);
+            let before = groups * GROUP_PAGES * BLOCK_LEN;
+            match (groups, rest) {
+                // The filler of the last cell of a group lies where the next group would begin.
+                (1.., 1..CELL_LEN) => before - CELL_LEN + rest,
+                _ => before + len_of_cells(rest.saturating_sub(TAG_BLOCK_LEN)),
             }
         }
         Layout::Sectored => {
@@ -145,13 +166,31 @@ pub fn plain_len(layout: Layout, sealed_len: SealedLen) -> PlainLen {
     })
 }
 
+/// The bytes of cells that hold `plain` bytes, with the filler.
+fn len_in_cells(plain: u64) -> u64 {
+    let (cells, rest) = (plain / CELL_LEN, plain % CELL_LEN);
+    cells * CELL_LEN + if rest == 0 { 0 } else { CELL_LEN + rest }
+}
+
+/// The plain bytes in `len` bytes of cells and filler.
+fn len_of_cells(len: u64) -> u64 {
+    let (cells, rest) = (len / CELL_LEN, len % CELL_LEN);
+    match (cells, rest) {
+        (cells, 0) => cells * CELL_LEN,
+        (0, _) => 0,
+        (cells, rest) => (cells - 1) * CELL_LEN + rest,
+    }
+}
+
 /// The sealed byte range that holds a plain range, for calls that only advise the kernel
 /// (`posix_fadvise`, `sync_file_range`): start, and length or 0 for "to the end".
 #[must_use]
 pub fn sealed_range(layout: Layout, plain_off: PlainOff, len: u64) -> (SealedOff, u64) {
     let start = if plain_off.0 == 0 {
         SealedOff(0)
-    } else if layout == Layout::Paged && block_of(plain_off).0.is_multiple_of(GROUP_PAGES) {
+    } else if matches!(layout, Layout::Paged | Layout::Wal)
+        && block_of(plain_off).0.is_multiple_of(GROUP_PAGES)
+    {
         tag_block_off(block_of(plain_off).0 / GROUP_PAGES)
     } else {
         block_sealed_off(layout, block_of(plain_off))
@@ -211,6 +250,9 @@ mod tests {
             (Layout::InPlace, 16, 8208),
             (Layout::InPlace, 512, 8704),
             (Layout::InPlace, 16_777_216, 16_785_408),
+            (Layout::Wal, 1, 16_384 + 16 + 1),
+            (Layout::Wal, 2_097_151, 8192 + 8192 + 2_097_152 + 15),
+            (Layout::Wal, 16_777_216, 8192 + 8 * 8192 + 16_777_216),
             (Layout::Sectored, 1, 8192 + 512 + 1),
             (Layout::Sectored, 484, 8192 + 512),
             (Layout::Sectored, 512, 8192 + 1024 + 28),
@@ -226,5 +268,7 @@ mod tests {
         let (off, len) = sealed_range(Layout::Paged, PlainOff(GROUP_PAGES * 8192), 8192);
         assert_eq!((off.0, len), (HEADER_LEN + GROUP_LEN, TAG_BLOCK_LEN + 8192));
         assert_eq!(sealed_range(Layout::InPlace, PlainOff(0), 0), (SealedOff(0), 0));
+        let (off, len) = sealed_range(Layout::Wal, PlainOff(GROUP_PAGES * 8192), 8192);
+        assert_eq!((off.0, len), (HEADER_LEN + GROUP_LEN, TAG_BLOCK_LEN + 8192));
     }
 }

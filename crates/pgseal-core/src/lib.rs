@@ -25,7 +25,8 @@ pub mod verify;
 
 pub use error::{HeaderFault, SealError};
 pub use file::{
-    Buffer, OnDamage, Opened, ReadOutcome, Scratch, SealedFile, fill_with_invalid_pages,
+    Buffer, FlushRecord, OnDamage, Opened, ReadOutcome, Scratch, SealedFile,
+    fill_with_invalid_pages,
 };
 pub use fingerprint::Fingerprint;
 pub use header::Form;

@@ -37,6 +37,9 @@ pub enum Layout {
     InPlace = 3,
     /// Sectors of 512 bytes, each with its nonce and tag, 17 for a page.
     Sectored = 4,
+    /// In-place cells in groups of 256 pages, each group behind a tag block with an entry for each
+    /// page and with flush records.
+    Wal = 5,
 }
 
 impl Suite {
@@ -104,8 +107,8 @@ impl Suite {
     /// The suite and layout of a file of this kind in a cluster whose relation suite is `self`.
     ///
     /// Files that are written once, and small files that PostgreSQL overwrites in place without a
-    /// full-page image, are always authenticated; WAL is always in XTS. The key length follows the
-    /// cluster's; 192 bits exist for CTR only and become 256 elsewhere.
+    /// full-page image, are always authenticated; WAL is always in XTS, with a MAC for each page.
+    /// The key length follows the cluster's; 192 bits exist for CTR only and become 256 elsewhere.
     #[must_use]
     pub fn for_kind(self, kind: FileKind) -> (Suite, Layout) {
         let short = matches!(self, Suite::Aes128Gcm | Suite::Aes128Xts | Suite::Aes128Ctr);
@@ -117,7 +120,7 @@ impl Suite {
                 _ => (self, Layout::Paged),
             },
             FileKind::Stream => (gcm, Layout::Stream),
-            FileKind::InPlace => (xts, Layout::InPlace),
+            FileKind::Wal => (xts, Layout::Wal),
             FileKind::Sectored => (gcm, Layout::Sectored),
         }
     }
@@ -130,8 +133,8 @@ pub enum FileKind {
     Relation,
     /// Written once, in order, or by write-and-rename.
     Stream,
-    /// Appended to in place after a sync, torn writes tolerated (WAL).
-    InPlace,
+    /// Appended to in place after a sync, torn writes tolerated behind what was synced (WAL).
+    Wal,
     /// Overwritten in place without full-page images, torn writes tolerated (SLRU, relation map,
     /// logical mappings).
     Sectored,
@@ -140,12 +143,13 @@ pub enum FileKind {
 impl FileKind {
     /// Every kind.
     pub const ALL: [FileKind; 4] =
-        [FileKind::Relation, FileKind::Stream, FileKind::InPlace, FileKind::Sectored];
+        [FileKind::Relation, FileKind::Stream, FileKind::Wal, FileKind::Sectored];
 }
 
 impl Layout {
     /// All layouts, in the order of their numbers.
-    pub const ALL: [Layout; 4] = [Layout::Paged, Layout::Stream, Layout::InPlace, Layout::Sectored];
+    pub const ALL: [Layout; 5] =
+        [Layout::Paged, Layout::Stream, Layout::InPlace, Layout::Sectored, Layout::Wal];
 
     /// The layout with this number in a header, if there is one.
     #[must_use]
@@ -167,6 +171,7 @@ impl Layout {
             Layout::Stream => "stream",
             Layout::InPlace => "in-place",
             Layout::Sectored => "sectored",
+            Layout::Wal => "wal",
         }
     }
 
@@ -176,7 +181,9 @@ impl Layout {
         match self {
             Layout::Paged => !matches!(suite, Suite::Aes128Xts | Suite::Aes256Xts),
             Layout::Stream | Layout::Sectored => suite.authenticates(),
-            Layout::InPlace => matches!(suite, Suite::Aes128Xts | Suite::Aes256Xts),
+            Layout::InPlace | Layout::Wal => {
+                matches!(suite, Suite::Aes128Xts | Suite::Aes256Xts)
+            }
         }
     }
 }
@@ -251,7 +258,7 @@ mod tests {
             for kind in [FileKind::Stream, FileKind::Sectored] {
                 assert!(suite.for_kind(kind).0.authenticates());
             }
-            assert_eq!(suite.for_kind(FileKind::InPlace).1, Layout::InPlace);
+            assert_eq!(suite.for_kind(FileKind::Wal).1, Layout::Wal);
         }
     }
 }

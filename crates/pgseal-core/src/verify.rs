@@ -4,9 +4,10 @@
 //! intact.
 
 use crate::error::SealError;
-use crate::file::{OnDamage, Scratch, SealedFile};
+use crate::file::{OnDamage, Scratch, SealedFile, WalPage};
 use crate::geometry::{self, BLOCK_LEN, block_start};
 use crate::storage::Accelerator;
+use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, SealedLen};
 
 /// Blocks that are read with one call.
@@ -69,7 +70,8 @@ pub struct FileReport {
     pub plain_len: PlainLen,
     /// Bytes at the end that belong to no whole structure of the layout.
     pub stray_bytes: u64,
-    /// Whether the suite notices changed blocks. If not, data blocks were read but not checked.
+    /// Whether every changed block is noticed: by the suite, or in a WAL file whose pages must all
+    /// open ([`SealedFile::set_must_open`]).
     pub authenticated: bool,
     /// Blocks that hold data and were opened.
     pub data_blocks: u64,
@@ -78,12 +80,16 @@ pub struct FileReport {
     /// Blocks that were never written and read as zeros; a stream file has none.
     pub zero: BlockList,
     /// Blocks that do not authenticate, that hold data but have no tag, or that are zeros where the
-    /// format does not allow zeros.
+    /// format does not allow zeros; pages of WAL that must open and do not fit their entry.
     pub damaged: BlockList,
+    /// Pages of WAL that do not fit their entry, or have none, and need not: a power cut leaves
+    /// such pages behind what was synced.
+    pub unfitting: BlockList,
 }
 
-/// Reads every block of the file. Calls `progress` with the number of sealed bytes passed since its
-/// last call.
+/// Reads every block of the file. In a WAL file, a page that does not fit its entry is damage only
+/// if it must open ([`SealedFile::set_must_open`]); otherwise the report only lists it. Calls
+/// `progress` with the number of sealed bytes passed since its last call.
 ///
 /// A file that another process shortens meanwhile is read up to its new end.
 ///
@@ -117,11 +123,13 @@ pub fn verify_chosen<S: Accelerator + ?Sized>(
         sealed_len,
         plain_len,
         stray_bytes: sealed_len.0.saturating_sub(whole.0),
-        authenticated: header.suite.authenticates(),
+        authenticated: header.suite.authenticates()
+            || header.layout == Layout::Wal && file.must_open().0 >= plain_len.0,
         data_blocks: 0,
         skipped_blocks: 0,
         zero: BlockList::default(),
         damaged: BlockList::default(),
+        unfitting: BlockList::default(),
     };
     let blocks = plain_len.0.div_ceil(BLOCK_LEN);
     let mut buf = vec![0; (BATCH * BLOCK_LEN) as usize];
@@ -134,12 +142,20 @@ pub fn verify_chosen<S: Accelerator + ?Sized>(
             block += want;
             continue;
         }
-        let part = &mut buf[..(want * BLOCK_LEN) as usize];
-        let start = block_start(BlockNo(block));
-        let outcome = file.read_at(storage, scratch, part, start, OnDamage::InvalidPage)?;
-        if outcome.zero_blocks == 0 && outcome.damaged_blocks == 0 {
-            report.data_blocks += (outcome.len as u64).div_ceil(BLOCK_LEN);
-        } else {
+        let mut is_end = false;
+        let mut one_by_one = header.layout == Layout::Wal;
+        if !one_by_one {
+            let part = &mut buf[..(want * BLOCK_LEN) as usize];
+            let start = block_start(BlockNo(block));
+            let outcome = file.read_at(storage, scratch, part, start, OnDamage::InvalidPage)?;
+            is_end = outcome.len == 0;
+            if outcome.zero_blocks == 0 && outcome.damaged_blocks == 0 {
+                report.data_blocks += (outcome.len as u64).div_ceil(BLOCK_LEN);
+            } else {
+                one_by_one = true;
+            }
+        }
+        if one_by_one {
             for single in block..block + want {
                 note(file, storage, scratch, BlockNo(single), &mut report)?;
             }
@@ -148,7 +164,7 @@ pub fn verify_chosen<S: Accelerator + ?Sized>(
         let here = geometry::block_sealed_off(header.layout, BlockNo(block)).0.min(sealed_len.0);
         progress(here.saturating_sub(passed));
         passed = here.max(passed);
-        if outcome.len == 0 {
+        if is_end {
             break;
         }
     }
@@ -165,6 +181,8 @@ pub enum BlockState {
     Zero,
     /// The block is damaged, as [`FileReport::damaged`] says.
     Damaged,
+    /// A page of WAL without a fitting entry, as [`FileReport::unfitting`] says.
+    Unfitting,
     /// The file ends before it.
     Gone,
 }
@@ -179,6 +197,15 @@ pub fn verify_block<S: Accelerator + ?Sized>(
     scratch: &mut Scratch,
     block: BlockNo,
 ) -> Result<BlockState, SealError> {
+    if file.header().layout == Layout::Wal {
+        return Ok(match file.wal_page(storage, scratch, block)? {
+            WalPage::Authentic => BlockState::Data,
+            WalPage::Hole => BlockState::Zero,
+            WalPage::Unfitting => BlockState::Unfitting,
+            WalPage::Damaged => BlockState::Damaged,
+            WalPage::Gone => BlockState::Gone,
+        });
+    }
     let mut page = vec![0; BLOCK_LEN as usize];
     let start = block_start(block);
     let outcome = file.read_at(storage, scratch, &mut page, start, OnDamage::InvalidPage)?;
@@ -204,6 +231,7 @@ fn note<S: Accelerator + ?Sized>(
         BlockState::Data => report.data_blocks += 1,
         BlockState::Zero => report.zero.push(block),
         BlockState::Damaged => report.damaged.push(block),
+        BlockState::Unfitting => report.unfitting.push(block),
         BlockState::Gone => {}
     }
     Ok(())
@@ -245,7 +273,8 @@ mod tests {
             assert!(report.zero.is_empty() && report.damaged.is_empty());
             assert_eq!((report.stray_bytes, report.plain_len.0), (0, len as u64));
             assert_eq!(passed, report.sealed_len.0);
-            assert_eq!(report.authenticated, kind != FileKind::InPlace);
+            assert_eq!(report.authenticated, kind != FileKind::Wal);
+            assert!(report.unfitting.is_empty());
         }
     }
 

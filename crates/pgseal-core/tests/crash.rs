@@ -144,9 +144,9 @@ fn check_block(
         }
         Err(error) => Err(format!("touched block: {error}")),
         Ok(_) if !suite.authenticates() && layout == Layout::Paged => Ok(()),
-        Ok(bytes) if matches!(layout, Layout::InPlace | Layout::Sectored) => {
+        Ok(bytes) if matches!(layout, Layout::InPlace | Layout::Sectored | Layout::Wal) => {
             let fits = match layout {
-                Layout::InPlace => {
+                Layout::InPlace | Layout::Wal => {
                     sectors_fit(bytes, versions, SECTOR_LEN as usize, CELL_LEN as usize)
                 }
                 _ => sectors_fit(bytes, versions, SECTOR_DATA_LEN as usize, 1),
@@ -226,6 +226,20 @@ fn check(suite: Suite, layout: Layout, ops: &[Op], seeds: core::ops::Range<u64>)
             if let Err(what) = check_block(suite, layout, &read, versions, synced) {
                 panic!("{context}: block {block}: {what}");
             }
+        }
+        // Pages of WAL before the first that was touched since the sync, or is a hole, must open.
+        if layout == Layout::Wal {
+            let is_sure = |block: &usize| {
+                let synced = Model::block(&model.synced, *block);
+                synced.iter().any(|byte| *byte != 0) && !model.touched.contains_key(block)
+            };
+            let sure = (0..).take_while(is_sure).count();
+            after.file.set_must_open(PlainOff(sure as u64 * BLOCK_LEN));
+            let read = after.read(&disk, 0, sure * BLOCK);
+            let read = read.unwrap_or_else(|e| panic!("{context}: {sure} sure pages: {e}"));
+            let synced = &model.synced[..model.synced.len().min(sure * BLOCK)];
+            assert!(read == synced, "{context}: {sure} sure pages");
+            after.file.set_must_open(PlainOff(0));
         }
         // The file stays usable: cut to whole blocks and lengthened again, the new part reads as
         // zeros.

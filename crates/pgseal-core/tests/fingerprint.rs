@@ -85,6 +85,15 @@ fn a_cut_and_another_file_are_noticed() {
     assert_eq!(Fingerprint::decode(&now.encode()), now);
 }
 
+/// WAL is in XTS, but each write draws nonces for the entries of its pages.
+#[test]
+fn of_wal_every_write_counts() {
+    let (storage, mut file) = file(Suite::Aes256Xts, Layout::Wal, 5);
+    let before = of(&storage);
+    file.write(&storage, &pattern(BLOCK, 9), BLOCK as u64).unwrap();
+    assert_ne!(of(&storage), before);
+}
+
 /// XTS has neither nonces nor tags: only identity and length are noticed. The threat model says so.
 #[test]
 fn of_a_file_in_xts_only_head_and_length_count() {

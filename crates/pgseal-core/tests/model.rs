@@ -7,6 +7,7 @@ use pgseal_core::storage::Accelerator;
 use pgseal_core::storage::accelerated::{Accelerated, Unaccelerated};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::{FixedRandom, keys};
+use pgseal_core::verify::verify_file;
 use pgseal_core::{
     Form, Generation, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile, Suite,
 };
@@ -93,6 +94,9 @@ fn check<S: Accelerator>(storage: &S, form: &Form, ops: &[Op]) {
     let got =
         file.read_at(storage, &mut scratch, &mut all, PlainOff(0), OnDamage::Fail).unwrap().len;
     assert!(all[..got] == model[..], "{suite} {layout}: contents differ");
+    // Each page of WAL fits its entry, unless it is a hole.
+    let report = verify_file(&mut file, storage, &mut scratch, &mut |_| {}).unwrap();
+    assert!(report.unfitting.is_empty() && report.damaged.is_empty(), "{ops:?}");
     let lost = file.fill_lost_sectors(storage, &mut scratch, &random, &|_| true).unwrap();
     assert_eq!(lost, 0, "{ops:?}");
 }
@@ -133,8 +137,10 @@ fn an_accelerator_is_used() {
         (Layout::Stream, false),
         (Layout::InPlace, true),
         (Layout::Sectored, false),
+        (Layout::Wal, true),
     ] {
-        let suite = if layout == Layout::InPlace { Suite::Aes256Xts } else { Suite::Aes256Gcm };
+        let xts = matches!(layout, Layout::InPlace | Layout::Wal);
+        let suite = if xts { Suite::Aes256Xts } else { Suite::Aes256Gcm };
         let storage = Accelerated::new(MemStorage::default());
         check(&storage, &Form::anywhere(suite, layout), &ops);
         assert_eq!(storage.used() > 0, is_used, "{layout}");

@@ -8,10 +8,10 @@ use std::alloc::{GlobalAlloc, Layout as Memory, System};
 use std::cell::Cell;
 
 use common::{Handle, combinations, pattern};
-use pgseal_core::Layout;
 use pgseal_core::storage::accelerated::Accelerated;
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::keys;
+use pgseal_core::{FlushRecord, Layout, PlainOff};
 
 thread_local! {
     static TAKEN: Cell<u64> = const { Cell::new(0) };
@@ -53,6 +53,8 @@ fn pages_are_read_and_written_without_the_heap() {
         handle.scratch.reserve().unwrap();
         let bytes = pattern(300 * 8192, 1);
         handle.write(&storage, &bytes, 0).unwrap();
+        handle.file.set_must_open(PlainOff(u64::MAX));
+        handle.file.set_flush_record(Some(FlushRecord { timeline: 1, position: 2 }));
         let mut buf = vec![0; 20 * 8192];
         handle.read_into(&storage, &mut buf, 0).unwrap();
         for round in 0..80 {

@@ -15,7 +15,7 @@ use pgseal_core::storage::accelerated::{Accelerated, Unaccelerated};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::storage::{Accelerator, GroupName, Storage};
 use pgseal_core::testing::keys;
-use pgseal_core::{BlockNo, Layout, SealedLen, SealedOff, Suite};
+use pgseal_core::{BlockNo, Layout, PlainOff, SealedLen, SealedOff, Suite};
 
 const BLOCK: usize = BLOCK_LEN as usize;
 
@@ -32,6 +32,9 @@ fn check_write<S: Accelerator>(new: impl Fn() -> S) {
         let mut one = Handle::create(&storage, suite, layout, &keys);
         one.write(&storage, &pattern(6 * BLOCK, 1), 0).unwrap();
         let mut two = Handle::open(&storage, &keys);
+        for handle in [&mut one, &mut two] {
+            handle.file.set_must_open(PlainOff(u64::MAX));
+        }
         for round in 2..8 {
             let (reader, writer) =
                 if round % 2 == 0 { (&mut two, &mut one) } else { (&mut one, &mut two) };
@@ -222,6 +225,40 @@ fn tags_are_read_seldom() {
     }
     let tags = reads() - PAGES;
     assert!(tags <= 4 * PAGES.div_ceil(256), "{tags} calls for tags");
+}
+
+/// WAL that is written page by page, and read so, needs one call for the rows of 16 pages.
+#[test]
+fn rows_of_wal_are_read_seldom() {
+    const PAGES: u64 = 128;
+    let (keys, storage) = (keys(), Counted::default());
+    let mut one = Handle::create(&storage, Suite::Aes256Xts, Layout::Wal, &keys);
+    one.write(&storage, &vec![0; 200 * BLOCK], 0).unwrap();
+    let reads = || storage.reads.swap(0, Ordering::Relaxed);
+    reads();
+    for page in 0..PAGES {
+        one.write(&storage, &pattern(BLOCK, page as u32), page * BLOCK_LEN).unwrap();
+    }
+    assert_eq!(reads(), PAGES / 16);
+    let mut two = Handle::open(&storage, &keys);
+    two.file.set_must_open(PlainOff(PAGES * BLOCK_LEN));
+    reads();
+    for page in 0..PAGES {
+        let read = two.read(&storage, page * BLOCK_LEN, BLOCK).unwrap();
+        assert!(read == pattern(BLOCK, page as u32));
+    }
+    assert_eq!(reads(), PAGES + PAGES / 16);
+    // A row that another process has written is read again.
+    one.write(&storage, &pattern(BLOCK, 7), (PAGES - 1) * BLOCK_LEN).unwrap();
+    reads();
+    let read = two.read(&storage, (PAGES - 1) * BLOCK_LEN, BLOCK).unwrap();
+    assert_eq!((read == pattern(BLOCK, 7), reads()), (true, 2));
+    two.write(&storage, &pattern(BLOCK, 8), (PAGES - 2) * BLOCK_LEN).unwrap();
+    one.write(&storage, &pattern(BLOCK, 9), (PAGES - 3) * BLOCK_LEN).unwrap();
+    for (page, seed) in [(3, 9), (2, 8), (1, 7)] {
+        let read = two.read(&storage, (PAGES - page) * BLOCK_LEN, BLOCK).unwrap();
+        assert!(read == pattern(BLOCK, seed), "{page}");
+    }
 }
 
 /// Memory that counts reads and changes of tags.

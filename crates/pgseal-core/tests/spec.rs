@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use pgseal_core::geometry::{HEADER_LEN, block_sealed_off, plain_len, sealed_len, tag_entry_off};
+use pgseal_core::geometry::{
+    HEADER_LEN, block_sealed_off, plain_len, sealed_len, tag_entry_off, wal_entry_off,
+};
 use pgseal_core::{BlockNo, Layout, PlainLen, SealedLen, Suite};
 
 const SPEC: &str = include_str!("../../../spec/sealed-file.md");
@@ -43,6 +45,9 @@ fn worked_offsets() {
         assert_eq!(block_sealed_off(layout, block).to_string(), row[2], "{row:?}");
         if layout == Layout::Paged {
             assert_eq!(tag_entry_off(block).to_string(), row[3], "{row:?}");
+        }
+        if layout == Layout::Wal {
+            assert_eq!(wal_entry_off(block).to_string(), row[3], "{row:?}");
         }
     }
 }

@@ -35,8 +35,9 @@ fn parse(text: &str) -> (BTreeMap<&str, &str>, Vec<u8>) {
     (fields, bytes)
 }
 
-/// Reads the bytes of a file. Returns the verdict, and the hash of the plain contents.
-fn read(bytes: Vec<u8>) -> (String, Option<String>) {
+/// Reads the bytes of a file, after the fields that only files of WAL have. Returns the verdict,
+/// and the hash of the plain contents.
+fn read(fields: &BTreeMap<&str, &str>, bytes: Vec<u8>) -> (String, Option<String>) {
     let storage = MemStorage::with(bytes);
     let mut file = match SealedFile::open(&storage, &vectors::keys()) {
         Ok(Opened::Sealed(file)) => file,
@@ -56,6 +57,12 @@ fn read(bytes: Vec<u8>) -> (String, Option<String>) {
         Err(SealError::KeyUnknown { .. }) => return ("key-unknown".to_owned(), None),
         Err(error) => panic!("{error}"),
     };
+    if let Some(must_open) = fields.get("must-open") {
+        let newest = vectors::record_text(file.newest_flush_record(&storage, None).unwrap());
+        assert_eq!(newest, fields["newest-flush-record"], "{}", fields["name"]);
+        assert_eq!(file.newest_flush_record(&storage, Some(2)).unwrap(), None);
+        file.set_must_open(PlainOff(must_open.parse().unwrap()));
+    }
     let mut plain = vec![0; file.plain_len(&storage).unwrap().0 as usize];
     let mut scratch = Scratch::new();
     match file.read_at(&storage, &mut scratch, &mut plain, PlainOff(0), OnDamage::Fail) {
@@ -73,7 +80,7 @@ fn for_each(dir: &str, mut look: impl FnMut(&BTreeMap<&str, &str>, String, Optio
     for entry in std::fs::read_dir(dir).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         let (fields, bytes) = parse(&text);
-        let (verdict, hash) = read(bytes);
+        let (verdict, hash) = read(&fields, bytes);
         look(&fields, verdict, hash);
     }
 }

@@ -153,21 +153,32 @@ impl Envelope {
         [self.aad_label.as_bytes(), head].concat()
     }
 
-    /// The key of the file: HKDF-SHA-256 of a data key, with the keyring id as salt.
+    /// The key of the file; its salt is the keyring's id.
     fn key(&self, keys: &KeySet, generation: Generation) -> Result<LessSafeKey, RecordError> {
-        let data_key = keys.get(generation).filter(|_| !generation.is_ephemeral());
-        let data_key = data_key.ok_or(RecordError::KeyUnknown(generation))?;
-        let mut key = Zeroizing::new([0; 32]);
-        hkdf::Salt::new(hkdf::HKDF_SHA256, &keys.keyring_id.0)
-            .extract(data_key.bytes())
-            .expand(&[self.kdf_label.as_bytes()], Len32)
-            .and_then(|okm| okm.fill(&mut key[..]))
-            .map_err(|_| RecordError::Internal)?;
-        let key = UnboundKey::new(&AES_256_GCM, &key[..]).map_err(|_| RecordError::Internal)?;
-        Ok(LessSafeKey::new(key))
+        file_key(keys, generation, &keys.keyring_id.0, self.kdf_label)
     }
 }
 
+/// The AES-256-GCM key of a file: HKDF-SHA-256 (RFC 5869) of a data key.
+pub(crate) fn file_key(
+    keys: &KeySet,
+    generation: Generation,
+    salt: &[u8],
+    label: &str,
+) -> Result<LessSafeKey, RecordError> {
+    let data_key = keys.get(generation).filter(|_| !generation.is_ephemeral());
+    let data_key = data_key.ok_or(RecordError::KeyUnknown(generation))?;
+    let mut key = Zeroizing::new([0; 32]);
+    hkdf::Salt::new(hkdf::HKDF_SHA256, salt)
+        .extract(data_key.bytes())
+        .expand(&[label.as_bytes()], Len32)
+        .and_then(|okm| okm.fill(&mut key[..]))
+        .map_err(|_| RecordError::Internal)?;
+    let key = UnboundKey::new(&AES_256_GCM, &key[..]).map_err(|_| RecordError::Internal)?;
+    Ok(LessSafeKey::new(key))
+}
+
+/// The length of an AES-256 key, for HKDF.
 struct Len32;
 
 impl hkdf::KeyType for Len32 {

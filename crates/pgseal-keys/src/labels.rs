@@ -35,8 +35,13 @@ pub const KDF_MANIFEST: &str = "pgseal/v1/kdf/manifest";
 /// AES-GCM associated data: the manifest.
 pub const AAD_MANIFEST: &str = "pgseal/v1/aad/manifest";
 
+/// HKDF info: a data key to a key of the control record.
+pub const KDF_CONTROL: &str = "pgseal/v1/kdf/control";
+/// AES-GCM associated data: a part of the control record.
+pub const AAD_CONTROL: &str = "pgseal/v1/aad/control";
+
 /// Every label, in the order of the specification.
-pub const ALL: [&str; 14] = [
+pub const ALL: [&str; 16] = [
     KDF_KEK_CHECK,
     MAC_KEK_CHECK,
     AAD_KEYRING_KEY,
@@ -51,6 +56,8 @@ pub const ALL: [&str; 14] = [
     AAD_CONFIG_RECORD,
     KDF_MANIFEST,
     AAD_MANIFEST,
+    KDF_CONTROL,
+    AAD_CONTROL,
 ];
 
 #[cfg(test)]

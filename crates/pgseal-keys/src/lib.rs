@@ -2,12 +2,14 @@
 //! frame that hands unlocked data keys to the preloaded library.
 //!
 //! The formats are specified in `spec/key-hierarchy.md`, `spec/key-escrow.md` and
-//! `spec/config-lock.md`, `spec/manifest.md`. The preloaded library needs only [`handover`],
-//! [`config_record`] and [`manifest`]: it builds the crate without the feature `providers`.
+//! `spec/config-lock.md`, `spec/manifest.md`, `spec/control.md`. The preloaded library needs only
+//! [`handover`], [`config_record`], [`control`] and [`manifest`]: it builds the crate without the
+//! feature `providers`.
 
 #![forbid(unsafe_code)]
 
 pub mod config_record;
+pub mod control;
 mod envelope;
 pub mod handover;
 pub mod labels;
@@ -56,12 +58,14 @@ pub use self::{
     files::open_regular,
     kek::{Kek, generate_raw_key},
     keyring::Keyring,
-    paths::{KEYRING_DIR, KEYRING_FILE, config_record_path, keyring_path, manifest_path},
+    paths::{
+        KEYRING_DIR, KEYRING_FILE, config_record_path, control_path, keyring_path, manifest_path,
+    },
     provider::{Provider, kek_from_fd},
     source::Source,
     store::{
-        is_unfinished, read_config_record, read_manifest, update, write_config_record,
-        write_manifest,
+        is_unfinished, read_config_record, read_control, read_manifest, update,
+        write_config_record, write_control, write_manifest,
     },
     summary::{GenerationSummary, KeyringSummary, PassphraseSummary},
 };

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::config_record::CONFIG_RECORD_FILE;
+use crate::control::CONTROL_FILE;
 use crate::manifest::MANIFEST_FILE;
 
 /// The name of pgseal's directory in a data directory.
@@ -26,6 +27,12 @@ pub fn config_record_path(datadir: &Path) -> PathBuf {
 #[must_use]
 pub fn manifest_path(datadir: &Path) -> PathBuf {
     datadir.join(KEYRING_DIR).join(MANIFEST_FILE)
+}
+
+/// `DATADIR/pgseal/control`.
+#[must_use]
+pub fn control_path(datadir: &Path) -> PathBuf {
+    datadir.join(KEYRING_DIR).join(CONTROL_FILE)
 }
 
 /// The data directory of a keyring at this path; `None` if the path is not `DIR/pgseal/keyring`.

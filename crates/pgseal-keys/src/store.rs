@@ -11,11 +11,12 @@ use data_encoding::HEXLOWER;
 
 use crate::body::MAX_KEYRING_LEN;
 use crate::config_record::{CONFIG_RECORD_FILE, MAX_RECORD_LEN};
+use crate::control::{CONTROL_FILE, CONTROL_LEN};
 use crate::error::KeyError;
 use crate::files::{Links, open_regular, open_regular_as, sync_dir};
 use crate::keyring::Keyring;
 use crate::manifest::{MANIFEST_FILE, MAX_MANIFEST_LEN};
-use crate::paths::{KEYRING_FILE, config_record_path, datadir_of, manifest_path};
+use crate::paths::{KEYRING_FILE, config_record_path, control_path, datadir_of, manifest_path};
 use crate::wrap;
 
 /// Refuses a keyring that belongs neither to root nor to the owner of the data directory nor to the
@@ -158,6 +159,14 @@ pub fn read_manifest(datadir: &Path) -> Result<Option<Vec<u8>>, KeyError> {
     read_own(&manifest_path(datadir), MAX_MANIFEST_LEN, "read the manifest")
 }
 
+/// The bytes of the control record of a data directory; `None` if there is none.
+///
+/// # Errors
+/// [`KeyError::Io`].
+pub fn read_control(datadir: &Path) -> Result<Option<Vec<u8>>, KeyError> {
+    read_own(&control_path(datadir), CONTROL_LEN, "read the control record")
+}
+
 fn read_own(path: &Path, max_len: usize, what: &'static str) -> Result<Option<Vec<u8>>, KeyError> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(max_len + 1).unwrap_or(u64::MAX);
@@ -176,9 +185,7 @@ fn read_own(path: &Path, max_len: usize, what: &'static str) -> Result<Option<Ve
 /// # Errors
 /// [`KeyError::Io`].
 pub fn write_config_record(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError> {
-    let path = config_record_path(datadir);
-    let dir = parent(&path)?;
-    put_in_place(NewFile::write(dir, &path, CONFIG_RECORD_FILE, bytes)?, dir, &path)
+    write_own(&config_record_path(datadir), CONFIG_RECORD_FILE, bytes)
 }
 
 /// Stores the manifest, replacing an old one, in the way of [`Keyring::store_atomically`].
@@ -186,9 +193,20 @@ pub fn write_config_record(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError>
 /// # Errors
 /// [`KeyError::Io`].
 pub fn write_manifest(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError> {
-    let path = manifest_path(datadir);
-    let dir = parent(&path)?;
-    put_in_place(NewFile::write(dir, &path, MANIFEST_FILE, bytes)?, dir, &path)
+    write_own(&manifest_path(datadir), MANIFEST_FILE, bytes)
+}
+
+/// Stores the control record, replacing an old one, in the way of [`Keyring::store_atomically`].
+///
+/// # Errors
+/// [`KeyError::Io`].
+pub fn write_control(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError> {
+    write_own(&control_path(datadir), CONTROL_FILE, bytes)
+}
+
+fn write_own(path: &Path, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
+    let dir = parent(path)?;
+    put_in_place(NewFile::write(dir, path, name, bytes)?, dir, path)
 }
 
 fn put_in_place(new: NewFile, dir: &Path, path: &Path) -> Result<(), KeyError> {
@@ -199,13 +217,14 @@ fn put_in_place(new: NewFile, dir: &Path, path: &Path) -> Result<(), KeyError> {
 }
 
 /// Whether a file in [`KEYRING_DIR`](crate::KEYRING_DIR) has the temporary name of a new keyring or
-/// a new configuration record or manifest. If no command is writing one, such a file is left over from a
-/// command that was interrupted before the rename, and the old file is still valid. The leftover
-/// holds only encrypted content, and the next command that writes a keyring removes it.
+/// a new configuration record, manifest or control record. If no command is writing one, such a
+/// file is left over from a command that was interrupted before the rename, and the old file is
+/// still valid. The leftover holds only encrypted content, and the next command that writes a
+/// keyring removes it.
 #[must_use]
 pub fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    let random = [KEYRING_FILE, CONFIG_RECORD_FILE, MANIFEST_FILE]
+    let random = [KEYRING_FILE, CONFIG_RECORD_FILE, MANIFEST_FILE, CONTROL_FILE]
         .into_iter()
         .find_map(|stem| name.strip_prefix(stem.as_bytes())?.strip_prefix(b".new."));
     random.is_some_and(|hex| hex.len() == 16 && hex.iter().all(u8::is_ascii_hexdigit))

@@ -31,6 +31,7 @@ mod policy;
 mod renewal;
 mod table;
 mod tablespace;
+mod wal;
 
 pub use checkpoint::{Checkpoint, is_shut_down};
 pub use class::{Class, Fork};
@@ -42,3 +43,4 @@ pub use policy::{KeyScope, Policy};
 pub use renewal::Renewal;
 pub use table::{Row, TABLE};
 pub use tablespace::{classify_in_tablespace, tablespace_relative};
+pub use wal::{WalPosition, WalSegment, wal_segment_bytes};

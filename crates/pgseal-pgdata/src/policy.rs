@@ -47,7 +47,7 @@ impl Class {
                 seal(FileKind::Relation, KeyScope::Ephemeral)
             }
             Class::TempFile => seal(FileKind::Stream, KeyScope::Ephemeral),
-            Class::Wal => seal(FileKind::InPlace, KeyScope::Cluster),
+            Class::Wal => seal(FileKind::Wal, KeyScope::Cluster),
             Class::Slru | Class::RelationMap | Class::LogicalMapping => {
                 seal(FileKind::Sectored, KeyScope::Cluster)
             }

@@ -59,10 +59,7 @@ fn only_the_listed_classes_are_plain_or_refused() {
         named(|policy| matches!(policy, Policy::Seal { scope: KeyScope::Ephemeral, .. })),
         ["temporary-relation", "temp-file"]
     );
-    assert_eq!(
-        named(|policy| matches!(policy, Policy::Seal { kind: FileKind::InPlace, .. })),
-        ["wal"]
-    );
+    assert_eq!(named(|policy| matches!(policy, Policy::Seal { kind: FileKind::Wal, .. })), ["wal"]);
     assert_eq!(
         named(|policy| matches!(policy, Policy::Seal { kind: FileKind::Sectored, .. })),
         ["slru", "relation-map", "logical-mapping"]

@@ -18,6 +18,7 @@ pub mod read;
 pub mod receive;
 pub mod rename;
 pub mod rings;
+pub mod send;
 mod server;
 pub mod size;
 pub mod stat;

@@ -22,4 +22,5 @@ pub mod own_file;
 pub mod plan;
 pub mod sealing;
 pub mod storage;
+pub mod wal;
 pub mod window;

@@ -8,5 +8,6 @@
 pub mod datadir;
 pub mod head;
 pub mod program;
+pub mod symbol;
 pub mod texts;
 pub mod tree;

@@ -26,6 +26,8 @@ fn node() -> Node {
         ("shared_buffers", "1MB"),
         ("bgwriter_delay", "10ms"),
         ("restart_after_crash", "on"),
+        // So that each recovery must reach what was acknowledged.
+        ("fsync", "on"),
     ]);
     node.start();
     node.sql("create extension amcheck");

@@ -49,6 +49,8 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("config unlock", "config unlock DATA", true),
     ("manifest check", "manifest check DATA", false),
     ("manifest write", "manifest write DATA", true),
+    ("wal status", "wal status DATA", false),
+    ("wal accept", "wal accept DATA", true),
     ("guard", "guard DATA --bindir BIN", true),
     ("encrypt", "encrypt -K file:HOME/key2 --bindir BIN DATA", true),
     ("decrypt", "decrypt --yes-write-plain --bindir BIN DATA", true),

@@ -25,6 +25,12 @@ pub fn page_off(block: u64) -> u64 {
     HEADER + TAG_BLOCK + block * PAGE
 }
 
+/// Where a byte of the WAL lies in the first group of a sealed segment.
+#[must_use]
+pub fn wal_off(plain_off: u64) -> u64 {
+    HEADER + TAG_BLOCK + plain_off
+}
+
 /// Where the tag entry of this page starts.
 #[must_use]
 pub fn tag_off(block: u64) -> u64 {

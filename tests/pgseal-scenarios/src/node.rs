@@ -84,6 +84,15 @@ impl Node {
     /// With what initdb said.
     #[must_use]
     pub fn create(builder: ClusterBuilder, settings: &[(&str, &str)]) -> Node {
+        Node::with_segments(builder, 1, settings)
+    }
+
+    /// A new cluster as the builder says, with WAL segments of this many megabytes.
+    ///
+    /// # Panics
+    /// With what initdb said.
+    #[must_use]
+    pub fn with_segments(builder: ClusterBuilder, mb: u32, settings: &[(&str, &str)]) -> Node {
         let common = [
             ("shared_buffers", "16MB"),
             ("autovacuum", "off"),
@@ -93,7 +102,7 @@ impl Node {
             ("max_wal_size", "64MB"),
             ("min_wal_size", "8MB"),
         ];
-        let builder = builder.initdb_option("--wal-segsize=1");
+        let builder = builder.initdb_option(&format!("--wal-segsize={mb}"));
         let all = common.iter().chain(settings);
         let builder = all.fold(builder, |builder, (name, value)| builder.setting(name, value));
         let cluster = builder.create().unwrap_or_else(|error| panic!("initdb: {error}"));

@@ -1,5 +1,6 @@
 //! A throw-away cluster for one test, in a directory of its own. Both are removed at the end.
 
+use std::env;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -317,8 +318,10 @@ impl Cluster {
         writeln!(file, "listen_addresses = '{listen}'\nport = {}", self.port)?;
         let home = self.home.display().to_string();
         writeln!(file, "unix_socket_directories = '{}'", quoted(&home))?;
-        // Tests kill processes, not machines; the kernel's page cache survives.
-        writeln!(file, "fsync = off")?;
+        // Tests kill processes, not machines; the kernel's page cache survives. With fsync each
+        // recovery must also reach what was acknowledged (`spec/control.md`).
+        let fsync = if env::var_os("PGSEAL_TEST_FSYNC").is_some() { "on" } else { "off" };
+        writeln!(file, "fsync = {fsync}")?;
         for (name, value) in settings {
             writeln!(file, "{name} = '{}'", quoted(value))?;
         }

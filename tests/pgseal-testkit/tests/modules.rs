@@ -38,6 +38,7 @@ const ALLOWED: &[Allowed] = &[
         "crates/pgseal-core/src/lib.rs",
         &[
             "crate::file",
+            "crate::file::cells",
             "crate::file::inplace",
             "crate::file::operation",
             "crate::file::paged",
@@ -46,6 +47,8 @@ const ALLOWED: &[Allowed] = &[
             "crate::file::sectored",
             "crate::file::spans",
             "crate::file::stream",
+            "crate::file::wal",
+            "crate::file::wal::rows",
         ],
         "an open file calls its layout, and each layout works on the types of the open file",
     ),

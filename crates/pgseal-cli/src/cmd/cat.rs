@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             let keys = keys::for_file(path, header.keyring_id, &args.keys, args.dir.as_deref())?;
             let sealed =
                 SealedFile::from_header(&start, header, &keys).map_err(CliError::sealed(path))?;
-            Source::Sealed(Box::new(sealed), Scratch::new())
+            Source::Sealed(Box::new(sealed), Box::default())
         }
         Kind::NoHeader if datadir::above(path).is_some() || start.len() < HEAD_LEN as usize => {
             let len = file.len().map_err(CliError::io(path, "stat the file"))?;
@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 }
 
 enum Source {
-    Sealed(Box<SealedFile>, Scratch),
+    Sealed(Box<SealedFile>, Box<Scratch>),
     Plain,
 }
 

@@ -114,7 +114,7 @@ fn sealed(file: &ReadOnly, header: &Header, sealed_len: SealedLen) -> Result<Sea
         suite: header.suite.name(),
         layout: header.layout.name(),
         place: (!header.place.is_any()).then(|| header.place.to_string()),
-        holes: matches!(header.layout, Layout::Paged | Layout::InPlace),
+        holes: matches!(header.layout, Layout::Paged | Layout::InPlace | Layout::Wal),
         authenticated_blocks: header.suite.authenticates(),
         file_id: header.file_id.iter().map(|byte| format!("{byte:02x}")).collect(),
         keyring_id: header.keyring_id.to_string(),

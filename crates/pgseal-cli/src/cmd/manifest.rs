@@ -3,18 +3,15 @@
 
 use std::io::Write;
 
-use pgseal_core::KeySet;
 use serde::Serialize;
 
-use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::exit;
-use crate::given_dir::GivenDir;
-use crate::keys::{self, PresentKey};
 use crate::locks::{OwnLock, refuse_running};
 use crate::manifest::{self, Known};
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
+use crate::stopped::Stopped;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,28 +33,17 @@ pub struct Args {
     task: Task,
 }
 
-#[derive(Debug, clap::Args)]
-struct Target {
-    #[command(flatten)]
-    dir: GivenDir,
-    #[command(flatten)]
-    key: PresentKey,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
 #[derive(Debug, clap::Subcommand)]
 enum Task {
     /// Compare the files with the manifest
     Check {
         #[command(flatten)]
-        target: Target,
+        target: Stopped,
     },
     /// Accept the files as they are, and write the manifest anew
     Write {
         #[command(flatten)]
-        target: Target,
+        target: Stopped,
     },
 }
 
@@ -91,17 +77,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
 }
 
-fn open(target: &Target) -> Result<(DataDir, KeySet), CliError> {
-    let dir = DataDir::open(&target.dir.path("manifest")?)?;
-    dir.expect_whole()?;
-    refuse_running(&dir)?;
-    let keyring = keys::own_keyring(&dir)?;
-    let keys = keyring.unlock(&keys::kek(&keyring, target.key.provider.as_deref())?)?;
-    Ok((dir, keys))
-}
-
-fn check(target: &Target) -> Result<u8, CliError> {
-    let (dir, keys) = open(target)?;
+fn check(target: &Stopped) -> Result<u8, CliError> {
+    let (dir, keys) = target.open("manifest")?;
     let mut report = Report { directory: dir.root.display().to_string(), ..Report::default() };
     match manifest::read(&dir.root, &keys)? {
         Known::Whole(manifest) => {
@@ -165,8 +142,8 @@ fn print(out: &mut Out, report: &Report) -> Result<(), CliError> {
     Ok(())
 }
 
-fn write(target: &Target) -> Result<u8, CliError> {
-    let (dir, keys) = open(target)?;
+fn write(target: &Stopped) -> Result<u8, CliError> {
+    let (dir, keys) = target.open("manifest")?;
     let _lock = OwnLock::take(&dir.root)?;
     refuse_running(&dir)?;
     if let Known::Nothing(why) = manifest::read(&dir.root, &keys)?

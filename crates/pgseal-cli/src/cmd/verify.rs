@@ -1,6 +1,7 @@
 //! `pgseal verify`: authenticates every block of every file.
 //!
-//! `file` checks one file, `subset` says which content of it, `report` collects the findings and prints them.
+//! `file` checks one file, `subset` says which content of it, `report` collects the findings and
+//! prints them.
 
 mod file;
 mod progress;
@@ -16,6 +17,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pgseal_core::{KeySet, Scratch};
 use pgseal_keys::KEYRING_DIR;
 use pgseal_keys::config_record::CONFIG_RECORD_FILE;
+use pgseal_keys::control::CONTROL_FILE;
 use pgseal_keys::manifest::MANIFEST_FILE;
 
 use self::file::Checked;
@@ -29,7 +31,7 @@ use crate::keys::{self, KeyOptions};
 use crate::manifest::{self, Known};
 use crate::out::{self, Out};
 use crate::scan::{self, Entry, Root};
-use crate::{config_record, exit, memory};
+use crate::{config_record, control_record, exit, memory};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,8 +74,8 @@ pub struct Args {
     /// last sound check of this directory that this machine remembers
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
-    /// Continue the check that was stopped (Ctrl-C, SIGTERM, a crash of this machine): files that it
-    /// found sound, and that nobody changed since, are not read again
+    /// Continue the check that was stopped (Ctrl-C, SIGTERM, a crash of this machine): files that
+    /// it found sound, and that nobody changed since, are not read again
     #[arg(long = "continue", conflicts_with_all = ["sample", "since"])]
     continues: bool,
     /// List every zero block and every finding
@@ -142,6 +144,13 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         let locked = record.unwrap_or_else(|error| Err(error.to_string()));
         let name = format!("{KEYRING_DIR}/{CONFIG_RECORD_FILE}");
         report.add_config_record(name, locked.map(|record| record.is_some()));
+    }
+    if kind == Root::DataDir
+        && !is_live
+        && let Ok(known) = control_record::read(&dir.root, &keys)
+        && let Some(why) = known.refused
+    {
+        report.add_bad_control_record(format!("{KEYRING_DIR}/{CONTROL_FILE}"), &why);
     }
     let name = format!("{KEYRING_DIR}/{MANIFEST_FILE}");
     match known {

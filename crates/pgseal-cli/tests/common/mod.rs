@@ -34,7 +34,7 @@ impl Fixture {
         let dir = data.to_str().unwrap();
         fixture.ok(&["helper", "new-keyring", "--dir", dir, "--provider", &uri]);
         fixture.seal(RELATION, FileKind::Relation, &vec![0x41; 3 * 8192]);
-        fixture.seal(WAL, FileKind::InPlace, &vec![0x42; 4 * 8192]);
+        fixture.seal(WAL, FileKind::Wal, &vec![0x42; 4 * 8192]);
         fixture.seal(STATISTICS, FileKind::Stream, &vec![0x43; 20000]);
         fixture
     }

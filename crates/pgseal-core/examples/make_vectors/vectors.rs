@@ -4,12 +4,14 @@ use std::cell::Cell;
 use std::fmt::Write as _;
 
 use aws_lc_rs::digest::{SHA256, digest};
-use pgseal_core::geometry::{block_sealed_off, tag_entry_off};
+use pgseal_core::geometry::{
+    FLUSH_RECORD_AT, block_sealed_off, tag_entry_off, wal_entry_off, wal_row_off,
+};
 use pgseal_core::random::{Random, RandomFailed};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::{
-    BlockNo, DataKey, Form, Generation, KeySet, KeyringId, Layout, Place, PlainLen, PlainOff,
-    Scratch, SealedFile, Suite,
+    BlockNo, DataKey, FlushRecord, Form, Generation, KeySet, KeyringId, Layout, Place, PlainLen,
+    PlainOff, Scratch, SealedFile, Suite,
 };
 
 /// The data key of all vectors.
@@ -24,8 +26,23 @@ pub struct Vector {
     pub form: Form,
     /// SHA-256 of the plain contents, where all of them can be read.
     pub plain_sha256: Option<String>,
+    /// Of a file of the WAL layout.
+    pub wal: Option<WalFields>,
     pub comment: String,
     pub bytes: Vec<u8>,
+}
+
+/// What the vectors of the WAL layout say beyond those of the others.
+pub struct WalFields {
+    /// The plain offset up to which pages must open.
+    pub must_open: u64,
+    /// The newest flush record.
+    pub newest: Option<FlushRecord>,
+}
+
+/// A flush record as text: `timeline position`, or `-`.
+pub fn record_text(record: Option<FlushRecord>) -> String {
+    record.map_or_else(|| "-".to_owned(), |r| format!("{} {}", r.timeline, r.position))
 }
 
 /// Random bytes that are the same in each run: SHA-256 of a counter.
@@ -71,10 +88,14 @@ impl Vector {
         let mut text = String::new();
         let Form { suite, layout, place } = self.form;
         let sha = self.plain_sha256.as_deref().unwrap_or("-");
+        let wal = self.wal.as_ref().map_or_else(String::new, |wal| {
+            let newest = record_text(wal.newest);
+            format!("must-open: {}\nnewest-flush-record: {newest}\n", wal.must_open)
+        });
         let _ = write!(
             text,
             "name: {}\nexpect: {}\nsuite: {suite}\nlayout: {layout}\nsolid: false\nplace: {place}\nkeyring-id: {}\ngeneration: 1\n\
-             data-key: {}\nplain-sha256: {sha}\ncomment: {}\nlength: {}\n\n",
+             data-key: {}\nplain-sha256: {sha}\n{wal}comment: {}\nlength: {}\n\n",
             self.name,
             self.expect,
             hex(&KEYRING_ID),
@@ -105,6 +126,10 @@ fn plain(len: usize) -> Vec<u8> {
 enum Step {
     Write(usize, usize),
     SetLen(u64),
+    /// Zeros, which may be stored as they are.
+    Zeros(usize, usize),
+    /// The flush record of the writes behind, on timeline 1.
+    Flushed(u64),
 }
 
 /// Makes a file by steps. Returns its sealed bytes and its plain contents.
@@ -115,8 +140,11 @@ fn build(form: &Form, seed: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
     let mut model = Vec::new();
     for step in steps {
         match *step {
-            Step::Write(off, len) => {
-                let bytes = plain(len);
+            Step::Write(off, len) | Step::Zeros(off, len) => {
+                let bytes = match step {
+                    Step::Zeros(..) => vec![0; len],
+                    _ => plain(len),
+                };
                 file.write_at(&storage, &mut scratch, &bytes, PlainOff(off as u64), &random)
                     .unwrap();
                 model.resize(model.len().max(off + len), 0);
@@ -125,6 +153,9 @@ fn build(form: &Form, seed: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
             Step::SetLen(len) => {
                 file.set_len(&storage, &mut scratch, PlainLen(len), &random).unwrap();
                 model.resize(len as usize, 0);
+            }
+            Step::Flushed(position) => {
+                file.set_flush_record(Some(FlushRecord { timeline: 1, position }));
             }
         }
     }
@@ -160,6 +191,7 @@ impl Maker {
             expect: "ok".to_owned(),
             form: *form,
             plain_sha256: Some(sha256(&model)),
+            wal: None,
             comment: comment.to_owned(),
             bytes,
         });
@@ -182,6 +214,7 @@ impl Maker {
             expect: expect.to_owned(),
             form,
             plain_sha256: None,
+            wal: None,
             comment: comment.to_owned(),
             bytes,
         });
@@ -205,6 +238,7 @@ pub fn all() -> Vec<Vector> {
     bad_headers(&mut maker);
     bad_blocks(&mut maker);
     sectored(&mut maker);
+    wal(&mut maker);
     maker.vectors
 }
 
@@ -329,4 +363,106 @@ fn sectored(m: &mut Maker) {
     m.bad("bad-sectored-suite", "unknown-suite", SECTORED, "layout 4 with an XTS suite", |b| {
         b[10] = 4;
     });
+}
+
+const WAL: Form = form(Suite::Aes256Xts, Layout::Wal);
+
+impl Maker {
+    /// Adds a file of the WAL layout whose pages up to `must_open` must open, changed by `spoil`.
+    /// `expect` is `ok` or the verdict; `newest` the position of the newest flush record.
+    fn wal(
+        &mut self,
+        (name, expect, comment): (&str, &str, &str),
+        steps: &[Step],
+        (must_open, newest): (u64, Option<u64>),
+        spoil: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let (mut bytes, model) = build(&WAL, self.next_seed(), steps);
+        spoil(&mut bytes);
+        let newest = newest.map(|position| FlushRecord { timeline: 1, position });
+        self.vectors.push(Vector {
+            name: name.to_owned(),
+            expect: expect.to_owned(),
+            form: WAL,
+            plain_sha256: (expect == "ok").then(|| sha256(&model)),
+            wal: Some(WalFields { must_open, newest }),
+            comment: comment.to_owned(),
+            bytes,
+        });
+    }
+}
+
+fn wal(m: &mut Maker) {
+    use Step::{Flushed, SetLen, Write, Zeros};
+    let Form { suite: s, layout: l, .. } = WAL;
+    m.good("ok-aes-128-xts-wal", Suite::Aes128Xts, l, &[Write(0, 600)], "600 bytes in one page");
+    m.good("ok-aes-256-xts-wal", s, l, &[Write(0, 600)], "600 bytes in one page");
+    m.good("ok-wal-15-bytes", s, l, &[Write(0, 15)], "a filler of 15 bytes");
+    m.good("ok-wal-hole", s, l, &[Write(0, 20), SetLen(2000)], "a hole from byte 512 on");
+    m.good("ok-wal-zeros", s, l, &[Zeros(0, 16_384)], "two pages of zeros without entries");
+    let group = 2_097_152;
+    let last = [SetLen(group - 8192), Write(group as usize - 8192, 8191)];
+    m.good("ok-wal-filler-behind-group", s, l, &last, "a filler of 15 bytes behind the group");
+    let second = [SetLen(group), Write(group as usize, 16)];
+    m.good("ok-wal-second-group", s, l, &second, "two groups");
+
+    let part = [Write(0, 8192 + 100)];
+    let nothing = |_: &mut Vec<u8>| {};
+    m.wal(("ok-wal-authentic", "ok", "both pages must open"), &part, (16_384, None), nothing);
+    let cut = [Write(0, 16_384), SetLen(8192 + 20)];
+    m.wal(("ok-wal-cut", "ok", "page 1 cut in a cell, must open"), &cut, (16_384, None), nothing);
+    let grown = [Write(0, 20), SetLen(5000)];
+    m.wal(("ok-wal-grown", "ok", "lengthened, must open"), &grown, (8192, None), nothing);
+    let noted = [Write(0, 8192), Flushed(0x100_0028), Write(8192, 8192), Flushed(0x100_0F00)];
+    let more = [Write(16 * 8192, 8192)];
+    let noted: Vec<Step> = noted.into_iter().chain(more).collect();
+    let what = "a flush record in each of two rows";
+    m.wal(("ok-wal-flush-records", "ok", what), &noted, (16_384, Some(0x100_0F00)), nothing);
+
+    let entry = wal_entry_off(BlockNo(1)).0 as usize;
+    let page = block_sealed_off(Layout::Wal, BlockNo(0)).0 as usize;
+    let free = (8192, None);
+    let tag = move |b: &mut Vec<u8>| b[entry + 12] ^= 1;
+    m.wal(("ok-wal-unfitting", "ok", "tag of page 1, which need not open"), &part, free, tag);
+    m.wal(
+        ("bad-wal-tag", "block-damaged 1", "the same, and page 1 must open"),
+        &part,
+        (16_384, None),
+        tag,
+    );
+    m.wal(("bad-wal-nonce", "block-damaged 1", "nonce of page 1"), &part, (16_384, None), |b| {
+        b[entry] ^= 1
+    });
+    m.wal(("bad-wal-bit", "block-damaged 0", "a bit of page 0"), &part, free, |b| {
+        b[page + 5000] ^= 1;
+    });
+    m.wal(("bad-wal-no-entry", "block-damaged 1", "entry wiped"), &part, (16_384, None), |b| {
+        b[entry..entry + 28].fill(0);
+    });
+    let wiped = ("bad-wal-wiped", "block-damaged 0", "page 0 and its entry wiped");
+    m.wal(wiped, &part, free, |b| {
+        b[page..page + 8192].fill(0);
+        b[entry - 28..entry].fill(0);
+    });
+    let zeros = ("bad-wal-zeros", "block-damaged 0", "page 0, appended as zeros, must open");
+    m.wal(zeros, &[Zeros(0, 16_384)], free, |_| {});
+    let swap = ("bad-wal-swap", "block-damaged 1", "page 0 and its entry as page 1");
+    m.wal(swap, &[Write(0, 16_384)], (16_384, None), |b| {
+        b.copy_within(page..page + 8192, page + 8192);
+        b.copy_within(entry - 28..entry, entry);
+    });
+    let short = ("bad-wal-cut", "block-damaged 1", "page 1 cut by a cell");
+    m.wal(short, &[Write(0, 16_384)], (16_384, None), |b| b.truncate(b.len() - 16));
+
+    let record = (wal_row_off(BlockNo(16)).0 + FLUSH_RECORD_AT) as usize;
+    for (name, what, at) in [
+        ("ok-wal-record-position", "position of the newer flush record changed: skipped", 8),
+        ("ok-wal-record-timeline", "timeline of the newer flush record changed: skipped", 0),
+        ("ok-wal-record-tag", "tag of the newer flush record changed: skipped", 28),
+        ("ok-wal-record-reserved", "reserved bytes of the newer flush record: skipped", 50),
+    ] {
+        let kept = (16_384, Some(0x100_0028));
+        m.wal((name, "ok", what), &noted, kept, |b| b[record + at] ^= 1);
+    }
+    m.bad("bad-wal-suite", "unknown-suite", WAL, "layout 5 with a GCM suite", |b| b[10] = 2);
 }

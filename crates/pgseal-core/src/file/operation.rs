@@ -1,18 +1,19 @@
-//! One operation on a sealed file: its inputs and buffers, and what the three layouts share.
+//! One operation on a sealed file: its inputs and buffers, and what the layouts share.
 
 use core::marker::PhantomData;
 
 use super::spans::{Span, Spans};
 use super::{Buffer, OnDamage, ReadOutcome, Scratch, SealedFile};
 use crate::error::SealError;
-use crate::geometry::sealed_len;
+use crate::geometry::{BLOCK_LEN, sealed_len};
 use crate::random::{Random, RandomFailed};
 use crate::storage::Accelerator;
 use crate::units::{BlockNo, PlainLen};
 
 /// One operation on a file of the layout `L`, with its inputs and buffers. Each layout implements
 /// its methods in a module of its own: [`Paged`](super::paged::Paged),
-/// [`Stream`](super::stream::Stream), [`InPlace`](super::inplace::InPlace).
+/// [`Stream`](super::stream::Stream), [`InPlace`](super::inplace::InPlace),
+/// [`Sectored`](super::sectored::Sectored), [`Wal`](super::wal::Wal).
 pub(super) struct Operation<'a, S: ?Sized, L> {
     pub(super) file: &'a mut SealedFile,
     pub(super) storage: &'a S,
@@ -61,6 +62,73 @@ pub(super) trait InLayout: Sized {
     }
 }
 
+/// How a layout writes files that another process may write and lengthen meanwhile: all but the
+/// paged layout, whose writers hold a lock, and the stream layout, which has one writer.
+pub(super) trait Shared: InLayout {
+    /// Whether a failed write leaves the gap before it filled. Another process may have written
+    /// into the gap meanwhile.
+    const KEEPS_GAP: bool;
+    /// A length is known up to a multiple of this: behind it there may be a filler, which the next
+    /// append must notice and cut off.
+    const KNOWN_STEP: u64;
+
+    /// Writes bytes into a file of the plain length `had`, which is at least `plain_off`.
+    fn write_spans(&mut self, bytes: &[u8], plain_off: u64, had: u64) -> Result<(), SealError>;
+
+    /// Before the file grows from `had` to `new_len`: seals the zeros in between that must not be a
+    /// hole.
+    fn fill_gap(&mut self, had: u64, new_len: u64) -> Result<(), SealError>;
+
+    /// Lengthens the file with zeros.
+    fn lengthen(&mut self, had: u64, new_len: u64) -> Result<(), SealError>;
+
+    /// Truncates the file.
+    fn cut(&mut self, end: u64) -> Result<(), SealError>;
+}
+
+impl<S: Accelerator + ?Sized, L> Operation<'_, S, L>
+where
+    Self: Shared,
+{
+    /// Writes all of `bytes` at a plain offset. If that fails, cuts off what was appended, for
+    /// example on a full disk.
+    pub(super) fn write_shared(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
+        let end = plain_off + bytes.len() as u64;
+        let mut had = self.file.reached;
+        // The length to which a failed write is cut back.
+        let mut kept = had;
+        // A write of a part of a block needs the present end of the file, which another process may
+        // have moved.
+        let whole = plain_off.is_multiple_of(BLOCK_LEN) && end.is_multiple_of(BLOCK_LEN);
+        if end > self.file.reached || !whole {
+            had = self.plain_len()?;
+            kept = if Self::KEEPS_GAP { had.max(plain_off) } else { had };
+            if had < plain_off {
+                self.fill_gap(had, plain_off)?;
+                had = plain_off;
+            }
+        }
+        let result = self.write_spans(bytes, plain_off, had);
+        if result.is_err() && end > had {
+            let _ = self.cut(kept);
+            return result;
+        }
+        result?;
+        if end > had {
+            self.cut_filler(had, end)?;
+        }
+        let known = end.max(had);
+        self.file.has_reached(known - known % Self::KNOWN_STEP);
+        Ok(())
+    }
+
+    /// Cuts the file, or lengthens it with zeros.
+    pub(super) fn set_shared_len(&mut self, new_len: u64) -> Result<(), SealError> {
+        let had = self.plain_len()?;
+        if new_len >= had { self.lengthen(had, new_len) } else { self.cut(new_len) }
+    }
+}
+
 impl<'a, S: Accelerator + ?Sized, L> Operation<'a, S, L> {
     pub(super) fn new(
         file: &'a mut SealedFile,
@@ -77,7 +145,7 @@ impl<'a, S: Accelerator + ?Sized, L> Operation<'a, S, L> {
     }
 
     /// After the file grew from `had` to `end`: cuts off the rest of the filler that followed the
-    /// old last cell (in-place) or sector (sectored).
+    /// old last cell (in-place, WAL) or sector (sectored).
     pub(super) fn cut_filler(&self, had: u64, end: u64) -> Result<(), SealError> {
         let layout = self.file.header.layout;
         let (had, end) = (sealed_len(layout, PlainLen(had)), sealed_len(layout, PlainLen(end)));

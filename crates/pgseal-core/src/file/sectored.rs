@@ -4,7 +4,7 @@
 //! A device writes a sector whole or not at all. So after a torn write each sector opens, with its
 //! old or its new content, and no order between two writes is needed.
 
-use super::operation::{InLayout, Operation, Reading};
+use super::operation::{InLayout, Operation, Reading, Shared};
 use super::spans::{Span, Spans, spans};
 use super::undo::{NOTHING, Undo};
 use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, ZEROS, all_zero};
@@ -76,38 +76,75 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, Sectored> {
     }
 
     fn write(&mut self, bytes: &[u8], plain_off: u64) -> Result<(), SealError> {
-        let end = plain_off + bytes.len() as u64;
-        let mut had = self.file.reached;
-        // The length to which a failed write is cut back.
-        let mut kept = had;
-        // A write of a part of a block needs the present end of the file, which another process may
-        // have moved.
-        let whole = plain_off.is_multiple_of(BLOCK_LEN) && end.is_multiple_of(BLOCK_LEN);
-        if end > self.file.reached || !whole {
-            had = self.plain_len()?;
-            kept = had;
-            if had < plain_off {
-                self.fill_gap(had, plain_off)?;
-                had = plain_off;
-            }
-        }
-        let result = self.write_spans(bytes, plain_off, had);
-        if result.is_err() && end > had {
-            // For example a full disk: cut off what was appended, keep the rest.
-            let _ = self.cut(kept);
-            return result;
-        }
-        result?;
-        if end > had {
-            self.cut_filler(had, end)?;
-        }
-        self.file.has_reached(end.max(had));
-        Ok(())
+        self.write_shared(bytes, plain_off)
     }
 
     fn set_len(&mut self, new_len: u64) -> Result<(), SealError> {
-        let had = self.plain_len()?;
-        if new_len >= had { self.fill_gap(had, new_len) } else { self.cut(new_len) }
+        self.set_shared_len(new_len)
+    }
+}
+
+impl<S: Accelerator + ?Sized> Shared for Operation<'_, S, Sectored> {
+    const KEEPS_GAP: bool = false;
+    const KNOWN_STEP: u64 = 1;
+
+    /// Writes bytes into a file of the plain length `had`, which is at least `plain_off`.
+    fn write_spans(&mut self, bytes: &[u8], plain_off: u64, had: u64) -> Result<(), SealError> {
+        for span in spans(plain_off, bytes.len() as u64).most(BATCH) {
+            let plain = &bytes[span.range()];
+            if span.is_whole() {
+                self.write_blocks(span.block, plain)?;
+            } else {
+                self.write_part(span, plain, had)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lengthens the file to `new_len` with sealed zeros. The caller lets only one writer at a time
+    /// lengthen the file; otherwise the zeros could overwrite a page that another writer just
+    /// appended.
+    fn fill_gap(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
+        for span in spans(had, new_len - had).most(BATCH) {
+            let filled = self
+                .write_spans(&ZEROS[..span.len], span.off(), span.off())
+                .and_then(|()| self.cut_filler(span.off(), span.end()));
+            if let Err(error) = filled {
+                // A full disk: the file keeps its length.
+                let _ = self.cut(had);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Truncates the file to `end`. If `end` is inside a sector, seals the rest of the sector anew,
+    /// so that what was cut off cannot come back when the file grows.
+    fn cut(&mut self, end: u64) -> Result<(), SealError> {
+        self.file.reached = self.file.reached.min(end);
+        let sealed = sealed_len(Layout::Sectored, PlainLen(end));
+        let block = BlockNo(end / BLOCK_LEN);
+        let in_block = (end % BLOCK_LEN) as usize;
+        let odd = in_block % DATA;
+        if odd == 0 {
+            return Ok(self.storage.set_len(sealed)?);
+        }
+        let first = end - odd as u64;
+        let mut rest = [0; DATA];
+        self.read(&mut rest[..odd], first, OnDamage::Fail)?;
+        let sector_end = SealedLen(sealed.0 - odd as u64);
+        if self.storage.len()?.0 >= sector_end.0 + SECTOR_LEN {
+            // The filler must be zeros: otherwise a sector that a power cut loses later would not
+            // be zeros. So the bytes of the next sector are cut off first.
+            self.storage.set_len(sector_end)?;
+        }
+        self.storage.set_len(sealed)?;
+        let span = Span { block, in_block: in_block - odd, at: 0, len: odd };
+        self.write_part(span, &rest[..odd], first)
+    }
+
+    fn lengthen(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
+        self.fill_gap(had, new_len)
     }
 }
 
@@ -134,19 +171,6 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Sectored> {
             stride[got..].fill(0);
         }
         reading.note_damage(block, page)
-    }
-
-    /// Writes bytes into a file of the plain length `had`, which is at least `plain_off`.
-    fn write_spans(&mut self, bytes: &[u8], plain_off: u64, had: u64) -> Result<(), SealError> {
-        for span in spans(plain_off, bytes.len() as u64).most(BATCH) {
-            let plain = &bytes[span.range()];
-            if span.is_whole() {
-                self.write_blocks(span.block, plain)?;
-            } else {
-                self.write_part(span, plain, had)?;
-            }
-        }
-        Ok(())
     }
 
     /// Seals and writes up to [`BATCH`] whole blocks.
@@ -202,48 +226,6 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Sectored> {
                 Ok(())
             },
         )
-    }
-
-    /// Truncates the file to `end`. If `end` is inside a sector, seals the rest of the sector anew,
-    /// so that what was cut off cannot come back when the file grows.
-    fn cut(&mut self, end: u64) -> Result<(), SealError> {
-        self.file.reached = self.file.reached.min(end);
-        let sealed = sealed_len(Layout::Sectored, PlainLen(end));
-        let block = BlockNo(end / BLOCK_LEN);
-        let in_block = (end % BLOCK_LEN) as usize;
-        let odd = in_block % DATA;
-        if odd == 0 {
-            return Ok(self.storage.set_len(sealed)?);
-        }
-        let first = end - odd as u64;
-        let mut rest = [0; DATA];
-        self.read(&mut rest[..odd], first, OnDamage::Fail)?;
-        let sector_end = SealedLen(sealed.0 - odd as u64);
-        if self.storage.len()?.0 >= sector_end.0 + SECTOR_LEN {
-            // The filler must be zeros: otherwise a sector that a power cut loses later would not
-            // be zeros. So the bytes of the next sector are cut off first.
-            self.storage.set_len(sector_end)?;
-        }
-        self.storage.set_len(sealed)?;
-        let span = Span { block, in_block: in_block - odd, at: 0, len: odd };
-        self.write_part(span, &rest[..odd], first)
-    }
-
-    /// Lengthens the file to `new_len` with sealed zeros. The caller lets only one writer at a time
-    /// lengthen the file; otherwise the zeros could overwrite a page that another writer just
-    /// appended.
-    fn fill_gap(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
-        for span in spans(had, new_len - had).most(BATCH) {
-            let filled = self
-                .write_spans(&ZEROS[..span.len], span.off(), span.off())
-                .and_then(|()| self.cut_filler(span.off(), span.end()));
-            if let Err(error) = filled {
-                // A full disk: the file keeps its length.
-                let _ = self.cut(had);
-                return Err(error);
-            }
-        }
-        Ok(())
     }
 
     /// Seals zeros into the sectors of zeros of some blocks; see

@@ -156,7 +156,9 @@ fn outline(
     let flags = kept | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let map = mapped(asked, libc::PROT_NONE, flags, -1)?;
     let page = real::page_size() as u64;
-    let Some(layout @ (Layout::Paged | Layout::InPlace)) = layout else { return Ok(map) };
+    let Some(layout @ (Layout::Paged | Layout::InPlace | Layout::Wal)) = layout else {
+        return Ok(map);
+    };
     let sealed_off = |off: u64| {
         let plain_off = PlainOff(asked.off + off);
         let block = geometry::block_of(plain_off);

@@ -136,6 +136,8 @@ fn enter(fd: sys::Fd, path: &CStr, flags: c_int, target: SealTarget) -> Result<c
     let Some(mut open) = examined else { return Ok(pass(fd)) };
     open.set_class(target.class);
     open.set_write_only(flags & libc::O_ACCMODE == libc::O_WRONLY);
+    // O_SYNC contains the bit of O_DSYNC.
+    open.set_syncs(flags & libc::O_DSYNC != 0);
     let shared = memory::shared(Mutex::new(open)).map_err(|_| libc::ENOMEM)?;
     if truncates {
         fds::lock(&shared).set_len(number, 0)?;

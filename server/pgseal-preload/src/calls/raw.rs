@@ -144,6 +144,10 @@ unsafe fn of_descriptor(number: c_long, [a, b, c, d, e, f]: Arguments) -> Option
         // SAFETY: see above.
         libc::SYS_sync_file_range => unsafe { sync::sync_file_range(fd, b, c, uint(d)).into() },
         // SAFETY: see above.
+        libc::SYS_fsync => unsafe { sync::fsync(fd).into() },
+        // SAFETY: see above.
+        libc::SYS_fdatasync => unsafe { sync::fdatasync(fd).into() },
+        // SAFETY: see above.
         libc::SYS_readahead => unsafe { sync::readahead(fd, b, len(c)) as c_long },
         // SAFETY: see above.
         libc::SYS_mmap => unsafe {

@@ -12,6 +12,7 @@ use crate::file::counters;
 use crate::file::manifest;
 use crate::file::open_file;
 use crate::file::storage::FdStorage;
+use crate::file::wal;
 use crate::keys::load;
 use crate::keys::vault;
 use crate::os::log::{self, Shown};
@@ -72,6 +73,7 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
     }
     if !program::makes_cluster() {
         manifest::server_starts(root)?;
+        wal::server_starts(root, keys)?;
     }
     if program::role() == Role::Server {
         wipe_environment(root);

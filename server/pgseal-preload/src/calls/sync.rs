@@ -1,4 +1,6 @@
-//! Advice about ranges. `fsync` and `fdatasync` are not hooked: the descriptor is the file's own.
+//! Syncs, and advice about ranges. The descriptor of a sealed file is the file's own, so `fsync`
+//! and `fdatasync` sync what was written; a server notes when its WAL was synced
+//! (`spec/control.md`).
 //!
 //! The kernel may write a range of a file before the file's header, and a power cut in between
 //! leaves a file with its length and its blocks, and without header. So the header is written and
@@ -11,7 +13,47 @@ use libc::{off_t, size_t, ssize_t};
 use pgseal_core::{PlainOff, geometry};
 
 use crate::file::fds;
+use crate::file::wal;
 use crate::os::real;
+
+/// Notes a sync of a WAL segment.
+#[inline]
+fn after_sync(fd: c_int) {
+    if !wal::is_followed() {
+        return;
+    }
+    let errno = real::errno();
+    if fds::get(fd).is_some_and(|file| fds::lock(&file).is_wal_segment()) {
+        wal::synced();
+    }
+    real::set_errno(errno);
+}
+
+/// `fsync(2)`.
+/// # Safety
+/// As for `fsync(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
+    // SAFETY: no pointers involved.
+    let done = unsafe { real::fsync(fd) };
+    if done == 0 {
+        after_sync(fd);
+    }
+    done
+}
+
+/// `fdatasync(2)`.
+/// # Safety
+/// As for `fdatasync(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
+    // SAFETY: no pointers involved.
+    let done = unsafe { real::fdatasync(fd) };
+    if done == 0 {
+        after_sync(fd);
+    }
+    done
+}
 
 /// The sealed range for a plain range. `None`: the descriptor is no sealed file; `Some(None)`: the
 /// range has no sealed counterpart.

@@ -13,7 +13,7 @@ use pgseal_core::storage::GroupName;
 
 use crate::file::accelerators;
 use crate::os::log;
-use crate::os::real;
+use crate::os::sys;
 
 /// If there are more groups than counters, groups share a counter; then a change of one group
 /// invalidates the cached tags of the others, too.
@@ -49,16 +49,10 @@ pub fn share() {
     if !accelerators::are_on() || !CHANGES.load(Ordering::Acquire).is_null() {
         return;
     }
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-    // SAFETY: a new map at an address of the kernel's choice.
-    let map = unsafe { real::mmap(ptr::null_mut(), BYTES, prot, flags, -1, 0) };
-    if map == libc::MAP_FAILED {
-        let errno = real::errno();
-        log::line(format_args!(
+    match sys::shared_memory(BYTES) {
+        Ok(map) => CHANGES.store(map.cast(), Ordering::Release),
+        Err(errno) => log::line(format_args!(
             "WARNING: no shared memory for counting changes (errno {errno}); tags are read anew more often"
-        ));
-        return;
+        )),
     }
-    CHANGES.store(map.cast(), Ordering::Release);
 }

@@ -23,6 +23,7 @@ use crate::os::real::Errno;
 use crate::os::sys::{self, PathText};
 use crate::place::datadir::{self, Location, Root};
 use crate::place::program::{self, Role};
+use crate::place::symbol::Symbol;
 
 const MAIN: &[u8] = b"postgresql.conf";
 const AUTO: &[u8] = b"postgresql.auto.conf";
@@ -302,20 +303,20 @@ fn in_memory(bytes: &[u8], flags: c_int) -> Result<c_int, Errno> {
 
 /// Whether this is a child of the postmaster (`IsUnderPostmaster`, `utils/init/globals.c`).
 fn is_under_postmaster() -> bool {
-    program::flag(c"IsUnderPostmaster") == Some(true)
+    static UNDER_POSTMASTER: Symbol = Symbol::new(c"IsUnderPostmaster");
+    UNDER_POSTMASTER.flag() == Some(true)
 }
 
 /// Whether this process serves a client (`MyProcPort`, `utils/init/globals.c`).
 fn has_client() -> bool {
-    // SAFETY: the name is a C string.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"MyProcPort".as_ptr()) };
-    // SAFETY: a pointer of the server's program, which lives as long as it.
-    !found.is_null() && !unsafe { found.cast::<*const u8>().read_volatile() }.is_null()
+    static PORT: Symbol = Symbol::new(c"MyProcPort");
+    PORT.is_pointing()
 }
 
 /// Whether a path is opened by a base backup, which sends the files of the data directory as they
 /// are: the name begins with `./` (`sendDir`, `backup/basebackup.c`), and the process serves
 /// replication (`am_walsender`). The server opens configuration by absolute names.
 fn is_for_base_backup(path: &[u8]) -> bool {
-    path.starts_with(b"./") && program::flag(c"am_walsender") == Some(true)
+    static WALSENDER: Symbol = Symbol::new(c"am_walsender");
+    path.starts_with(b"./") && WALSENDER.flag() == Some(true)
 }

@@ -219,7 +219,7 @@ mod tests {
             for class in TABLE.map(|(class, _)| Some(class)).into_iter().chain([None]) {
                 for (creates, truncates) in FLAGS {
                     for bits in 0..8_u8 {
-                        for copy in [None, Some(FileKind::InPlace), Some(FileKind::Stream)] {
+                        for copy in [None, Some(FileKind::Wal), Some(FileKind::Stream)] {
                             all.push(Facts {
                                 is_lock_file: bits & 1 != 0,
                                 is_half_converted: bits & 2 != 0,

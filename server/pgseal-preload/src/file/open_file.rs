@@ -9,14 +9,15 @@ use pgseal_core::storage::Storage;
 use pgseal_core::{
     Generation, Layout, OnDamage, PlainLen, PlainOff, Scratch, SealedFile, geometry,
 };
-use pgseal_pgdata::Class;
 use pgseal_pgdata::counters::{ClassIndex, Counter};
+use pgseal_pgdata::{Class, WalSegment};
 
 use crate::file::counters;
 use crate::file::damage::{self, Damage, Head, Reason};
 use crate::file::manifest;
 use crate::file::sealing::Sealing;
 use crate::file::storage::{FdStorage, Maps};
+use crate::file::wal;
 use crate::os::log::{self, Shown};
 use crate::os::random::KernelRandom;
 use crate::os::real::{self, Errno};
@@ -64,6 +65,10 @@ pub struct OpenFile {
     header_flushed: bool,
     /// Whether the manifest was told that this file changes.
     is_told: bool,
+    /// Whether this is a WAL segment under its own name.
+    is_wal_segment: bool,
+    /// Opened with `O_DSYNC` or `O_SYNC`.
+    syncs: bool,
     maps: Maps,
 }
 
@@ -102,6 +107,8 @@ impl OpenFile {
             counted: ClassIndex::OUTSIDE,
             header_flushed: false,
             is_told: false,
+            is_wal_segment: false,
+            syncs: false,
             maps: Maps::default(),
         }
     }
@@ -162,6 +169,18 @@ impl OpenFile {
     pub fn set_class(&mut self, class: Option<Class>) {
         self.class = class;
         self.counted = class.map_or(ClassIndex::OUTSIDE, ClassIndex::of);
+        self.is_wal_segment = class == Some(Class::Wal)
+            && WalSegment::of_name(datadir::base_name(&self.path)).is_some();
+    }
+
+    /// Whether this is a WAL segment under its own name.
+    pub fn is_wal_segment(&self) -> bool {
+        self.is_wal_segment
+    }
+
+    /// Records whether each write returns only when its bytes are on the disk.
+    pub fn set_syncs(&mut self, syncs: bool) {
+        self.syncs = syncs;
     }
 
     /// `fcntl(F_SETFL)` with or without `O_APPEND`.
@@ -373,6 +392,11 @@ impl OpenFile {
         let mut buffers = Buffers::get();
         self.find_header(fd)?;
         self.tell();
+        if self.is_wal_segment
+            && let State::Sealed(file) = &mut self.state
+        {
+            file.set_must_open(wal::must_open(&self.path));
+        }
         let file = match &mut self.state {
             State::Sealed(file) => file,
             State::NoHeader(_) => return Ok(0),
@@ -385,7 +409,7 @@ impl OpenFile {
         let on_damage = match file.header().layout {
             Layout::Paged if reads_zeros => OnDamage::ZeroPage,
             Layout::Paged => OnDamage::InvalidPage,
-            Layout::Stream | Layout::InPlace | Layout::Sectored => OnDamage::Fail,
+            Layout::Stream | Layout::InPlace | Layout::Sectored | Layout::Wal => OnDamage::Fail,
         };
         let storage = FdStorage::with_maps(fd, &self.maps);
         let outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
@@ -421,14 +445,45 @@ impl OpenFile {
         // the lock, one could seal the block with old contents and so overwrite the text of
         // another.
         let end = PlainOff(off.saturating_add(buf.len() as u64));
+        if self.is_wal_segment {
+            self.check_end_of_recovery(fd, buffers.scratch(), buf, off)?;
+        }
+        let record = self.is_wal_segment.then(wal::flush_record).flatten();
         let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
+        if record.is_some() {
+            file.set_flush_record(record);
+        }
         let _lock = lock_writers(file, &storage, fd, end)?;
         let zeros = file.zeros_appended();
         let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
         let zeros = file.zeros_appended() - zeros;
         done.map_err(|error| self.failed(&error))?;
         counters::sealed(self.counted, off, buf.len(), zeros);
+        if self.is_wal_segment && self.syncs {
+            wal::synced();
+        }
         Ok(buf.len())
+    }
+
+    /// Refuses a write to the WAL that shows that recovery has lost commits.
+    fn check_end_of_recovery(
+        &mut self,
+        fd: c_int,
+        scratch: &mut Scratch,
+        new: &[u8],
+        off: u64,
+    ) -> Result<(), Errno> {
+        if !wal::is_followed() {
+            return Ok(());
+        }
+        let OpenFile { state, path, maps, .. } = self;
+        let storage = FdStorage::with_maps(fd, maps);
+        wal::before_write(path, off, new, |target, at| match state {
+            State::Sealed(file) => file
+                .read_at(&storage, scratch, target, PlainOff(at), OnDamage::Fail)
+                .map(|outcome| outcome.len),
+            _ => Ok(0),
+        })
     }
 
     /// `read`: reads at the position and moves it.
@@ -617,6 +672,9 @@ pub fn describe(error: &SealError, path: &[u8]) -> Errno {
     let next = match error {
         SealError::KeyUnknown { .. } => {
             "put the data directory whose keyring has it into PGSEAL_DATA"
+        }
+        SealError::BlockDamaged(_) if WalSegment::of_name(datadir::base_name(path)).is_some() => {
+            "restore this segment from the archive or a standby"
         }
         SealError::BlockDamaged(_) | SealError::Header(_) => {
             "run \"pgseal verify\" and restore the file from a backup"

@@ -1,16 +1,46 @@
-//! Writes pgseal's own small files, `DATADIR/pgseal/NAME`, so that a crash leaves the old file or the
-//! new one.
+//! Reads pgseal's own small files, `DATADIR/pgseal/NAME`, and writes them so that a crash leaves
+//! the old file or the new one.
 
 use core::ffi::CStr;
-use core::fmt::Write;
+use core::fmt::{self, Write};
 
 use pgseal_core::random::Random;
+use pgseal_keys::RecordError;
 
 use crate::os::log::{self, Shown};
 use crate::os::random::KernelRandom;
 use crate::os::real::{self, Errno};
 use crate::os::sys::{self, PathText};
 use crate::place::datadir::{self, Root};
+
+/// Why a file of pgseal's own cannot be used.
+pub enum Unusable {
+    /// There is none.
+    Gone,
+    /// It cannot be read.
+    Errno(Errno),
+    /// It does not open.
+    Record(RecordError),
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unusable::Gone => f.write_str("it is gone"),
+            Unusable::Errno(errno) => write!(f, "it cannot be read (errno {errno})"),
+            Unusable::Record(error) => error.fmt(f),
+        }
+    }
+}
+
+/// The bytes of the file at `rel` below a data directory, at most `limit`.
+pub fn read(root: &Root, rel: &[u8], limit: usize) -> Result<Vec<u8>, Unusable> {
+    let path = datadir::join(root.path(), rel).into_c().map_err(Unusable::Errno)?;
+    sys::read_whole(&path, limit).map_err(|errno| match errno {
+        libc::ENOENT => Unusable::Gone,
+        errno => Unusable::Errno(errno),
+    })
+}
 
 /// The directory of pgseal's files, opened.
 pub fn directory(root: &Root) -> Result<sys::Fd, Errno> {

@@ -161,7 +161,7 @@ fn sealing_of_copy(root: &'static Root, kind: FileKind) -> Result<Sealing, Errno
     let keys = load::of(root)?;
     let (suite, layout) = keys.suite.for_kind(kind);
     let mut form = Form::anywhere(suite, layout);
-    if kind == FileKind::InPlace {
+    if kind == FileKind::Wal {
         form.place = pgseal_pgdata::WAL;
     }
     Ok(Sealing { keys, form, generation: keys.active, class: None })

@@ -71,7 +71,7 @@ impl Storage for FdStorage<'_> {
 
     fn sync(&self) -> io::Result<()> {
         // SAFETY: no pointers involved.
-        let done = unsafe { libc::fdatasync(self.fd) };
+        let done = unsafe { real::fdatasync(self.fd) };
         if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }

@@ -75,7 +75,11 @@ impl TagWindow {
     fn open(&mut self, fd: c_int) {
         // A map starts at a multiple of the page size, so a tag block must be a multiple of the
         // page size.
-        if !LEN.is_multiple_of(real::page_size()) || !is_suitable(fd) || !fault::is_handled() {
+        if !LEN.is_multiple_of(real::page_size())
+            || !is_suitable(fd)
+            || syncs_each_write(fd)
+            || !fault::is_handled()
+        {
             self.unsuitable = true;
             return;
         }
@@ -112,6 +116,16 @@ fn is_suitable(fd: c_int) -> bool {
     matches!(kind_of_file_system(fd), Some(libc::EXT4_SUPER_MAGIC | libc::TMPFS_MAGIC))
 }
 
+/// Whether each write to the descriptor is on the disk when it returns, as WAL is written with
+/// `wal_sync_method=open_datasync`: a store into a map would wait for a sync that never comes.
+fn syncs_each_write(fd: c_int) -> bool {
+    // The real call: the hooked one would lock the open file, which is locked here.
+    // SAFETY: no pointers involved.
+    let flags = unsafe { real::fcntl(fd, libc::F_GETFL, ptr::null_mut()) };
+    // `O_SYNC` contains `O_DSYNC`.
+    flags < 0 || flags & libc::O_DSYNC != 0
+}
+
 /// `f_type` of `statfs(2)`.
 fn kind_of_file_system(fd: c_int) -> Option<libc::c_long> {
     let mut answer = core::mem::MaybeUninit::<libc::statfs>::uninit();
@@ -127,19 +141,39 @@ fn kind_of_file_system(fd: c_int) -> Option<libc::c_long> {
 mod tests {
     use super::*;
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::OpenOptionsExt;
 
     /// Creates a file on a file system that allows mapping; the directory for temporary files may
     /// be on another one.
     fn file() -> std::fs::File {
+        file_with(0)
+    }
+
+    fn file_with(flags: c_int) -> std::fs::File {
         let made = [std::env::temp_dir(), "/dev/shm".into()].into_iter().find_map(|dir| {
-            let path = dir.join(format!("pgseal-window-{}", std::process::id()));
-            let options =
-                std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(&path);
-            let file = options.ok().filter(|file| is_suitable(file.as_raw_fd()));
+            let path = dir.join(format!("pgseal-window-{}-{flags}", std::process::id()));
+            let mut options = std::fs::OpenOptions::new();
+            options.read(true).write(true).create_new(true).custom_flags(flags);
+            let file = options.open(&path).ok().filter(|file| is_suitable(file.as_raw_fd()));
             let _ = std::fs::remove_file(path);
             file
         });
         made.unwrap()
+    }
+
+    #[test]
+    fn a_file_that_syncs_each_write_is_not_mapped() {
+        for (flags, maps) in [(0, true), (libc::O_DSYNC, false), (libc::O_SYNC, false)] {
+            let file = file_with(flags);
+            file.set_len(4 * TAG_BLOCK_LEN).unwrap();
+            assert_eq!(syncs_each_write(file.as_raw_fd()), !maps);
+            let mut window = TagWindow::default();
+            let at = SealedOff(TAG_BLOCK_LEN);
+            for _ in 0..9 {
+                window.write(file.as_raw_fd(), &[1; 32], at);
+            }
+            assert!(maps || window.unsuitable && window.map.is_none());
+        }
     }
 
     #[test]

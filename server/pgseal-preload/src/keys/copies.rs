@@ -166,7 +166,7 @@ fn find_kind_of(path: &[u8]) -> Option<FileKind> {
     let name = base_name(path);
     let wal = is_wal(name.strip_prefix(b"archtemp.").unwrap_or(name));
     if wal && matches!(role, Role::Server | Role::Tool | Role::ReceiveWal | Role::BaseBackup) {
-        return Some(FileKind::InPlace);
+        return Some(FileKind::Wal);
     }
     (role == Role::Server && is_backup_tar(name)).then_some(FileKind::Stream)
 }

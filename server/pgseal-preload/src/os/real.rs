@@ -117,6 +117,9 @@ real! {
     fn posix_fallocate = c"posix_fallocate" (fd: c_int, off: off_t, len: off_t) -> c_int;
     fn posix_fadvise = c"posix_fadvise" (fd: c_int, off: off_t, len: off_t, advice: c_int) -> c_int;
     fn sync_file_range = c"sync_file_range" (fd: c_int, off: off_t, len: off_t, flags: libc::c_uint) -> c_int;
+    fn fsync = c"fsync" (fd: c_int) -> c_int;
+    fn fdatasync = c"fdatasync" (fd: c_int) -> c_int;
+    fn send = c"send" (fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t;
     fn readahead = c"readahead" (fd: c_int, off: off_t, len: size_t) -> ssize_t;
     fn mmap = c"mmap" (addr: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, off: off_t) -> *mut c_void;
     fn dup = c"dup" (fd: c_int) -> c_int;

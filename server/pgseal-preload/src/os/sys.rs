@@ -103,10 +103,26 @@ pub fn pwrite_all(fd: c_int, bytes: &[u8], off: u64) -> Result<(), c_int> {
     Ok(())
 }
 
+/// New memory of zeros that this process shares with all children that it forks from now on. It is
+/// never unmapped.
+pub fn shared_memory(len: usize) -> Result<*mut u8, c_int> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    // SAFETY: a new map at an address of the kernel's choice.
+    let map = unsafe { real::mmap(core::ptr::null_mut(), len, prot, flags, -1, 0) };
+    if map == libc::MAP_FAILED { Err(real::errno()) } else { Ok(map.cast()) }
+}
+
 /// Syncs a file or directory to the disk.
 pub fn sync(fd: c_int) -> Result<(), c_int> {
     // SAFETY: no pointers involved.
-    if unsafe { libc::fsync(fd) } == 0 { Ok(()) } else { Err(real::errno()) }
+    if unsafe { real::fsync(fd) } == 0 { Ok(()) } else { Err(real::errno()) }
+}
+
+/// Syncs the bytes of a file to the disk.
+pub fn sync_data(fd: c_int) -> Result<(), c_int> {
+    // SAFETY: no pointers involved.
+    if unsafe { real::fdatasync(fd) } == 0 { Ok(()) } else { Err(real::errno()) }
 }
 
 /// Waits for an exclusive lock on an open directory. The lock is released when the descriptor is

@@ -13,6 +13,7 @@ pub use crate::os::paths::{base_name, is_system, join, parent};
 use crate::os::sys::{self, PathText};
 use crate::place::head;
 use crate::place::program::{self, Role};
+use crate::place::symbol::Symbol;
 use crate::place::texts;
 
 /// The keyring's path below a data directory.
@@ -414,7 +415,8 @@ fn postmaster_starts(root: &Root) -> bool {
 /// `src/backend/access/transam/xlogutils.c`): only the startup process does; sessions of a standby
 /// only read. `None`: this process is no server.
 pub fn replays_here() -> Option<bool> {
-    program::flag(c"InRecovery")
+    static IN_RECOVERY: Symbol = Symbol::new(c"InRecovery");
+    IN_RECOVERY.flag()
 }
 
 /// A path for messages, as the user knows it.

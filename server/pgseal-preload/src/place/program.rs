@@ -3,7 +3,6 @@
 //! The executable decides, never a variable that a child could inherit: `archive_command`'s `cp`
 //! sees sealed bytes although it carries the same `LD_PRELOAD`.
 
-use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::os::log;
@@ -189,7 +188,8 @@ pub fn copy_target() -> Option<Vec<u8>> {
     target_of(&arguments())
 }
 
-/// Whether `pg_basebackup` was asked for help only, or for a backup that the server keeps (`--target`).
+/// Whether `pg_basebackup` was asked for help only, or for a backup that the server keeps
+/// (`--target`).
 pub fn writes_no_copy_here() -> bool {
     no_copy_here(&arguments())
 }
@@ -232,14 +232,6 @@ fn combine_target(arguments: &[Vec<u8>]) -> (Option<Vec<u8>>, Vec<Vec<u8>>) {
         }
     }
     (target, backups)
-}
-
-/// A `bool` variable of the server's program; `None`: this program has no variable of that name.
-pub fn flag(name: &CStr) -> Option<bool> {
-    // SAFETY: the name is a C string.
-    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-    // SAFETY: a `bool` of the server's program, one byte of 0 or 1, which lives as long as it.
-    (!found.is_null()).then(|| unsafe { found.cast::<u8>().read_volatile() } != 0)
 }
 
 #[cfg(test)]

@@ -16,3 +16,4 @@ mod modules;
 mod places;
 mod streams;
 mod support;
+mod wal;

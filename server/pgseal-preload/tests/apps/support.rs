@@ -17,7 +17,7 @@ pub const MARKER: &[u8] = b"PLAIN-MARKER-5d1c";
 pub const MAGIC: &[u8] = b"\x89PGSEAL\n";
 const KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/// One file of each layout: paged, sectored, stream, in-place.
+/// One file of each layout of a cluster in GCM: paged, sectored, stream, wal.
 pub const SEALED: [&str; 4] = [
     "base/1/16384",
     "base/1/pg_filenode.map",

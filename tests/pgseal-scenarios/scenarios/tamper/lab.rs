@@ -37,8 +37,12 @@ impl Lab {
     /// Makes the cluster, its older copy, and the expected result.
     pub fn new() -> Lab {
         // No checkpoints except explicit ones, however long the test takes.
-        let mut node =
-            Node::sealed(&[("max_prepared_transactions", "2"), ("checkpoint_timeout", "1d")]);
+        let mut node = Node::sealed(&[
+            ("max_prepared_transactions", "2"),
+            ("checkpoint_timeout", "1d"),
+            // Without it nobody promises that commits are there after a crash.
+            ("fsync", "on"),
+        ]);
         node.start();
         // 2000 rows of about 40 a page, with room on each page for new versions of the rows.
         node.sql(

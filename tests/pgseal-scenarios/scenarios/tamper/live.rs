@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use pgseal_cluster::Patience;
 use pgseal_scenarios::Session;
 use pgseal_scenarios::files::{
-    HEADER, PAGE, copy_tree, flip_bit, len, read, replace, restore_tree, truncate, write, zero,
+    HEADER, PAGE, TAG_BLOCK, copy_tree, flip_bit, len, read, replace, restore_tree, truncate,
+    write, zero,
 };
 
 use crate::lab::{Lab, Outcome};
@@ -42,8 +43,8 @@ pub fn wal(lab: &mut Lab) {
     copy_tree(lab.node.data(), &crashed);
 
     let segment = format!("pg_wal/{last}");
-    // The first of the new records, in a segment of 1 MB.
-    let at = HEADER + before.parse::<u64>().expect("a number") % SEGMENT + 3000;
+    // The first of the new records, in a segment of 1 MB, which has one tag block.
+    let at = HEADER + TAG_BLOCK + before.parse::<u64>().expect("a number") % SEGMENT + 3000;
     let (kept_now, kept_truth) = (lab.now.clone(), lab.truth.clone());
     lab.now.clone_from(&crashed);
     lab.truth[1] = format!("128|{}", (1..=128).sum::<u64>());
@@ -74,7 +75,7 @@ pub fn wal(lab: &mut Lab) {
         write(&lab.file(&segment), 0, &read(&lab.file("pg_xact/0000"), 0, HEADER));
     });
     lab.try_change("WAL, then recovery", "segment cut to half", |lab| {
-        truncate(&lab.file(&segment), HEADER + (1 << 19));
+        truncate(&lab.file(&segment), HEADER + TAG_BLOCK + (1 << 19));
     });
     lab.try_change("WAL, then recovery", "segment removed", |lab| {
         fs::remove_file(lab.file(&segment)).expect("it is there");

@@ -306,6 +306,11 @@ pub const CHANGES: &[Change] = &[
         into_link(data, "pgseal/manifest", &trap.victim());
     }),
     change("pgseal/manifest: 1 GB", |data, _| lengthen(data, "pgseal/manifest")),
+    change("pgseal/control: a FIFO", |data, _| into_fifo(data, "pgseal/control")),
+    change("pgseal/control: a link to elsewhere", |data, trap| {
+        into_link(data, "pgseal/control", &trap.victim());
+    }),
+    change("pgseal/control: 1 GB", |data, _| lengthen(data, "pgseal/control")),
     change("pgseal/escrow.json: a FIFO", |data, _| into_fifo(data, "pgseal/escrow.json")),
     change("pgseal/escrow.json: a device", |data, _| into_device(data, "pgseal/escrow.json")),
     change("pgseal/escrow.json: a link to elsewhere", |data, trap| {

@@ -6,7 +6,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use pgseal_convert::{Disk, Journal, Media, Operation};
-use pgseal_keys::{KEYRING_DIR, Keyring, config_record_path, keyring_path, manifest_path};
+use pgseal_keys::{
+    KEYRING_DIR, Keyring, config_record_path, control_path, keyring_path, manifest_path,
+};
 
 use crate::error::CliError;
 
@@ -38,6 +40,7 @@ pub fn retire_keyring(root: &Path) -> Result<(), CliError> {
     // Without the keyring the configuration is not locked, so its record is not needed.
     remove_if_there(&config_record_path(root))?;
     remove_if_there(&manifest_path(root))?;
+    remove_if_there(&control_path(root))?;
     sync_dir(&root.join(KEYRING_DIR))
 }
 

@@ -18,7 +18,7 @@ use crate::keys::{self, PresentKey};
 use crate::locks::{OwnLock, refuse_running};
 use crate::out::Out;
 use crate::scan::{self, Root, Scan, Seen};
-use crate::{config_record, exit, manifest};
+use crate::{exit, records};
 
 /// Remove retired data keys that no file of the data directory has, for ever
 ///
@@ -85,12 +85,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         if let Err(error) = still_unused(&dir, keyring.id(), &unused) {
             return Ok(Err(error));
         }
-        // The record of a locked configuration is sealed with a data key, too.
-        // So is the manifest.
-        let keys = keyring.unlock(&kek)?;
-        let anew = config_record::seal_anew(&dir.root, &keys)
-            .and_then(|()| manifest::seal_anew(&dir.root, &keys));
-        if let Err(error) = anew {
+        // Files of pgseal's own are sealed with a data key, too.
+        if let Err(error) = records::seal_anew(&dir.root, &keyring.unlock(&kek)?) {
             return Ok(Err(error));
         }
         keyring.forget_generations(&kek, &numbers).map(Ok)

@@ -48,6 +48,8 @@ pub enum What {
     Forbidden,
     /// The record of a locked configuration is not valid.
     BadConfigRecord,
+    /// The control record does not open, or is not that of `pg_control`.
+    BadControlRecord,
     /// It is not as the manifest says, or the manifest cannot be used.
     NotAsListed,
     /// A link that leads nowhere.
@@ -324,7 +326,7 @@ fn settle(
         match verify::verify_block(file, storage, scratch, block)? {
             BlockState::Damaged => still.push(block),
             BlockState::Data => report.data_blocks += 1,
-            BlockState::Zero | BlockState::Gone => {}
+            BlockState::Zero | BlockState::Unfitting | BlockState::Gone => {}
         }
     }
     report.damaged = still;

@@ -30,6 +30,8 @@ struct Files {
 struct Blocks {
     authenticated: u64,
     not_authenticated: u64,
+    /// Pages of WAL without a fitting MAC, which are among `not_authenticated`.
+    unfitting: u64,
     zero: u64,
     /// Not looked at, because of --sample or --since.
     skipped: u64,
@@ -139,7 +141,9 @@ impl Report {
             if report.authenticated {
                 self.blocks.authenticated += report.data_blocks;
             } else {
-                self.blocks.not_authenticated += report.data_blocks;
+                let unfitting = report.unfitting.count();
+                self.blocks.not_authenticated += report.data_blocks + unfitting;
+                self.blocks.unfitting += unfitting;
                 let class = entry.class.name().to_owned();
                 if let Err(at) = self.not_authenticated_classes.binary_search(&class) {
                     self.not_authenticated_classes.insert(at, class);
@@ -186,6 +190,12 @@ impl Report {
                 self.add_failure(name, "config-record", What::BadConfigRecord, text);
             }
         }
+    }
+
+    /// Adds why a server would refuse the control record.
+    pub fn add_bad_control_record(&mut self, name: String, why: &str) {
+        let text = format!("{why}; no server starts before pgseal wal accept");
+        self.add_failure(name, "control-record", What::BadControlRecord, text);
     }
 
     /// Adds the comparison with a manifest.
@@ -322,6 +332,13 @@ impl Report {
                 "{} of {}: encrypted, not authenticated (only their headers are)",
                 count(blocks.not_authenticated, "block"),
                 self.not_authenticated_classes.join(", "),
+            )?;
+        }
+        if blocks.unfitting > 0 {
+            writeln!(
+                out,
+                "{} of WAL without a fitting MAC, as a crash leaves them",
+                count(blocks.unfitting, "block"),
             )?;
         }
         if blocks.zero > 0 {

@@ -34,7 +34,7 @@ pub(in crate::file) struct TagCache {
     /// The name of the first group, from the random identity of the file.
     first_name: u64,
     /// Identifies the file among those that this process has opened.
-    pub(super) serial: u64,
+    pub(in crate::file) serial: u64,
 }
 
 impl TagCache {
@@ -55,7 +55,7 @@ impl TagCache {
     }
 
     /// The name of a group of the file.
-    pub(super) fn name_of(&self, group: u64) -> GroupName {
+    pub(in crate::file) fn name_of(&self, group: u64) -> GroupName {
         GroupName(self.first_name.wrapping_add(group))
     }
 

@@ -14,7 +14,7 @@ use super::listing::listed_files;
 use super::stored::{MODE, read, shown};
 use crate::file::storage::FdStorage;
 use crate::os::log::{self, Shown};
-use crate::os::real::{self, Errno};
+use crate::os::real::Errno;
 use crate::os::sys::{self, errno_of};
 use crate::place::datadir::{self, Root};
 use crate::place::program;
@@ -128,18 +128,12 @@ fn refuse(root: &Root, why: &dyn core::fmt::Display) -> Result<(), Errno> {
 /// Makes the memory that the processes of the server share, with a state for each of `count` files.
 fn share(count: usize) -> Result<&'static [AtomicU8], Errno> {
     let len = size_of::<Shared>() + count;
-    let prot = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-    // SAFETY: a new map at an address of the kernel's choice.
-    let map = unsafe { real::mmap(ptr::null_mut(), len, prot, flags, -1, 0) };
-    if map == libc::MAP_FAILED {
-        let errno = real::errno();
+    let map = sys::shared_memory(len).inspect_err(|errno| {
         log::line(format_args!("ERROR: no shared memory for the manifest (errno {errno})"));
-        return Err(errno);
-    }
+    })?;
     SHARED.store(map.cast(), Ordering::Release);
     // SAFETY: the map is longer than `Shared`, and is never unmapped.
-    let states = unsafe { map.cast::<u8>().add(size_of::<Shared>()).cast::<AtomicU8>() };
+    let states = unsafe { map.add(size_of::<Shared>()).cast::<AtomicU8>() };
     // SAFETY: `count` bytes of zeros that stay mapped; all access to them is atomic.
     Ok(unsafe { core::slice::from_raw_parts(states, count) })
 }

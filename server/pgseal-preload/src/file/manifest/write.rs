@@ -13,6 +13,7 @@ use super::stored::{MANIFEST, read, shown};
 use super::watch;
 use crate::file::own_file;
 use crate::file::storage::FdStorage;
+use crate::file::wal;
 use crate::keys::load;
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
@@ -62,6 +63,7 @@ impl ControlFile {
 /// To be called before `new` is written to the control file. If `new` says "shut down", the
 /// manifest that fits it is written first.
 pub fn before_control(file: ControlFile, new: &[u8]) -> Result<(), Errno> {
+    wal::before_control(file.root, new)?;
     if texts::state(new) != Some(State::Stopped) {
         return Ok(());
     }

@@ -1,0 +1,360 @@
+//! The control record, `DATADIR/pgseal/control`: which `pg_control` a server last wrote, and up to
+//! which position its WAL is on the disk (`spec/control.md`).
+//!
+//! The two parts lie in sectors of their own, so that each may be written in place.
+
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use aws_lc_rs::rand;
+use pgseal_core::{Generation, KeySet, KeyringId};
+
+use crate::envelope::{RecordError, file_key, sha256, take};
+use crate::labels;
+
+/// The name of the control record in the directory [`KEYRING_DIR`](crate::KEYRING_DIR) of a data
+/// directory.
+pub const CONTROL_FILE: &str = "control";
+/// The length of each part, in bytes: what a disk writes whole or not at all (`spec/media.md`).
+pub const PART_LEN: usize = 512;
+/// The length of the file, in bytes.
+pub const CONTROL_LEN: usize = 2 * PART_LEN;
+
+const MAGIC: [u8; 8] = *b"PGSCTRL1";
+const SALT_LEN: usize = 32;
+/// magic 8, kind 2, zeros 2, generation 4, keyring id 16, salt 32
+const HEAD_LEN: usize = 64;
+/// The length of a nonce, in bytes.
+pub const NONCE_LEN: usize = 12;
+const TAG_LEN: usize = 16;
+const BODY_LEN: usize = 80;
+const END: usize = HEAD_LEN + NONCE_LEN + TAG_LEN + BODY_LEN;
+
+/// The parts of the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Part {
+    /// [`Controls`].
+    Controls = 1,
+    /// [`Flushed`].
+    Flushed = 2,
+}
+
+impl Part {
+    /// Where the part lies in the file, in bytes.
+    #[must_use]
+    pub fn offset(self) -> usize {
+        match self {
+            Part::Controls => 0,
+            Part::Flushed => PART_LEN,
+        }
+    }
+}
+
+/// The versions of `pg_control` that may be on the disk: the current one, and the one about to be
+/// written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Controls {
+    /// SHA-256 of each; both are the same if there is one.
+    pub digests: [[u8; 32]; 2],
+}
+
+impl Controls {
+    /// The versions with these contents.
+    #[must_use]
+    pub fn of(current: &[u8], next: &[u8]) -> Controls {
+        Controls { digests: [sha256(current), sha256(next)] }
+    }
+
+    /// Whether `pg_control` with this content is one of them.
+    #[must_use]
+    pub fn fit(&self, control: &[u8]) -> bool {
+        self.digests.contains(&sha256(control))
+    }
+}
+
+/// Up to where the WAL is on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flushed {
+    /// The timeline; 0: no position is known.
+    pub timeline: u32,
+    /// The position (`XLogRecPtr`) up to which a sync of the WAL has returned.
+    pub position: u64,
+}
+
+/// The key for one part. A random salt makes it new for each sealer, so that the limit for random
+/// nonces (2^32, SP 800-38D, section 8.3) counts the writes of one process only.
+pub struct Sealer {
+    key: LessSafeKey,
+    head: [u8; HEAD_LEN],
+}
+
+impl Sealer {
+    /// A key derived from the active data key.
+    ///
+    /// # Errors
+    /// [`RecordError::Internal`].
+    pub fn new(part: Part, keys: &KeySet) -> Result<Sealer, RecordError> {
+        let mut salt = [0; SALT_LEN];
+        rand::fill(&mut salt).map_err(|_| RecordError::Internal)?;
+        Sealer::with_salt(part, keys, salt)
+    }
+
+    fn with_salt(part: Part, keys: &KeySet, salt: [u8; SALT_LEN]) -> Result<Sealer, RecordError> {
+        let mut head = [0; HEAD_LEN];
+        let fields: [&[u8]; 6] = [
+            &MAGIC,
+            &(part as u16).to_le_bytes(),
+            &[0; 2],
+            &keys.active.0.to_le_bytes(),
+            &keys.keyring_id.0,
+            &salt,
+        ];
+        let mut at = 0;
+        for field in fields {
+            if let Some(target) = head.get_mut(at..at + field.len()) {
+                target.copy_from_slice(field);
+            }
+            at += field.len();
+        }
+        Ok(Sealer { key: key(keys, keys.active, &head)?, head })
+    }
+
+    fn seal(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        mut body: [u8; BODY_LEN],
+    ) -> Result<[u8; PART_LEN], RecordError> {
+        let aad = aad(&self.head);
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(&aad[..]),
+                &mut body,
+            )
+            .map_err(|_| RecordError::Internal)?;
+        let mut part = [0; PART_LEN];
+        part[..HEAD_LEN].copy_from_slice(&self.head);
+        part[HEAD_LEN..HEAD_LEN + NONCE_LEN].copy_from_slice(&nonce);
+        part[HEAD_LEN + NONCE_LEN..END - BODY_LEN].copy_from_slice(tag.as_ref());
+        part[END - BODY_LEN..END].copy_from_slice(&body);
+        Ok(part)
+    }
+
+    /// The bytes of the first part. The nonce is random.
+    ///
+    /// # Errors
+    /// [`RecordError::Internal`].
+    pub fn controls(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        controls: &Controls,
+    ) -> Result<[u8; PART_LEN], RecordError> {
+        let mut body = [0; BODY_LEN];
+        body[..32].copy_from_slice(&controls.digests[0]);
+        body[32..64].copy_from_slice(&controls.digests[1]);
+        self.seal(nonce, body)
+    }
+
+    /// The bytes of the second part. The nonce is random.
+    ///
+    /// # Errors
+    /// [`RecordError::Internal`].
+    pub fn flushed(
+        &self,
+        nonce: [u8; NONCE_LEN],
+        flushed: Flushed,
+    ) -> Result<[u8; PART_LEN], RecordError> {
+        let mut body = [0; BODY_LEN];
+        body[..4].copy_from_slice(&flushed.timeline.to_le_bytes());
+        body[8..16].copy_from_slice(&flushed.position.to_le_bytes());
+        self.seal(nonce, body)
+    }
+}
+
+/// The first part of a file.
+///
+/// # Errors
+/// [`RecordError`].
+pub fn open_controls(file: &[u8], keys: &KeySet) -> Result<Controls, RecordError> {
+    let body = open(Part::Controls, file, keys)?;
+    let (first, rest) = take(&body[..])?;
+    let (second, rest) = take(rest)?;
+    if rest != [0; 16] {
+        return Err(RecordError::Damaged("a reserved field in use"));
+    }
+    Ok(Controls { digests: [first, second] })
+}
+
+/// The second part of a file.
+///
+/// # Errors
+/// [`RecordError`].
+pub fn open_flushed(file: &[u8], keys: &KeySet) -> Result<Flushed, RecordError> {
+    let body = open(Part::Flushed, file, keys)?;
+    let (timeline, rest) = take(&body[..])?;
+    let (zeros, rest) = take::<4>(rest)?;
+    let (position, rest) = take(rest)?;
+    if zeros != [0; 4] || rest != [0; 64] {
+        return Err(RecordError::Damaged("a reserved field in use"));
+    }
+    let (timeline, position) = (u32::from_le_bytes(timeline), u64::from_le_bytes(position));
+    Ok(Flushed { timeline, position })
+}
+
+/// The generation of the data key that the file says its first part is sealed with; not
+/// authenticated.
+///
+/// # Errors
+/// [`RecordError::Damaged`].
+pub fn generation_of(file: &[u8]) -> Result<Generation, RecordError> {
+    let (head, _) = take::<HEAD_LEN>(file)?;
+    Ok(fields_of(Part::Controls, &head)?.0)
+}
+
+/// Checks the head of a part, and returns generation and keyring.
+fn fields_of(part: Part, head: &[u8; HEAD_LEN]) -> Result<(Generation, KeyringId), RecordError> {
+    let (magic, rest) = take::<8>(head)?;
+    let (kind, rest) = take::<2>(rest)?;
+    let (zeros, rest) = take::<2>(rest)?;
+    let (generation, rest) = take::<4>(rest)?;
+    let (id, _) = take::<16>(rest)?;
+    if magic != MAGIC || kind != (part as u16).to_le_bytes() {
+        return Err(RecordError::Damaged("not a record"));
+    }
+    if zeros != [0; 2] {
+        return Err(RecordError::Damaged("a reserved field in use"));
+    }
+    Ok((Generation(u32::from_le_bytes(generation)), KeyringId(id)))
+}
+
+fn open(part: Part, file: &[u8], keys: &KeySet) -> Result<[u8; BODY_LEN], RecordError> {
+    let cut = RecordError::Damaged("cut short");
+    let (sector, _) = take::<PART_LEN>(file.get(part.offset()..).ok_or(cut)?)?;
+    let (head, rest) = take::<HEAD_LEN>(&sector)?;
+    let (generation, id) = fields_of(part, &head)?;
+    if id != keys.keyring_id {
+        return Err(RecordError::OtherCluster(id));
+    }
+    let (nonce, rest) = take::<NONCE_LEN>(rest)?;
+    let (tag, rest) = take::<TAG_LEN>(rest)?;
+    let (sealed, padding) = take::<BODY_LEN>(rest)?;
+    if padding.iter().any(|byte| *byte != 0) {
+        return Err(RecordError::Damaged("a reserved field in use"));
+    }
+    let mut body = [0; BODY_LEN];
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    let aad = aad(&head);
+    key(keys, generation, &head)?
+        .open_separate_gather(nonce, Aad::from(&aad[..]), &sealed, &tag, &mut body)
+        .map_err(|_| RecordError::NotAuthentic)?;
+    Ok(body)
+}
+
+const AAD_LEN: usize = labels::AAD_CONTROL.len() + HEAD_LEN;
+
+fn aad(head: &[u8; HEAD_LEN]) -> [u8; AAD_LEN] {
+    let mut aad = [0; AAD_LEN];
+    let (label, rest) = aad.split_at_mut(labels::AAD_CONTROL.len());
+    label.copy_from_slice(labels::AAD_CONTROL.as_bytes());
+    rest.copy_from_slice(head);
+    aad
+}
+
+/// The key of a part; its salt is bytes 8 to 63 of the part.
+fn key(
+    keys: &KeySet,
+    generation: Generation,
+    head: &[u8; HEAD_LEN],
+) -> Result<LessSafeKey, RecordError> {
+    file_key(keys, generation, &head[8..], labels::KDF_CONTROL)
+}
+
+/// The bytes of a whole file, with nonces of AWS-LC's generator.
+///
+/// # Errors
+/// [`RecordError::Internal`].
+pub fn whole(
+    controls: &Controls,
+    flushed: Flushed,
+    keys: &KeySet,
+) -> Result<[u8; CONTROL_LEN], RecordError> {
+    let mut nonces = [[0; NONCE_LEN]; 2];
+    for nonce in &mut nonces {
+        rand::fill(nonce).map_err(|_| RecordError::Internal)?;
+    }
+    let mut file = [0; CONTROL_LEN];
+    let (first, second) = file.split_at_mut(PART_LEN);
+    first.copy_from_slice(&Sealer::new(Part::Controls, keys)?.controls(nonces[0], controls)?);
+    second.copy_from_slice(&Sealer::new(Part::Flushed, keys)?.flushed(nonces[1], flushed)?);
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use pgseal_core::{DataKey, Suite};
+
+    use super::*;
+
+    fn keys(id: u8, first: u8) -> KeySet {
+        let mut keys = KeySet::new(KeyringId([id; 16]), Suite::Aes256Gcm, Generation(2));
+        for number in [1, 2] {
+            let key = DataKey::init_with(|bytes| {
+                bytes.fill(first + number as u8);
+                Ok::<(), ()>(())
+            });
+            keys.insert(Generation(number), key.unwrap());
+        }
+        keys
+    }
+
+    #[test]
+    fn a_record_opens_with_its_keys_only_and_no_byte_may_differ() {
+        let keys_here = keys(5, 0);
+        let controls = Controls::of(b"old", b"new");
+        let flushed = Flushed { timeline: 3, position: 0x12_3456_7890 };
+        let file = whole(&controls, flushed, &keys_here).unwrap();
+        assert_eq!(open_controls(&file, &keys_here), Ok(controls));
+        assert_eq!(open_flushed(&file, &keys_here), Ok(flushed));
+        assert!(controls.fit(b"old") && controls.fit(b"new") && !controls.fit(b"older"));
+        assert_eq!(generation_of(&file), Ok(Generation(2)));
+        for at in 0..CONTROL_LEN {
+            let mut changed = file;
+            changed[at] ^= 1;
+            let (first, second) =
+                (open_controls(&changed, &keys_here), open_flushed(&changed, &keys_here));
+            let wanted = (at >= PART_LEN, at < PART_LEN);
+            assert_eq!((first.is_ok(), second.is_ok()), wanted, "byte {at}");
+        }
+        assert_eq!(open_controls(&file, &keys(5, 9)), Err(RecordError::NotAuthentic));
+        assert_eq!(
+            open_flushed(&file, &keys(6, 0)),
+            Err(RecordError::OtherCluster(KeyringId([5; 16])))
+        );
+        for len in [0, 63, 64, 511, 512, 1023] {
+            assert!(open_flushed(&file[..len], &keys_here).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn one_part_does_not_pass_for_the_other() {
+        let keys = keys(5, 0);
+        let file = whole(&Controls::of(b"", b""), Flushed::default(), &keys).unwrap();
+        let mut swapped = [0; CONTROL_LEN];
+        swapped[..PART_LEN].copy_from_slice(&file[PART_LEN..]);
+        swapped[PART_LEN..].copy_from_slice(&file[..PART_LEN]);
+        let wanted = RecordError::Damaged("not a record");
+        assert_eq!(open_controls(&swapped, &keys), Err(wanted));
+        assert_eq!(open_flushed(&swapped, &keys), Err(wanted));
+    }
+
+    #[test]
+    fn each_write_differs() {
+        let (keys, controls) = (keys(5, 0), Controls::of(b"", b""));
+        let one = whole(&controls, Flushed::default(), &keys).unwrap();
+        let other = whole(&controls, Flushed::default(), &keys).unwrap();
+        for part in [Part::Controls, Part::Flushed] {
+            let body = part.offset() + END - BODY_LEN..part.offset() + END;
+            assert_ne!(one[body.clone()], other[body]);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Reads and writes `pgseal/control`, in place and a sector at a time.
+
+use core::ffi::c_int;
+use core::fmt;
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use pgseal_core::KeySet;
+use pgseal_core::random::Random;
+use pgseal_keys::control::{
+    CONTROL_LEN, Controls, Flushed, NONCE_LEN, Part, Sealer, open_controls, open_flushed, whole,
+};
+
+use crate::file::own_file::{self, Unusable};
+use crate::keys::load;
+use crate::os::log::{self, Shown};
+use crate::os::memory::with_reserve;
+use crate::os::random::KernelRandom;
+use crate::os::real::Errno;
+use crate::os::sys;
+use crate::place::datadir::{self, Root};
+use crate::place::program::{self, Role};
+use crate::place::texts::{self, State};
+
+/// The path of the record below a data directory.
+const CONTROL: &[u8] = b"pgseal/control";
+
+/// Why a server does not start with the record.
+enum Refused {
+    Unusable(Unusable),
+    /// It is not that of this `pg_control`.
+    Differs,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Unusable(why) => why.fmt(f),
+            Refused::Differs => f.write_str(
+                "\"global/pg_control\" is not the one that the server wrote last: one of the two is an older copy, or somebody changed it",
+            ),
+        }
+    }
+}
+
+impl From<Unusable> for Refused {
+    fn from(why: Unusable) -> Refused {
+        Refused::Unusable(why)
+    }
+}
+
+fn read(root: &Root) -> Result<Vec<u8>, Unusable> {
+    own_file::read(root, CONTROL, CONTROL_LEN)
+}
+
+/// What the record says of the flushed position, if this `pg_control` is one of its versions.
+/// `is_backup`: the directory was restored from a base backup, and any `pg_control` will do.
+fn known(root: &Root, keys: &KeySet, control: &[u8], is_backup: bool) -> Result<Flushed, Refused> {
+    let file = read(root)?;
+    let controls = open_controls(&file, keys).map_err(Unusable::Record)?;
+    if !is_backup && !controls.fit(control) {
+        return Err(Refused::Differs);
+    }
+    Ok(open_flushed(&file, keys).map_err(Unusable::Record)?)
+}
+
+/// Compares `pg_control` with the record when a server starts, and returns up to where the WAL is
+/// on the disk. A directory without a record gets one, if its server was shut down cleanly or if it
+/// was restored from a base backup.
+pub fn server_starts(root: &'static Root, keys: &KeySet, control: &[u8]) -> Result<Flushed, Errno> {
+    let is_backup = has_backup_label(root);
+    match known(root, keys, control, is_backup) {
+        Ok(flushed) => Ok(flushed),
+        Err(Refused::Unusable(Unusable::Gone))
+            if is_backup || texts::state(control) == Some(State::Stopped) =>
+        {
+            write_whole(root, keys, &Controls::of(control, control), Flushed::default())?;
+            Ok(Flushed::default())
+        }
+        Err(why) => {
+            log::line(format_args!(
+                "ERROR: \"{}\": {why}; restore the data directory from a backup, or, if it is as you want it, run \"pgseal wal accept {}\"",
+                Shown(&datadir::join(root.path(), CONTROL)),
+                Shown(root.path())
+            ));
+            Err(libc::EACCES)
+        }
+    }
+}
+
+/// Whether the directory was restored from a base backup and not started since: its `pg_control` is
+/// that of the end of the backup, and `backup_label` says where recovery begins.
+fn has_backup_label(root: &Root) -> bool {
+    let path = datadir::join(root.path(), b"backup_label").into_c();
+    path.is_ok_and(|path| sys::stat(&path).is_some())
+}
+
+/// To be called before `new` is written to the control file of a root: from then on either content
+/// is right. The record is on the disk when this returns.
+pub fn before_control(root: &'static Root, new: &[u8]) -> Result<(), Errno> {
+    let is_server = matches!(program::role(), Role::Server | Role::Standalone);
+    if !is_server && has_backup_label(root) {
+        return Ok(());
+    }
+    with_reserve(|| {
+        let old = datadir::control_file(root);
+        let known = match read(root) {
+            Ok(file) => Some(file),
+            Err(Unusable::Gone) if is_server => None,
+            // A tool makes none, and a server will say what is wrong with this one.
+            Err(_) if !is_server => return Ok(()),
+            Err(why) => return Err(failed(root, &why)),
+        };
+        let keys = load::of(root)?;
+        let controls = Controls::of(old.as_deref().unwrap_or(new), new);
+        if program::role() == Role::Resetwal || known.is_none() {
+            // pg_resetwal begins new WAL: an act of the administrator.
+            return write_whole(root, keys, &controls, Flushed::default());
+        }
+        let sealer = Sealer::new(Part::Controls, keys);
+        let part = nonce().and_then(|nonce| {
+            sealer.and_then(|sealer| sealer.controls(nonce, &controls)).map_err(|_| libc::EIO)
+        });
+        let fd = open_to_write(root)?;
+        part.and_then(|part| sys::pwrite_all(fd.0, &part, Part::Controls.offset() as u64))
+            .and_then(|()| sys::sync_data(fd.0))
+            .map_err(|errno| failed(root, &Unusable::Errno(errno)))
+    })
+}
+
+fn failed(root: &Root, why: &Unusable) -> Errno {
+    let path = datadir::join(root.path(), CONTROL);
+    log::line(format_args!(
+        "ERROR: \"{}\" cannot be written: {why}; make room, or give the server's user the right to write there",
+        Shown(&path)
+    ));
+    libc::EIO
+}
+
+fn nonce() -> Result<[u8; NONCE_LEN], Errno> {
+    let mut nonce = [0; NONCE_LEN];
+    KernelRandom.fill(&mut nonce).map_err(|_| libc::EIO)?;
+    Ok(nonce)
+}
+
+fn write_whole(
+    root: &Root,
+    keys: &KeySet,
+    controls: &Controls,
+    flushed: Flushed,
+) -> Result<(), Errno> {
+    let file = whole(controls, flushed, keys).map_err(|_| libc::EIO)?;
+    own_file::replace(root, CONTROL, &file)
+}
+
+fn open_to_write(root: &Root) -> Result<sys::Fd, Errno> {
+    let path = datadir::join(root.path(), CONTROL).into_c()?;
+    sys::open(&path, libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW, 0)
+}
+
+/// The open record of a server, for the many writes of its second part.
+pub struct OpenRecord {
+    root: &'static Root,
+    /// The descriptor that this process last used; -1: none.
+    fd: AtomicI32,
+    dev: AtomicU64,
+    ino: AtomicU64,
+    /// Made when a process first writes.
+    sealer: OnceLock<Sealer>,
+}
+
+impl OpenRecord {
+    /// The record of a root.
+    pub fn of(root: &'static Root) -> OpenRecord {
+        OpenRecord {
+            root,
+            fd: AtomicI32::new(-1),
+            dev: AtomicU64::new(0),
+            ino: AtomicU64::new(0),
+            sealer: OnceLock::new(),
+        }
+    }
+
+    /// Writes the second part, without a sync: it tells no less than the truth in any version that
+    /// a power cut leaves.
+    pub fn write_flushed(&self, flushed: Flushed) -> Result<(), Errno> {
+        let sealer = match self.sealer.get() {
+            Some(sealer) => sealer,
+            None => {
+                let made = Sealer::new(Part::Flushed, load::of(self.root)?);
+                let made = made.map_err(|_| libc::EIO)?;
+                self.sealer.get_or_init(|| made)
+            }
+        };
+        let part = sealer.flushed(nonce()?, flushed).map_err(|_| libc::EIO)?;
+        sys::pwrite_all(self.descriptor()?, &part, Part::Flushed.offset() as u64)
+    }
+
+    /// The descriptor, if it is still that of the record: code in this process may have closed it,
+    /// and the number may be that of another file by now.
+    fn descriptor(&self) -> Result<c_int, Errno> {
+        let fd = self.fd.load(Ordering::Relaxed);
+        let known = (self.dev.load(Ordering::Relaxed), self.ino.load(Ordering::Relaxed));
+        if fd >= 0 && sys::fstat(fd).is_some_and(|st| (st.st_dev, st.st_ino) == known) {
+            return Ok(fd);
+        }
+        let fd = open_to_write(self.root)?;
+        let st = sys::fstat(fd.0).ok_or(libc::EBADF)?;
+        let number = fd.0;
+        core::mem::forget(fd);
+        self.dev.store(st.st_dev, Ordering::Relaxed);
+        self.ino.store(st.st_ino, Ordering::Relaxed);
+        self.fd.store(number, Ordering::Relaxed);
+        Ok(number)
+    }
+}
