@@ -16,6 +16,7 @@ use pgseal_pgdata::{WalSegment, wal_segment_bytes};
 use super::record::{self, OpenRecord};
 use super::segments;
 use crate::os::log;
+use crate::os::mutex::SharedMutex;
 use crate::os::real::{self, Errno};
 use crate::os::sys;
 use crate::place::datadir::{self, Root};
@@ -36,6 +37,8 @@ pub struct Shared {
     end_position: AtomicU64,
     /// The length of WAL segments.
     segment_bytes: AtomicU64,
+    /// Held by the process that writes the position, so that an older one never replaces a newer.
+    writer: SharedMutex,
 }
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
@@ -117,7 +120,12 @@ fn share() -> Result<&'static Shared, Errno> {
             "ERROR: no shared memory for the position of the WAL (errno {errno})"
         ));
     })?;
-    SHARED.store(map.cast(), Ordering::Release);
+    let map = map.cast::<Shared>();
+    // SAFETY: new memory of this length.
+    let writer = unsafe { &raw mut (*map).writer };
+    // SAFETY: within that memory, which no other process and no reference knows yet.
+    unsafe { SharedMutex::init(writer) }?;
+    SHARED.store(map, Ordering::Release);
     shared().ok_or(libc::EINVAL)
 }
 
@@ -185,15 +193,18 @@ pub fn before_send() {
 #[cold]
 fn look(shared: &'static Shared, syncs: u64) {
     let errno = real::errno();
-    if let Some(flushed) = reached() {
+    if let Some(flushed) = reached()
+        && let Some(_alone) = shared.writer.lock()
+    {
         SEEN.store(syncs, Ordering::Relaxed);
         let known = shared.published();
         if (flushed.timeline, flushed.position) > (known.timeline, known.position) {
-            shared.publish(flushed);
             let written = RECORD.get().map(|record| record.write_flushed(flushed));
             if let Some(Err(errno)) = written {
                 tell_once(errno);
             }
+            // After the write: whoever finds the position published finds it recorded.
+            shared.publish(flushed);
         }
     }
     real::set_errno(errno);
