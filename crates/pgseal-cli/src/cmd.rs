@@ -1,5 +1,6 @@
 //! The command line, one module for each subcommand.
 
+mod anchor;
 mod cat;
 mod completions;
 mod config;
@@ -89,6 +90,7 @@ enum Command {
     Config(config::Args),
     Manifest(manifest::Args),
     Wal(wal::Args),
+    Anchor(anchor::Args),
     /// Measure what encryption costs on this machine (runs pgseal-lab)
     Lab(lab::Args),
     /// Recommend settings from what was measured on this machine (runs pgseal-lab)
@@ -132,6 +134,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Config(args) => config::run(&args),
         Command::Manifest(args) => manifest::run(&args),
         Command::Wal(args) => wal::run(&args),
+        Command::Anchor(args) => anchor::run(&args),
         Command::Lab(args) => lab::run(&[], &args),
         Command::Advise(args) => lab::run(&["advise"], &args),
         Command::Tls(args) => tls::run(&args),

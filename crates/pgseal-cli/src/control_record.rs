@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pgseal_core::KeySet;
 use pgseal_keys::control::{Controls, Flushed, open_controls, open_flushed, whole};
-use pgseal_keys::{control_path, read_control, write_control};
+use pgseal_keys::{RecordError, control_path, read_control, write_control};
 use pgseal_pgdata::wal_segment_bytes;
 
 use crate::error::CliError;
@@ -51,13 +51,54 @@ pub fn read(root: &Path, keys: &KeySet) -> Result<Known, CliError> {
     }
 }
 
-/// Writes the record anew, for the present `pg_control`.
+/// Writes the record anew, for the present `pg_control`. The epoch stays.
 ///
 /// # Errors
 /// When a file cannot be read or written.
 pub fn write(root: &Path, keys: &KeySet, flushed: Flushed) -> Result<(), CliError> {
     let control = manifest::control(root).map_err(CliError::io(root, "read global/pg_control"))?;
-    let file = whole(&Controls::of(&control, &control), flushed, keys)
-        .map_err(|why| CliError::Damaged(format!("{}: {why}", control_path(root).display())))?;
+    let had = read_control(root)?.and_then(|file| open_controls(&file, keys).ok());
+    let epoch = had.map_or(0, |controls| controls.epoch);
+    store(root, keys, &Controls::of(&control, &control, epoch), flushed)
+}
+
+/// Puts an epoch into the record. Makes a record where a server would make one: in a directory
+/// whose server was shut down cleanly, or that was restored from a base backup.
+///
+/// # Errors
+/// When there is no record that can be changed, or a file cannot be read or written.
+pub fn set_epoch(root: &Path, keys: &KeySet, epoch: u64) -> Result<(), CliError> {
+    if let Some(why) = read(root, keys)?.refused {
+        return Err(CliError::Damaged(format!(
+            "{}: {why}; if the directory is as you want it, run first: pgseal wal accept {}",
+            control_path(root).display(),
+            root.display()
+        )));
+    }
+    let opened = match read_control(root)? {
+        Some(file) => {
+            open_controls(&file, keys).and_then(|had| Ok((had, open_flushed(&file, keys)?)))
+        }
+        None => {
+            let control =
+                manifest::control(root).map_err(CliError::io(root, "read global/pg_control"))?;
+            Ok((Controls::of(&control, &control, epoch), Flushed::default()))
+        }
+    };
+    let (had, flushed) = opened.map_err(|why| damaged(root, why))?;
+    store(root, keys, &Controls { epoch, ..had }, flushed)
+}
+
+fn store(
+    root: &Path,
+    keys: &KeySet,
+    controls: &Controls,
+    flushed: Flushed,
+) -> Result<(), CliError> {
+    let file = whole(controls, flushed, keys).map_err(|why| damaged(root, why))?;
     Ok(write_control(root, &file)?)
+}
+
+fn damaged(root: &Path, why: RecordError) -> CliError {
+    CliError::Damaged(format!("{}: {why}", control_path(root).display()))
 }

@@ -38,3 +38,6 @@ pub const KEYRING_ID: &str = "PGSEAL_KEYRING_ID";
 
 /// With the value `locked`: the server's configuration must be locked.
 pub const CONFIG: &str = "PGSEAL_CONFIG";
+
+/// Names the store of the anchor.
+pub const ANCHOR: &str = "PGSEAL_ANCHOR";

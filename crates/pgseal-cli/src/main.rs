@@ -2,6 +2,7 @@
 //! looks after it.
 #![forbid(unsafe_code)]
 
+mod anchor;
 mod as_owner;
 mod bindir;
 mod child;

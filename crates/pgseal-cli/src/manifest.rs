@@ -62,6 +62,21 @@ pub fn is_stopped(root: &Path) -> bool {
     control(root).is_ok_and(|control| is_shut_down(&control))
 }
 
+/// The number of the manifest and the digest of `pg_control`, if the server was shut down cleanly
+/// and the two fit.
+///
+/// # Errors
+/// When the manifest cannot be read.
+pub fn stopped(root: &Path, keys: &KeySet) -> Result<Option<(u64, [u8; 32])>, CliError> {
+    let control = control(root).unwrap_or_default();
+    if !is_shut_down(&control) {
+        return Ok(None);
+    }
+    let manifest = read_manifest(root)?.and_then(|bytes| Manifest::open(&bytes, keys).ok());
+    let manifest = manifest.filter(|manifest| manifest.fits(&control));
+    Ok(manifest.map(|manifest| (manifest.number, control_digest(&control))))
+}
+
 /// The content of `pg_control`, also while a conversion keeps it aside.
 pub fn control(root: &Path) -> io::Result<Vec<u8>> {
     match small_file::read(&root.join("global/pg_control")) {

@@ -55,13 +55,16 @@ impl Part {
 pub struct Controls {
     /// SHA-256 of each; both are the same if there is one.
     pub digests: [[u8; 32]; 2],
+    /// The number of the anchor under which the last server of this directory began to run
+    /// (`spec/anchor.md`); 0: none had an anchor.
+    pub epoch: u64,
 }
 
 impl Controls {
-    /// The versions with these contents.
+    /// The versions with these contents, in an epoch.
     #[must_use]
-    pub fn of(current: &[u8], next: &[u8]) -> Controls {
-        Controls { digests: [sha256(current), sha256(next)] }
+    pub fn of(current: &[u8], next: &[u8], epoch: u64) -> Controls {
+        Controls { digests: [sha256(current), sha256(next)], epoch }
     }
 
     /// Whether `pg_control` with this content is one of them.
@@ -152,6 +155,7 @@ impl Sealer {
         let mut body = [0; BODY_LEN];
         body[..32].copy_from_slice(&controls.digests[0]);
         body[32..64].copy_from_slice(&controls.digests[1]);
+        body[64..72].copy_from_slice(&controls.epoch.to_le_bytes());
         self.seal(nonce, body)
     }
 
@@ -179,10 +183,11 @@ pub fn open_controls(file: &[u8], keys: &KeySet) -> Result<Controls, RecordError
     let body = open(Part::Controls, file, keys)?;
     let (first, rest) = take(&body[..])?;
     let (second, rest) = take(rest)?;
-    if rest != [0; 16] {
+    let (epoch, rest) = take(rest)?;
+    if rest != [0; 8] {
         return Err(RecordError::Damaged("a reserved field in use"));
     }
-    Ok(Controls { digests: [first, second] })
+    Ok(Controls { digests: [first, second], epoch: u64::from_le_bytes(epoch) })
 }
 
 /// The second part of a file.
@@ -310,7 +315,7 @@ mod tests {
     #[test]
     fn a_record_opens_with_its_keys_only_and_no_byte_may_differ() {
         let keys_here = keys(5, 0);
-        let controls = Controls::of(b"old", b"new");
+        let controls = Controls::of(b"old", b"new", 0x0102_0304_0506);
         let flushed = Flushed { timeline: 3, position: 0x12_3456_7890 };
         let file = whole(&controls, flushed, &keys_here).unwrap();
         assert_eq!(open_controls(&file, &keys_here), Ok(controls));
@@ -338,7 +343,7 @@ mod tests {
     #[test]
     fn one_part_does_not_pass_for_the_other() {
         let keys = keys(5, 0);
-        let file = whole(&Controls::of(b"", b""), Flushed::default(), &keys).unwrap();
+        let file = whole(&Controls::of(b"", b"", 0), Flushed::default(), &keys).unwrap();
         let mut swapped = [0; CONTROL_LEN];
         swapped[..PART_LEN].copy_from_slice(&file[PART_LEN..]);
         swapped[PART_LEN..].copy_from_slice(&file[..PART_LEN]);
@@ -349,7 +354,7 @@ mod tests {
 
     #[test]
     fn each_write_differs() {
-        let (keys, controls) = (keys(5, 0), Controls::of(b"", b""));
+        let (keys, controls) = (keys(5, 0), Controls::of(b"", b"", 0));
         let one = whole(&controls, Flushed::default(), &keys).unwrap();
         let other = whole(&controls, Flushed::default(), &keys).unwrap();
         for part in [Part::Controls, Part::Flushed] {

@@ -78,6 +78,14 @@ pub enum KeyError {
         /// What is wrong.
         what: String,
     },
+    /// The store of the anchor has no usable answer.
+    #[error("anchor {store}: {what}")]
+    AnchorFailed {
+        /// The store's URI, without secrets, or the anchor's file.
+        store: String,
+        /// What happened.
+        what: String,
+    },
     /// A plugin does not keep to its protocol.
     #[error(
         "{}: the plugin is broken: {what}; see what it does with: pgseal provider test {provider}",
@@ -306,7 +314,8 @@ impl KeyError {
             KeyError::Insecure { .. }
             | KeyError::NotRegistered { .. }
             | KeyError::Costly { .. } => 12,
-            KeyError::ProviderFailed { .. }
+            KeyError::AnchorFailed { .. }
+            | KeyError::ProviderFailed { .. }
             | KeyError::BadKeyText { .. }
             | KeyError::StoreDown { .. }
             | KeyError::PluginBroken { .. } => 13,

@@ -2,12 +2,13 @@
 //! frame that hands unlocked data keys to the preloaded library.
 //!
 //! The formats are specified in `spec/key-hierarchy.md`, `spec/key-escrow.md` and
-//! `spec/config-lock.md`, `spec/manifest.md`, `spec/control.md`. The preloaded library needs only
-//! [`handover`], [`config_record`], [`control`] and [`manifest`]: it builds the crate without the
-//! feature `providers`.
+//! `spec/config-lock.md`, `spec/manifest.md`, `spec/control.md`, `spec/anchor.md`. The preloaded
+//! library needs only [`handover`], [`anchor`], [`config_record`], [`control`] and [`manifest`]: it
+//! builds the crate without the feature `providers`.
 
 #![forbid(unsafe_code)]
 
+pub mod anchor;
 pub mod config_record;
 pub mod control;
 mod envelope;
@@ -15,6 +16,8 @@ pub mod handover;
 pub mod labels;
 pub mod manifest;
 
+#[cfg(feature = "providers")]
+mod anchor_store;
 #[cfg(feature = "providers")]
 mod argon;
 #[cfg(feature = "providers")]
@@ -51,6 +54,7 @@ mod wrapped_kek;
 pub use self::envelope::RecordError;
 #[cfg(feature = "providers")]
 pub use self::{
+    anchor_store::AnchorStore,
     argon::{Argon2idParams, CostLimit},
     body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN, now, seconds_of},
     clusters::{CLUSTERS_DIR, Clusters},

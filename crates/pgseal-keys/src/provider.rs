@@ -25,6 +25,7 @@ use crate::handover::is_variable_name;
 use crate::kek::Kek;
 use crate::wrap;
 
+pub(crate) use command::for_anchor as anchor_command;
 pub use fd::kek_from_fd;
 pub use passphrase::PassphraseSource;
 pub use plugin::{PROVIDER_WAIT, PROVIDERS_DIR, Patience, Plugin, directory, installed};

@@ -7,6 +7,7 @@
 
 pub mod accelerators;
 pub mod adopt;
+pub mod anchor;
 pub mod changes;
 pub mod config;
 pub mod counters;

@@ -10,6 +10,7 @@ pub mod log;
 pub mod mapped;
 pub mod memory;
 pub mod module;
+pub mod mutex;
 pub mod paths;
 pub mod random;
 pub mod real;

@@ -129,7 +129,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     } else if let Some(pinned) = environment::variable(environment::KEYRING_ID)? {
         variables.push((environment::KEYRING_ID, pinned));
     }
-    for name in ["PGSEAL_PROVIDER", "PGSEAL_PROGRAMS", "PGSEAL_ALLOW_MODULES"] {
+    for name in
+        [environment::PROVIDER, environment::ANCHOR, "PGSEAL_PROGRAMS", "PGSEAL_ALLOW_MODULES"]
+    {
         if let Some(value) = environment::variable(name)? {
             variables.push((name, value));
         }

@@ -12,13 +12,14 @@ use std::process::Command;
 
 use pgseal_convert::{Journal, Operation};
 use pgseal_core::{KeyringId, Suite};
+use pgseal_keys::anchor::State;
 use pgseal_keys::handover::{self, Conversion};
 use pgseal_keys::{Keyring, keyring_path};
 use zeroize::Zeroizing;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::{as_owner, exit, keys, library, out, register};
+use crate::{anchor, as_owner, exit, keys, library, out, register};
 
 /// For the preloaded library, the extension and pgseal-lab only
 #[derive(Debug, clap::Args)]
@@ -38,6 +39,19 @@ enum Task {
         /// Unlock the keyring only if it has this identity
         #[arg(long, value_name = "ID", value_parser = identity)]
         id: Option<KeyringId>,
+    },
+    /// Write the state of the anchor in the store of PGSEAL_ANCHOR to standard output
+    AnchorRead {
+        #[command(flatten)]
+        of: AnchorOf,
+    },
+    /// Replace the anchor in the store of PGSEAL_ANCHOR
+    AnchorAdvance {
+        #[command(flatten)]
+        of: AnchorOf,
+        /// The new state
+        #[arg(long, value_name = "HEX")]
+        state: State,
     },
     /// Write the file of a cluster in /etc/pgseal/clusters.d; its identity comes on standard input
     Register {
@@ -81,10 +95,27 @@ enum Task {
     },
 }
 
+/// Whose anchor.
+#[derive(Debug, clap::Args)]
+struct AnchorOf {
+    /// The data directory
+    #[arg(long, value_name = "DATADIR")]
+    dir: PathBuf,
+    /// The identity of its keyring
+    #[arg(long, value_name = "ID", value_parser = identity)]
+    id: KeyringId,
+}
+
 pub fn run(args: &Args) -> Result<u8, CliError> {
     without_preload()?;
     match &args.task {
         Task::Keys { keyring, id } => out::secret(&frame(keyring, *id)?)?,
+        Task::AnchorRead { of } => {
+            if let Some(state) = anchor::store(None, &of.dir)?.read(of.id)? {
+                println!("{state}");
+            }
+        }
+        Task::AnchorAdvance { of, state } => anchor::store(None, &of.dir)?.advance(of.id, state)?,
         Task::Register { provider, group } => register::serve(provider, *group)?,
         Task::NewKeyring { dir, provider, suite, from } => {
             new_keyring::run(dir, provider.clone(), *suite, from.clone())?;

@@ -14,12 +14,39 @@ use crate::error::KeyError;
 /// How long a command may take.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs `/bin/sh -c text` and returns its standard output, which no error message contains. The
-/// command inherits the standard error of this process. `shown` is the provider in messages.
+/// Runs `/bin/sh -c text` and returns its standard output, which is not empty, and which no error
+/// message contains. `shown` is the provider in messages.
 pub(super) fn run(
     text: &str,
     shown: &str,
     timeout: Duration,
+) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    let output = output_of(text, shown, timeout, &[])?;
+    if output.trim_ascii().is_empty() {
+        return Err(KeyError::Missing {
+            what: format!("{shown}: the command printed nothing"),
+            remedy: "run it by hand as this user; it must print the key".to_owned(),
+        });
+    }
+    Ok(output)
+}
+
+/// Runs the command of an anchor store with these variables, and returns its standard output.
+pub(crate) fn for_anchor(
+    text: &str,
+    shown: &str,
+    variables: &[(&str, String)],
+) -> Result<Zeroizing<Vec<u8>>, KeyError> {
+    output_of(text, shown, TIMEOUT, variables)
+}
+
+/// Runs `/bin/sh -c text` and returns its standard output. The command inherits the standard error
+/// of this process.
+fn output_of(
+    text: &str,
+    shown: &str,
+    timeout: Duration,
+    variables: &[(&str, String)],
 ) -> Result<Zeroizing<Vec<u8>>, KeyError> {
     let failed = |what: String| KeyError::ProviderFailed { provider: shown.to_owned(), what };
     let lost = |err: io::Error| failed(format!("the command cannot be run: {err}"));
@@ -29,6 +56,7 @@ pub(super) fn run(
         .arg(text)
         .env_remove("LD_PRELOAD")
         .env_remove("PGSEAL_KEK_FD")
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -41,19 +69,13 @@ pub(super) fn run(
     let text = text.map_err(|err| failed(format!("cannot read what the command prints: {err}")))?;
     if text.len() > MAX_TEXT_LEN {
         return Err(failed(format!(
-            "the command printed more than {MAX_TEXT_LEN} bytes; it must print the key only"
+            "the command printed more than {MAX_TEXT_LEN} bytes; it must print nothing else"
         )));
     }
     if !status.success() {
         return Err(failed(format!(
             "the command failed ({status}); run it by hand as this user to see why"
         )));
-    }
-    if text.trim_ascii().is_empty() {
-        return Err(KeyError::Missing {
-            what: format!("{shown}: the command printed nothing"),
-            remedy: "run it by hand as this user; it must print the key".to_owned(),
-        });
     }
     Ok(text)
 }

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use pgseal_core::{KeySet, KeyringId, SealedFile};
 
+use crate::file::anchor;
 use crate::file::changes;
 use crate::file::config;
 use crate::file::counters;
@@ -74,6 +75,9 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
     if !program::makes_cluster() {
         manifest::server_starts(root)?;
         wal::server_starts(root, keys)?;
+        anchor::server_starts(root, keys, || {
+            manifest::stopped(root, &datadir::control_file(root).unwrap_or_default())
+        })?;
     }
     if program::role() == Role::Server {
         wipe_environment(root);
@@ -110,7 +114,7 @@ pub fn starts_plain() -> Result<(), c_int> {
     if !matches!(program::role(), Role::Server | Role::Standalone) {
         return Ok(());
     }
-    let names = [PINNED, c"PGSEAL_PROVIDER", c"PGSEAL_CONFIG"];
+    let names = [PINNED, c"PGSEAL_PROVIDER", c"PGSEAL_CONFIG", anchor::STORE];
     let asked = names.into_iter().find(|name| sys::env(name).is_some());
     let Some(asked) = asked else { return Ok(()) };
     let dir = sys::current_dir().unwrap_or_else(PathText::new);

@@ -12,7 +12,7 @@ mod write;
 use pgseal_pgdata::Class;
 
 pub use self::watch::{differs, objection, release, server_starts};
-pub use self::write::{ControlFile, before_control};
+pub use self::write::{ControlFile, before_control, stopped};
 
 use crate::place::datadir;
 use crate::place::program;

@@ -14,4 +14,4 @@ pub use self::end::before_write;
 pub use self::flushed::{
     before_send, is_followed, must_open, record as flush_record, server_starts, synced,
 };
-pub use self::record::before_control;
+pub use self::record::{before_control, begin_epoch, epoch, has_backup_label};

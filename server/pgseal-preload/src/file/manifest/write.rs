@@ -11,6 +11,7 @@ use pgseal_keys::manifest::{Listed, MAX_CONTROLS, Manifest, control_digest};
 use super::listing::listed_files;
 use super::stored::{MANIFEST, read, shown};
 use super::watch;
+use crate::file::anchor;
 use crate::file::own_file;
 use crate::file::storage::FdStorage;
 use crate::file::wal;
@@ -79,17 +80,31 @@ pub fn before_control(file: ControlFile, new: &[u8]) -> Result<(), Errno> {
 }
 
 /// To be called when the postmaster is about to remove its lock file: it is alone. Writes the
-/// manifest again if a process wrote to a file after the last checkpoint.
+/// manifest again if a process wrote to a file after the last checkpoint, and tells the anchor.
 pub fn server_ends(root: &'static Root) {
-    if !watch::is_outdated() {
-        return;
-    }
     with_reserve(|| {
         let control = datadir::control_file(root).unwrap_or_default();
-        if texts::state(&control) == Some(State::Stopped) && write(root, &control).is_ok() {
+        if texts::state(&control) != Some(State::Stopped) {
+            return;
+        }
+        if watch::is_outdated() {
+            if write(root, &control).is_err() {
+                return;
+            }
             watch::set_written();
         }
+        anchor::server_ends(root, || stopped(root, &control));
     });
+}
+
+/// The number of the manifest and the digest of `pg_control`, if the server was shut down cleanly
+/// and the two fit.
+pub fn stopped(root: &'static Root, control: &[u8]) -> Option<(u64, [u8; 32])> {
+    if texts::state(control) != Some(State::Stopped) {
+        return None;
+    }
+    let manifest = read(root).ok().filter(|manifest| manifest.fits(control))?;
+    Some((manifest.number, control_digest(control)))
 }
 
 /// Writes the manifest of all files as they are, valid with this content of `pg_control`. A file

@@ -74,7 +74,7 @@ pub fn server_starts(root: &'static Root, keys: &KeySet, control: &[u8]) -> Resu
         Err(Refused::Unusable(Unusable::Gone))
             if is_backup || texts::state(control) == Some(State::Stopped) =>
         {
-            write_whole(root, keys, &Controls::of(control, control), Flushed::default())?;
+            write_whole(root, keys, &Controls::of(control, control, 0), Flushed::default())?;
             Ok(Flushed::default())
         }
         Err(why) => {
@@ -90,7 +90,7 @@ pub fn server_starts(root: &'static Root, keys: &KeySet, control: &[u8]) -> Resu
 
 /// Whether the directory was restored from a base backup and not started since: its `pg_control` is
 /// that of the end of the backup, and `backup_label` says where recovery begins.
-fn has_backup_label(root: &Root) -> bool {
+pub fn has_backup_label(root: &Root) -> bool {
     let path = datadir::join(root.path(), b"backup_label").into_c();
     path.is_ok_and(|path| sys::stat(&path).is_some())
 }
@@ -112,20 +112,49 @@ pub fn before_control(root: &'static Root, new: &[u8]) -> Result<(), Errno> {
             Err(why) => return Err(failed(root, &why)),
         };
         let keys = load::of(root)?;
-        let controls = Controls::of(old.as_deref().unwrap_or(new), new);
+        let epoch = match EPOCH.load(Ordering::Relaxed) {
+            0 => known.as_deref().map_or(0, |file| epoch_in(file, keys).unwrap_or(0)),
+            epoch => epoch,
+        };
+        let controls = Controls::of(old.as_deref().unwrap_or(new), new, epoch);
         if program::role() == Role::Resetwal || known.is_none() {
             // pg_resetwal begins new WAL: an act of the administrator.
             return write_whole(root, keys, &controls, Flushed::default());
         }
-        let sealer = Sealer::new(Part::Controls, keys);
-        let part = nonce().and_then(|nonce| {
-            sealer.and_then(|sealer| sealer.controls(nonce, &controls)).map_err(|_| libc::EIO)
-        });
-        let fd = open_to_write(root)?;
-        part.and_then(|part| sys::pwrite_all(fd.0, &part, Part::Controls.offset() as u64))
-            .and_then(|()| sys::sync_data(fd.0))
-            .map_err(|errno| failed(root, &Unusable::Errno(errno)))
+        write_controls(root, keys, &controls)
     })
+}
+
+/// Writes the first part, and syncs it.
+fn write_controls(root: &Root, keys: &KeySet, controls: &Controls) -> Result<(), Errno> {
+    let sealer = Sealer::new(Part::Controls, keys);
+    let part = nonce().and_then(|nonce| {
+        sealer.and_then(|sealer| sealer.controls(nonce, controls)).map_err(|_| libc::EIO)
+    });
+    let fd = open_to_write(root)?;
+    part.and_then(|part| sys::pwrite_all(fd.0, &part, Part::Controls.offset() as u64))
+        .and_then(|()| sys::sync_data(fd.0))
+        .map_err(|errno| failed(root, &Unusable::Errno(errno)))
+}
+
+/// The epoch that the server of this process began; 0: it has no anchor.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+
+fn epoch_in(file: &[u8], keys: &KeySet) -> Option<u64> {
+    open_controls(file, keys).ok().map(|controls| controls.epoch)
+}
+
+/// The epoch that the record has; `None`: there is no record, or it does not open.
+pub fn epoch(root: &Root, keys: &KeySet) -> Option<u64> {
+    epoch_in(&read(root).ok()?, keys)
+}
+
+/// Begins an epoch, to be called after [`server_starts`]. The record has it when this returns.
+pub fn begin_epoch(root: &Root, keys: &KeySet, epoch: u64) -> Result<(), Errno> {
+    let known = read(root).and_then(|file| open_controls(&file, keys).map_err(Unusable::Record));
+    let controls = known.map_err(|why| failed(root, &why))?;
+    EPOCH.store(epoch, Ordering::Relaxed);
+    write_controls(root, keys, &Controls { epoch, ..controls })
 }
 
 fn failed(root: &Root, why: &Unusable) -> Errno {
