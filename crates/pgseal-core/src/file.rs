@@ -62,7 +62,7 @@ pub struct Scratch {
     /// The tag block of a group of WAL pages, or some rows of it.
     rows: Buffer,
     /// Which rows are in `rows`.
-    rows_held: Option<wal::Held>,
+    rows_held: Option<wal::HeldRows>,
     recent: paged::RecentTags,
 }
 

@@ -16,7 +16,7 @@ pub mod fault;
 #[cfg(any(test, feature = "testing"))]
 pub mod mem;
 
-pub use accelerator::{Accelerator, GroupName};
+pub use accelerator::{Accelerator, GroupName, Held, HeldEntry};
 
 /// A random-access file of sealed bytes.
 ///

@@ -1,7 +1,9 @@
 //! The control record, `DATADIR/pgseal/control`: which `pg_control` a server last wrote, and up to
 //! which position its WAL is on the disk (`spec/control.md`).
 //!
-//! The two parts lie in sectors of their own, so that each may be written in place.
+//! The two parts lie in sectors of their own, so that each may be written in place. The second part
+//! is written for each commit, so it has two slots: a process stores into one of them while the
+//! other one counts, also through a map of the file, and 8 bytes in front say which one counts.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use aws_lc_rs::rand;
@@ -26,7 +28,22 @@ const HEAD_LEN: usize = 64;
 pub const NONCE_LEN: usize = 12;
 const TAG_LEN: usize = 16;
 const BODY_LEN: usize = 80;
-const END: usize = HEAD_LEN + NONCE_LEN + TAG_LEN + BODY_LEN;
+/// The length of what is sealed at once, in bytes: a slot of the second part.
+pub const SLOT_LEN: usize = HEAD_LEN + NONCE_LEN + TAG_LEN + BODY_LEN;
+/// The length of a confirmation, in bytes.
+pub const CONFIRMATION_LEN: usize = 8;
+/// Where the confirmation of the slot that counts lies in the file, in bytes.
+pub const CONFIRMATION_OFF: usize = PART_LEN;
+
+/// A random number in a slot; the slot whose number stands in front of both counts. It is encrypted
+/// in the slot, so whoever does not have the key cannot make the older slot count.
+pub type Confirmation = [u8; CONFIRMATION_LEN];
+
+/// Where a slot of the second part lies in the file, in bytes; 0 and 1 are the slots.
+#[must_use]
+pub const fn slot_off(slot: usize) -> usize {
+    CONFIRMATION_OFF + CONFIRMATION_LEN + slot * SLOT_LEN
+}
 
 /// The parts of the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +142,7 @@ impl Sealer {
         &self,
         nonce: [u8; NONCE_LEN],
         mut body: [u8; BODY_LEN],
-    ) -> Result<[u8; PART_LEN], RecordError> {
+    ) -> Result<[u8; SLOT_LEN], RecordError> {
         let aad = aad(&self.head);
         let tag = self
             .key
@@ -135,12 +152,15 @@ impl Sealer {
                 &mut body,
             )
             .map_err(|_| RecordError::Internal)?;
-        let mut part = [0; PART_LEN];
-        part[..HEAD_LEN].copy_from_slice(&self.head);
-        part[HEAD_LEN..HEAD_LEN + NONCE_LEN].copy_from_slice(&nonce);
-        part[HEAD_LEN + NONCE_LEN..END - BODY_LEN].copy_from_slice(tag.as_ref());
-        part[END - BODY_LEN..END].copy_from_slice(&body);
-        Ok(part)
+        let mut slot = [0; SLOT_LEN];
+        let (head, rest) = slot.split_at_mut(HEAD_LEN);
+        let (nonce_at, rest) = rest.split_at_mut(NONCE_LEN);
+        let (tag_at, body_at) = rest.split_at_mut(TAG_LEN);
+        head.copy_from_slice(&self.head);
+        nonce_at.copy_from_slice(&nonce);
+        tag_at.copy_from_slice(tag.as_ref());
+        body_at.copy_from_slice(&body);
+        Ok(slot)
     }
 
     /// The bytes of the first part. The nonce is random.
@@ -156,10 +176,12 @@ impl Sealer {
         body[..32].copy_from_slice(&controls.digests[0]);
         body[32..64].copy_from_slice(&controls.digests[1]);
         body[64..72].copy_from_slice(&controls.epoch.to_le_bytes());
-        self.seal(nonce, body)
+        let mut part = [0; PART_LEN];
+        part[..SLOT_LEN].copy_from_slice(&self.seal(nonce, body)?);
+        Ok(part)
     }
 
-    /// The bytes of the second part. The nonce is random.
+    /// The bytes of a slot of the second part. Nonce and confirmation are random.
     ///
     /// # Errors
     /// [`RecordError::Internal`].
@@ -167,12 +189,26 @@ impl Sealer {
         &self,
         nonce: [u8; NONCE_LEN],
         flushed: Flushed,
-    ) -> Result<[u8; PART_LEN], RecordError> {
+        confirmation: Confirmation,
+    ) -> Result<[u8; SLOT_LEN], RecordError> {
         let mut body = [0; BODY_LEN];
         body[..4].copy_from_slice(&flushed.timeline.to_le_bytes());
         body[8..16].copy_from_slice(&flushed.position.to_le_bytes());
+        body[16..24].copy_from_slice(&confirmation);
         self.seal(nonce, body)
     }
+}
+
+/// A whole second part: both slots are the same.
+#[must_use]
+pub fn flushed_part(slot: &[u8; SLOT_LEN], confirmation: Confirmation) -> [u8; PART_LEN] {
+    let mut part = [0; PART_LEN];
+    part[..CONFIRMATION_LEN].copy_from_slice(&confirmation);
+    for number in [0, 1] {
+        let at = slot_off(number) - CONFIRMATION_OFF;
+        part[at..at + SLOT_LEN].copy_from_slice(slot);
+    }
+    part
 }
 
 /// The first part of a file.
@@ -180,30 +216,59 @@ impl Sealer {
 /// # Errors
 /// [`RecordError`].
 pub fn open_controls(file: &[u8], keys: &KeySet) -> Result<Controls, RecordError> {
-    let body = open(Part::Controls, file, keys)?;
+    let (sector, _) = take::<PART_LEN>(file)?;
+    let (slot, padding) = take::<SLOT_LEN>(&sector)?;
+    let body = open(Part::Controls, &slot, keys)?;
     let (first, rest) = take(&body[..])?;
     let (second, rest) = take(rest)?;
     let (epoch, rest) = take(rest)?;
-    if rest != [0; 8] {
-        return Err(RecordError::Damaged("a reserved field in use"));
-    }
+    expect_zeros(rest)?;
+    expect_zeros(padding)?;
     Ok(Controls { digests: [first, second], epoch: u64::from_le_bytes(epoch) })
 }
 
-/// The second part of a file.
+/// The newest position in the second part of a file. The slot that counts must open; the other one
+/// may be unfinished, or newer.
 ///
 /// # Errors
 /// [`RecordError`].
 pub fn open_flushed(file: &[u8], keys: &KeySet) -> Result<Flushed, RecordError> {
-    let body = open(Part::Flushed, file, keys)?;
+    let cut = RecordError::Damaged("cut short");
+    let (sector, _) = take::<PART_LEN>(file.get(PART_LEN..).ok_or(cut)?)?;
+    let (confirmation, rest) = take::<CONFIRMATION_LEN>(&sector)?;
+    let (first, rest) = take::<SLOT_LEN>(rest)?;
+    let (second, padding) = take::<SLOT_LEN>(rest)?;
+    expect_zeros(padding)?;
+    let slots = [open_slot(&first, keys), open_slot(&second, keys)];
+    let counts = |slot: &Result<(Flushed, Confirmation), RecordError>| {
+        slot.is_ok_and(|(_, own)| own == confirmation)
+    };
+    if !slots.iter().any(counts) {
+        // If both open, somebody changed the confirmation.
+        let why = slots.into_iter().find_map(Result::err);
+        return Err(why.unwrap_or(RecordError::NotAuthentic));
+    }
+    let newest = slots.into_iter().flatten().map(|(flushed, _)| flushed);
+    newest.max_by_key(|flushed| (flushed.timeline, flushed.position)).ok_or(cut)
+}
+
+fn open_slot(slot: &[u8; SLOT_LEN], keys: &KeySet) -> Result<(Flushed, Confirmation), RecordError> {
+    let body = open(Part::Flushed, slot, keys)?;
     let (timeline, rest) = take(&body[..])?;
     let (zeros, rest) = take::<4>(rest)?;
     let (position, rest) = take(rest)?;
-    if zeros != [0; 4] || rest != [0; 64] {
-        return Err(RecordError::Damaged("a reserved field in use"));
-    }
+    let (confirmation, rest) = take(rest)?;
+    expect_zeros(&zeros)?;
+    expect_zeros(rest)?;
     let (timeline, position) = (u32::from_le_bytes(timeline), u64::from_le_bytes(position));
-    Ok(Flushed { timeline, position })
+    Ok((Flushed { timeline, position }, confirmation))
+}
+
+fn expect_zeros(reserved: &[u8]) -> Result<(), RecordError> {
+    match reserved.iter().all(|byte| *byte == 0) {
+        true => Ok(()),
+        false => Err(RecordError::Damaged("a reserved field in use")),
+    }
 }
 
 /// The generation of the data key that the file says its first part is sealed with; not
@@ -232,25 +297,19 @@ fn fields_of(part: Part, head: &[u8; HEAD_LEN]) -> Result<(Generation, KeyringId
     Ok((Generation(u32::from_le_bytes(generation)), KeyringId(id)))
 }
 
-fn open(part: Part, file: &[u8], keys: &KeySet) -> Result<[u8; BODY_LEN], RecordError> {
-    let cut = RecordError::Damaged("cut short");
-    let (sector, _) = take::<PART_LEN>(file.get(part.offset()..).ok_or(cut)?)?;
-    let (head, rest) = take::<HEAD_LEN>(&sector)?;
+fn open(part: Part, slot: &[u8; SLOT_LEN], keys: &KeySet) -> Result<[u8; BODY_LEN], RecordError> {
+    let (head, rest) = take::<HEAD_LEN>(slot)?;
     let (generation, id) = fields_of(part, &head)?;
     if id != keys.keyring_id {
         return Err(RecordError::OtherCluster(id));
     }
     let (nonce, rest) = take::<NONCE_LEN>(rest)?;
-    let (tag, rest) = take::<TAG_LEN>(rest)?;
-    let (sealed, padding) = take::<BODY_LEN>(rest)?;
-    if padding.iter().any(|byte| *byte != 0) {
-        return Err(RecordError::Damaged("a reserved field in use"));
-    }
+    let (tag, sealed) = take::<TAG_LEN>(rest)?;
     let mut body = [0; BODY_LEN];
     let nonce = Nonce::assume_unique_for_key(nonce);
     let aad = aad(&head);
     key(keys, generation, &head)?
-        .open_separate_gather(nonce, Aad::from(&aad[..]), &sealed, &tag, &mut body)
+        .open_separate_gather(nonce, Aad::from(&aad[..]), sealed, &tag, &mut body)
         .map_err(|_| RecordError::NotAuthentic)?;
     Ok(body)
 }
@@ -284,13 +343,14 @@ pub fn whole(
     keys: &KeySet,
 ) -> Result<[u8; CONTROL_LEN], RecordError> {
     let mut nonces = [[0; NONCE_LEN]; 2];
-    for nonce in &mut nonces {
-        rand::fill(nonce).map_err(|_| RecordError::Internal)?;
-    }
+    let mut confirmation = [0; CONFIRMATION_LEN];
+    rand::fill(nonces.as_flattened_mut()).map_err(|_| RecordError::Internal)?;
+    rand::fill(&mut confirmation).map_err(|_| RecordError::Internal)?;
     let mut file = [0; CONTROL_LEN];
     let (first, second) = file.split_at_mut(PART_LEN);
     first.copy_from_slice(&Sealer::new(Part::Controls, keys)?.controls(nonces[0], controls)?);
-    second.copy_from_slice(&Sealer::new(Part::Flushed, keys)?.flushed(nonces[1], flushed)?);
+    let slot = Sealer::new(Part::Flushed, keys)?.flushed(nonces[1], flushed, confirmation)?;
+    second.copy_from_slice(&flushed_part(&slot, confirmation));
     Ok(file)
 }
 
@@ -327,8 +387,11 @@ mod tests {
             changed[at] ^= 1;
             let (first, second) =
                 (open_controls(&changed, &keys_here), open_flushed(&changed, &keys_here));
-            let wanted = (at >= PART_LEN, at < PART_LEN);
-            assert_eq!((first.is_ok(), second.is_ok()), wanted, "byte {at}");
+            assert_eq!(first.is_ok(), at >= PART_LEN, "byte {at}");
+            // Both slots are the same here, so one of them may be unfinished.
+            let is_slot = (slot_off(0)..slot_off(2)).contains(&at);
+            assert_eq!(second.is_ok(), at < PART_LEN || is_slot, "byte {at}");
+            assert!(second.is_err() || second == Ok(flushed));
         }
         assert_eq!(open_controls(&file, &keys(5, 9)), Err(RecordError::NotAuthentic));
         assert_eq!(
@@ -338,6 +401,64 @@ mod tests {
         for len in [0, 63, 64, 511, 512, 1023] {
             assert!(open_flushed(&file[..len], &keys_here).is_err(), "{len}");
         }
+    }
+
+    /// A file whose slots are of two writes, and of which the second one counts.
+    fn two_slots(keys: &KeySet, older: Flushed, newer: Flushed) -> [u8; CONTROL_LEN] {
+        let mut file = whole(&Controls::of(b"", b"", 0), older, keys).unwrap();
+        let sealer = Sealer::new(Part::Flushed, keys).unwrap();
+        let slot = sealer.flushed([1; NONCE_LEN], newer, [7; 8]).unwrap();
+        file[slot_off(1)..slot_off(2)].copy_from_slice(&slot);
+        file[CONFIRMATION_OFF..slot_off(0)].copy_from_slice(&[7; 8]);
+        file
+    }
+
+    #[test]
+    fn the_older_slot_does_not_count_whatever_is_changed() {
+        let keys = keys(5, 0);
+        let older = Flushed { timeline: 1, position: 100 };
+        let newer = Flushed { timeline: 1, position: 200 };
+        let file = two_slots(&keys, older, newer);
+        assert_eq!(open_flushed(&file, &keys), Ok(newer));
+        for at in PART_LEN..CONTROL_LEN {
+            for bit in [1, 0x80] {
+                let mut changed = file;
+                changed[at] ^= bit;
+                let opened = open_flushed(&changed, &keys);
+                let is_older = (slot_off(0)..slot_off(1)).contains(&at);
+                assert_eq!(opened.is_ok(), is_older, "byte {at}");
+                assert!(opened.is_err() || opened == Ok(newer));
+            }
+        }
+    }
+
+    #[test]
+    fn a_write_that_was_cut_off_leaves_one_of_two_positions() {
+        let keys = keys(5, 0);
+        let older = Flushed { timeline: 2, position: 100 };
+        let newer = Flushed { timeline: 3, position: 90 };
+        let (before, after) = {
+            let after = two_slots(&keys, older, newer);
+            let mut before = after;
+            let (slot, other) = (slot_off(0)..slot_off(1), slot_off(1)..slot_off(2));
+            let first = whole(&Controls::of(b"", b"", 0), older, &keys).unwrap();
+            before[CONFIRMATION_OFF..].copy_from_slice(&first[CONFIRMATION_OFF..]);
+            let mut after = after;
+            after[slot.clone()].copy_from_slice(&before[slot]);
+            (before, [&before[..other.start], &after[other.clone()], &before[other.end..]].concat())
+        };
+        // The slot is stored first, byte by byte in whatever order, and then the confirmation.
+        let slot = slot_off(1)..slot_off(2);
+        for cut in slot.clone() {
+            let mut file = before;
+            file[slot.start..cut].copy_from_slice(&after[slot.start..cut]);
+            assert_eq!(open_flushed(&file, &keys), Ok(older), "{cut}");
+        }
+        // Stored, and not confirmed.
+        assert_eq!(open_flushed(&after, &keys), Ok(newer));
+        let mut confirmed = after;
+        confirmed[CONFIRMATION_OFF..slot_off(0)].copy_from_slice(&[7; 8]);
+        assert_eq!(open_flushed(&confirmed, &keys), Ok(newer));
     }
 
     #[test]
@@ -357,8 +478,8 @@ mod tests {
         let (keys, controls) = (keys(5, 0), Controls::of(b"", b"", 0));
         let one = whole(&controls, Flushed::default(), &keys).unwrap();
         let other = whole(&controls, Flushed::default(), &keys).unwrap();
-        for part in [Part::Controls, Part::Flushed] {
-            let body = part.offset() + END - BODY_LEN..part.offset() + END;
+        for end in [SLOT_LEN, slot_off(1), slot_off(2)] {
+            let body = end - BODY_LEN..end;
             assert_ne!(one[body.clone()], other[body]);
         }
     }

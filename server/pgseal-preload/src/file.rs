@@ -16,6 +16,7 @@ pub mod decide;
 pub mod examine;
 pub mod fds;
 pub mod guard;
+pub mod held;
 pub mod lost_sectors;
 pub mod manifest;
 pub mod open_file;

@@ -126,7 +126,7 @@ fn damaged_wal_does_not_end_recovery_in_silence() {
 }
 
 /// A power cut leaves an older control record. Then the flush records beside the pages say how far
-/// the WAL was, but for the last sync.
+/// the WAL was, but for what was synced since the last page was begun.
 #[test]
 fn the_wal_itself_says_how_far_it_was() {
     let mut lab = Killed::new(&[]);
@@ -137,7 +137,7 @@ fn the_wal_itself_says_how_far_it_was() {
         ("untouched", |_, _| {}, false),
         ("a page whose commits were acknowledged", |path, off| flip_bit(path, off - 4000), true),
         ("an older page", |path, off| zero(path, off - 8192, 8192), true),
-        ("a header of a page", |path, off| flip_bit(path, off + 1), true),
+        ("a header of a page", |path, off| flip_bit(path, off - 8192 + 1), true),
     ];
     for (name, change, is_refused) in changes {
         restore_tree(&lab.kept, lab.node.data());
@@ -208,6 +208,28 @@ fn the_position_is_exact_with_each_wal_sync_method() {
     assert!(lab.status().text.contains("No position"), "{}", lab.status().text);
     lab.node.start();
     assert!(lab.has_all_rows());
+}
+
+/// The record is mapped into each process. Whoever cuts the file ends no process, and the position is
+/// recorded again from then on.
+#[test]
+fn a_record_that_is_cut_under_a_running_server_is_written_again() {
+    let mut node = Node::sealed(&[("fsync", "on"), ("checkpoint_timeout", "1d")]);
+    node.start();
+    node.sql("create table t (id int)");
+    let mut session = node.session();
+    session.sql("insert into t values (1);");
+    truncate(&node.file(RECORD), 0);
+    session.sql("insert into t values (2);");
+    node.sql("checkpoint");
+    session.sql("insert into t values (3);");
+    node.sql("insert into t values (4)");
+    let end = lsn(&node.sql("select pg_current_wal_flush_lsn()"));
+    node.kill9();
+    let recorded = wal(&node, &["status"]);
+    assert!(recorded.text.contains(&format!("reach {} ", WalPosition(end))), "{}", recorded.text);
+    node.start();
+    assert_eq!(node.sql("select count(*) from t"), "4");
 }
 
 #[test]

@@ -14,11 +14,12 @@ use crate::storage::Accelerator;
 use crate::suite::Layout;
 use crate::units::{BlockNo, SealedOff};
 
+mod held;
 mod length;
 mod rows;
 
 pub use rows::FlushRecord;
-pub(super) use rows::Held;
+pub(super) use rows::HeldRows;
 pub(super) use rows::newest_flush_record;
 use rows::{Entry, Rows};
 
@@ -188,22 +189,23 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
         while at < end {
             let stop = end.min(at - at % GROUP + GROUP);
             let part = &bytes[(at - plain_off) as usize..(stop - plain_off) as usize];
-            self.write_in_group(part, at, had, end.max(had))?;
+            self.write_in_group(part, at, had, end)?;
             at = stop;
         }
         Ok(())
     }
 
     /// Writes bytes of one group: the pages first, then the rows with their entries. The file has
-    /// the plain length `had`, and will have `after`.
+    /// the plain length `had`, and the whole write goes on to `write_end`.
     fn write_in_group(
         &mut self,
         bytes: &[u8],
         at: u64,
         had: u64,
-        after: u64,
+        write_end: u64,
     ) -> Result<(), SealError> {
         let end = at + bytes.len() as u64;
+        let after = write_end.max(had);
         // An appended first page of a group is written together with the whole tag block, so that
         // no later entry of the group needs new room on a full disk.
         let new_group = at.is_multiple_of(GROUP) && at >= had;
@@ -212,7 +214,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
             return self.append_zeros(bytes, at, new_group);
         }
         let (first, last) = (BlockNo(at / BLOCK_LEN), BlockNo((end - 1) / BLOCK_LEN));
-        let mut rows = self.begin_rows(first, last, new_group)?;
+        let mut rows = self.begin_write(first, last, new_group, end == write_end, after)?;
         let mut result = Ok(());
         if new_group && !whole {
             let block = self.scratch.rows.bytes(TAG_BLOCK);
@@ -233,7 +235,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
         }
         // Pages that were written before a failure need their entries as well.
         let written = if rows.has_new { self.write_rows(&rows) } else { Ok(()) };
-
+        self.end_write(&rows, result.is_ok() && written.is_ok());
         result.and(written)
     }
 

@@ -3,12 +3,33 @@
 use std::io;
 
 use super::Storage;
-use crate::units::SealedOff;
+use crate::geometry::WAL_ENTRY_LEN;
+use crate::units::{BlockNo, SealedOff};
 
 /// The name of a group of pages among all groups of all files: random for the first group of a
 /// file, consecutive for the groups of one file. Two groups may have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupName(pub u64);
+
+/// The entry of a WAL page that is not in the file yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldEntry {
+    /// The page.
+    pub block: BlockNo,
+    /// Nonce and tag, as in the file.
+    pub entry: [u8; WAL_ENTRY_LEN as usize],
+}
+
+/// What [`Accelerator::held_entry`] knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// The storage keeps no entries: each write brings its own into the file.
+    NotKept,
+    /// The storage keeps entries, and none of this file: nothing was written since it began to.
+    Unknown,
+    /// The page that was written last, if its entry is not in the file.
+    Known(Option<HeldEntry>),
+}
 
 /// Methods with which a storage can make reading and writing of a sealed file faster.
 ///
@@ -61,6 +82,18 @@ pub trait Accelerator: Storage {
     fn count_tag_change(&self, _group: GroupName) -> Option<u64> {
         None
     }
+
+    /// What is known of the entry of the page that was written last in a WAL file with this id. If a
+    /// storage keeps such entries, for all processes that write the file, a page that is written
+    /// again and again needs no new entry in the file each time (`spec/sealed-file.md`, section 8.3).
+    #[inline]
+    fn held_entry(&self, _file_id: &[u8; 16]) -> Held {
+        Held::NotKept
+    }
+
+    /// Keeps what is known now, in the place of what was kept before.
+    #[inline]
+    fn hold_entry(&self, _file_id: &[u8; 16], _held: Held) {}
 
     /// Called before a retry of a block that did not authenticate, because a writer may have
     /// written the block but not yet its tag: waits for that writer, a little longer each time. The

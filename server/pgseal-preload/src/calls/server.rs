@@ -10,6 +10,7 @@ use crate::file::anchor;
 use crate::file::changes;
 use crate::file::config;
 use crate::file::counters;
+use crate::file::held;
 use crate::file::manifest;
 use crate::file::open_file;
 use crate::file::storage::FdStorage;
@@ -84,6 +85,7 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
         tell_limit();
         counters::share();
         changes::share();
+        held::share();
         open_file::take_buffers()?;
         memory::grow_stack();
     }

@@ -6,11 +6,11 @@ use core::time::Duration;
 use std::io;
 
 use libc::{iovec, off_t};
-use pgseal_core::storage::{Accelerator, GroupName, Storage};
+use pgseal_core::storage::{Accelerator, GroupName, Held, Storage};
 use pgseal_core::{SealedLen, SealedOff};
 
 use crate::file::window::TagWindow;
-use crate::file::{accelerators, changes};
+use crate::file::{accelerators, changes, held};
 use crate::os::real;
 use crate::os::sys;
 
@@ -121,6 +121,14 @@ impl Accelerator for FdStorage<'_> {
 
     fn count_tag_change(&self, group: GroupName) -> Option<u64> {
         changes::count(group)
+    }
+
+    fn held_entry(&self, file_id: &[u8; 16]) -> Held {
+        held::get(file_id)
+    }
+
+    fn hold_entry(&self, file_id: &[u8; 16], known: Held) {
+        held::set(file_id, known);
     }
 
     fn pause(&self, attempt: u32) {

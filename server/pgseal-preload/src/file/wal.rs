@@ -7,6 +7,7 @@
 
 mod end;
 mod flushed;
+mod position;
 mod record;
 mod segments;
 

@@ -112,7 +112,7 @@ impl Drop for TagWindow {
 }
 
 /// Whether the file system overwrites an allocated block in place.
-fn is_suitable(fd: c_int) -> bool {
+pub fn is_suitable(fd: c_int) -> bool {
     matches!(kind_of_file_system(fd), Some(libc::EXT4_SUPER_MAGIC | libc::TMPFS_MAGIC))
 }
 

@@ -11,7 +11,9 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
 use crate::os::real;
 
 // The map that is being accessed, for the handler. There is one at a time: access happens under the
-// lock of the buffers, which each read and write of a sealed file holds (`file/open_file.rs`).
+// lock of the buffers, which each read and write of a sealed file holds (`file/open_file.rs`), or
+// in the main thread of a server's process (`file/wal/position.rs`), which has no other threads that
+// read or write sealed files.
 static START: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicBool = AtomicBool::new(false);
@@ -19,14 +21,20 @@ static LOST: AtomicBool = AtomicBool::new(false);
 /// Runs `touch`, which accesses a map of a file. Returns whether all of the map was available. If
 /// not, zeros replace the map, and writes to them do not reach the file.
 pub fn guarded(map: *mut u8, len: usize, touch: impl FnOnce()) -> bool {
-    LOST.store(false, Ordering::Relaxed);
-    LEN.store(len, Ordering::Relaxed);
+    // A signal handler may have interrupted another access.
+    let other = (START.load(Ordering::SeqCst), LEN.load(Ordering::SeqCst));
+    START.store(0, Ordering::SeqCst);
+    let is_other_lost = LOST.swap(false, Ordering::SeqCst);
+    LEN.store(len, Ordering::SeqCst);
     START.store(map as usize, Ordering::SeqCst);
     compiler_fence(Ordering::SeqCst);
     touch();
     compiler_fence(Ordering::SeqCst);
     START.store(0, Ordering::SeqCst);
-    !LOST.load(Ordering::SeqCst)
+    let is_lost = LOST.swap(is_other_lost, Ordering::SeqCst);
+    LEN.store(other.1, Ordering::SeqCst);
+    START.store(other.0, Ordering::SeqCst);
+    !is_lost
 }
 
 /// Whether the SIGBUS handler is ours. Installs it if there is none.

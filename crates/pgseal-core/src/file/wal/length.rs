@@ -21,6 +21,7 @@ impl<S: Accelerator + ?Sized> Shared for Operation<'_, S, Wal> {
     /// Lengthens the file with zeros: sealed zeros up to the end of the sector in which it ends,
     /// and a hole behind that sector.
     fn lengthen(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
+        self.settle()?;
         if new_len > had {
             self.fill_gap(had, new_len)?;
         }
@@ -31,6 +32,7 @@ impl<S: Accelerator + ?Sized> Shared for Operation<'_, S, Wal> {
     /// file ends, and makes the entry of the page anew, as it will be with that length. A file that
     /// ends with a whole page is not touched.
     fn fill_gap(&mut self, had: u64, new_len: u64) -> Result<(), SealError> {
+        self.settle()?;
         if had.is_multiple_of(BLOCK_LEN) {
             return Ok(());
         }
@@ -51,6 +53,7 @@ impl<S: Accelerator + ?Sized> Shared for Operation<'_, S, Wal> {
     /// is inside a cell, a padded last cell and its filler. Clears the entries of the pages that
     /// are cut off.
     fn cut(&mut self, end: u64) -> Result<(), SealError> {
+        self.settle()?;
         let in_block = (end % BLOCK_LEN) as usize;
         let had = self.plain_len()?;
         self.file.reached = self.file.reached.min(end - end % CELL_LEN);

@@ -8,7 +8,7 @@ use crate::geometry::{
     FLUSH_RECORD_AT, GROUP_PAGES, ROW_PAGES, SECTOR_LEN, WAL_ENTRY_LEN, tag_block_off,
     wal_entry_off, wal_row_off,
 };
-use crate::storage::{Accelerator, Storage};
+use crate::storage::{Accelerator, Held, HeldEntry, Storage};
 use crate::units::BlockNo;
 
 const ENTRY: usize = WAL_ENTRY_LEN as usize;
@@ -80,7 +80,7 @@ impl FlushRecord {
 
 /// The entry of a page: nonce and tag, or zeros.
 #[derive(Clone, Copy)]
-pub(super) struct Entry([u8; ENTRY]);
+pub(super) struct Entry(pub(super) [u8; ENTRY]);
 
 impl Entry {
     pub(super) const NONE: Entry = Entry([0; ENTRY]);
@@ -115,7 +115,7 @@ fn entry_at(block: BlockNo) -> usize {
 /// process changes a row of the group, so only where changes are counted
 /// ([`Accelerator::tag_changes`]).
 #[derive(Clone, Copy, Debug)]
-pub(in crate::file) struct Held {
+pub(in crate::file) struct HeldRows {
     /// The file among those that this process has opened.
     serial: u64,
     group: u64,
@@ -140,9 +140,20 @@ pub(super) struct Rows {
     nonces: [NonceBytes; PAGES + ROWS],
     /// Whether the buffer has an entry that was not written yet.
     pub(super) has_new: bool,
+    /// The page whose entry is kept outside of the file for now.
+    pub(super) hold: Option<BlockNo>,
+    /// That entry, once it is made.
+    pub(super) held: Option<HeldEntry>,
+    /// What the storage kept before.
+    pub(super) kept: Held,
 }
 
 impl Rows {
+    fn new(first: BlockNo, last: BlockNo) -> Rows {
+        let nonces = [[0; 12]; PAGES + ROWS];
+        Rows { first, last, nonces, has_new: false, hold: None, held: None, kept: Held::NotKept }
+    }
+
     /// The bytes of the rows in the tag block.
     fn range(&self) -> core::ops::Range<usize> {
         let (first, last) = row_range(self.first, self.last);
@@ -154,17 +165,21 @@ impl Rows {
         self.nonces[(block.0 - self.first.0) as usize]
     }
 
-    /// Puts entries of pages that were written into the tag block.
+    /// Puts entries of pages that were written into the tag block, but for the one to be held.
     pub(super) fn put_all<'a>(
         &mut self,
         tag_block: &mut [u8],
         entries: impl Iterator<Item = (BlockNo, &'a Entry)>,
     ) {
         for (block, entry) in entries {
+            if self.hold == Some(block) {
+                self.held = Some(HeldEntry { block, entry: entry.0 });
+                continue;
+            }
             let at = entry_at(block);
             tag_block[at..at + ENTRY].copy_from_slice(&entry.0);
+            self.has_new = true;
         }
-        self.has_new = true;
     }
 }
 
@@ -179,7 +194,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
     /// Notes that the buffer `rows` holds these rows.
     fn hold_rows(&mut self, first: BlockNo, last: BlockNo, changes: Option<u64>) {
         let (first_row, last_row) = row_range(first, last);
-        self.scratch.rows_held = changes.map(|changes| Held {
+        self.scratch.rows_held = changes.map(|changes| HeldRows {
             serial: self.file.tags.serial,
             group: first.0 / GROUP_PAGES,
             first_row,
@@ -248,7 +263,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
         }
         // From here on the buffer differs from the file, until the rows are written.
         self.scratch.rows_held = None;
-        let mut rows = Rows { first, last, nonces: [[0; 12]; PAGES + ROWS], has_new: false };
+        let mut rows = Rows::new(first, last);
         let range = rows.range();
         let pages = (last.0 - first.0 + 1) as usize;
         let records = if self.file.flush_record.is_some() { range.len() / ROW } else { 0 };
@@ -259,6 +274,13 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
                 record.encode(&mut self.file.cipher, *nonce, row)?;
             }
         }
+        Ok(rows)
+    }
+
+    /// As [`Self::begin_rows`] for a write to one page whose entry is held: no row is written.
+    pub(super) fn begin_without_rows(&mut self, block: BlockNo) -> Result<Rows, SealError> {
+        let mut rows = Rows::new(block, block);
+        self.random.fill(&mut rows.nonces[0])?;
         Ok(rows)
     }
 

@@ -6,16 +6,18 @@
 //! itself knows the position (`GetFlushRecPtr`); a sync that returned tells that it may have moved.
 
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use pgseal_core::{FlushRecord, KeySet, PlainOff};
 use pgseal_keys::control::Flushed;
 use pgseal_pgdata::{WalSegment, wal_segment_bytes};
 
-use super::record::{self, OpenRecord};
+use super::position::{OpenRecord, Slots};
+use super::record;
 use super::segments;
-use crate::os::log;
+use crate::file::held;
+use crate::os::log::{self, Shown};
 use crate::os::mutex::SharedMutex;
 use crate::os::real::{self, Errno};
 use crate::os::sys;
@@ -39,6 +41,7 @@ pub struct Shared {
     segment_bytes: AtomicU64,
     /// Held by the process that writes the position, so that an older one never replaces a newer.
     writer: SharedMutex,
+    slots: Slots,
 }
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
@@ -104,7 +107,13 @@ pub fn server_starts(root: &'static Root, keys: &KeySet) -> Result<(), Errno> {
     shared.segment_bytes.store(segment_bytes, Ordering::Relaxed);
     shared.publish(flushed);
     shared.expect_end(flushed);
-    let _ = RECORD.set(OpenRecord::of(root));
+    let record = OpenRecord::begin(root, keys, &shared.slots, flushed).inspect_err(|errno| {
+        log::line(format_args!(
+            "ERROR: \"{}/pgseal/control\" cannot be written (errno {errno}); give the server's user the right to write there",
+            Shown(root.path())
+        ));
+    })?;
+    let _ = RECORD.set(record);
     for function in &FUNCTIONS {
         function.find();
     }
@@ -163,12 +172,18 @@ fn replays(shared: &Shared, path: &[u8]) -> PlainOff {
     if shared.end() != Some(flushed) {
         shared.expect_end(flushed);
     }
+    /// Whether this process has read WAL before.
+    static READS: AtomicBool = AtomicBool::new(false);
+    if !READS.swap(true, Ordering::Relaxed) {
+        held::forget();
+    }
     let segment = WalSegment::of_name(datadir::base_name(path));
     let start = segment
         .filter(|segment| segment.timeline == flushed.timeline)
         .and_then(|segment| segment.start(shared.segment_bytes()));
     let below = start.map_or(0, |start| flushed.position.saturating_sub(start));
-    PlainOff(below.min(shared.segment_bytes()))
+    // A page that ends at the position may lack its entry: that comes with the next page.
+    PlainOff(below.saturating_sub(1).min(shared.segment_bytes()))
 }
 
 /// The record that writes to WAL segments store beside the pages.
@@ -199,7 +214,7 @@ fn look(shared: &'static Shared, syncs: u64) {
         SEEN.store(syncs, Ordering::Relaxed);
         let known = shared.published();
         if (flushed.timeline, flushed.position) > (known.timeline, known.position) {
-            let written = RECORD.get().map(|record| record.write_flushed(flushed));
+            let written = RECORD.get().map(|record| record.write(&shared.slots, flushed));
             if let Some(Err(errno)) = written {
                 tell_once(errno);
             }

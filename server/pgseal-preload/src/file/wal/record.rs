@@ -1,9 +1,8 @@
-//! Reads and writes `pgseal/control`, in place and a sector at a time.
+//! Reads and writes `pgseal/control`, in place and a sector at a time. [`super::position`] writes the
+//! second part, which changes with each commit.
 
-use core::ffi::c_int;
 use core::fmt;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use pgseal_core::KeySet;
 use pgseal_core::random::Random;
@@ -166,7 +165,7 @@ fn failed(root: &Root, why: &Unusable) -> Errno {
     libc::EIO
 }
 
-fn nonce() -> Result<[u8; NONCE_LEN], Errno> {
+pub fn nonce() -> Result<[u8; NONCE_LEN], Errno> {
     let mut nonce = [0; NONCE_LEN];
     KernelRandom.fill(&mut nonce).map_err(|_| libc::EIO)?;
     Ok(nonce)
@@ -182,64 +181,7 @@ fn write_whole(
     own_file::replace(root, CONTROL, &file)
 }
 
-fn open_to_write(root: &Root) -> Result<sys::Fd, Errno> {
+pub fn open_to_write(root: &Root) -> Result<sys::Fd, Errno> {
     let path = datadir::join(root.path(), CONTROL).into_c()?;
     sys::open(&path, libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW, 0)
-}
-
-/// The open record of a server, for the many writes of its second part.
-pub struct OpenRecord {
-    root: &'static Root,
-    /// The descriptor that this process last used; -1: none.
-    fd: AtomicI32,
-    dev: AtomicU64,
-    ino: AtomicU64,
-    /// Made when a process first writes.
-    sealer: OnceLock<Sealer>,
-}
-
-impl OpenRecord {
-    /// The record of a root.
-    pub fn of(root: &'static Root) -> OpenRecord {
-        OpenRecord {
-            root,
-            fd: AtomicI32::new(-1),
-            dev: AtomicU64::new(0),
-            ino: AtomicU64::new(0),
-            sealer: OnceLock::new(),
-        }
-    }
-
-    /// Writes the second part, without a sync: it tells no less than the truth in any version that
-    /// a power cut leaves.
-    pub fn write_flushed(&self, flushed: Flushed) -> Result<(), Errno> {
-        let sealer = match self.sealer.get() {
-            Some(sealer) => sealer,
-            None => {
-                let made = Sealer::new(Part::Flushed, load::of(self.root)?);
-                let made = made.map_err(|_| libc::EIO)?;
-                self.sealer.get_or_init(|| made)
-            }
-        };
-        let part = sealer.flushed(nonce()?, flushed).map_err(|_| libc::EIO)?;
-        sys::pwrite_all(self.descriptor()?, &part, Part::Flushed.offset() as u64)
-    }
-
-    /// The descriptor, if it is still that of the record: code in this process may have closed it,
-    /// and the number may be that of another file by now.
-    fn descriptor(&self) -> Result<c_int, Errno> {
-        let fd = self.fd.load(Ordering::Relaxed);
-        let known = (self.dev.load(Ordering::Relaxed), self.ino.load(Ordering::Relaxed));
-        if fd >= 0 && sys::fstat(fd).is_some_and(|st| (st.st_dev, st.st_ino) == known) {
-            return Ok(fd);
-        }
-        let fd = open_to_write(self.root)?;
-        let st = sys::fstat(fd.0).ok_or(libc::EBADF)?;
-        let number = fd.0;
-        core::mem::forget(fd);
-        self.dev.store(st.st_dev, Ordering::Relaxed);
-        self.ino.store(st.st_ino, Ordering::Relaxed);
-        self.fd.store(number, Ordering::Relaxed);
-        Ok(number)
-    }
 }
