@@ -46,6 +46,12 @@ impl Failure<'static> {
     }
 }
 
+/// The failure for a URI, an environment variable or a file that is wrong, or for a store that is
+/// none.
+pub fn configuration(what: impl Into<String>) -> Failure<'static> {
+    Failure::new(Fault::Configuration, what)
+}
+
 impl Failure<'_> {
     /// The failure without its borrow of the answer.
     #[must_use]

@@ -2,22 +2,27 @@
 //! talks to one kind of key store (`spec/provider-plugin.md`).
 //!
 //! A plugin reads one [`Request`] from standard input, writes one answer to standard output, and
-//! ends. [`serve`] is the whole program of a plugin that is written in Rust.
+//! ends. [`serve`] is the whole program of a plugin that is written in Rust; [`uri`] and [`files`]
+//! have what such plugins share.
 
 #![forbid(unsafe_code)]
 
 mod answer;
 mod failure;
+pub mod files;
 mod hex;
+mod random;
 mod request;
 mod serve;
 mod trust;
+pub mod uri;
 
 pub use self::{
     answer::{
         Anchor, AnchorState, Description, Done, Secret, Unwrapped, WrappedKey, decode, encode,
     },
-    failure::{Failure, Fault},
+    failure::{Failure, Fault, configuration},
+    random::random,
     request::{Operation, Request, encode_request},
     serve::{Plugin, serve},
     trust::{Distrust, distrusted},

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
+use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -76,8 +77,14 @@ fn no_anchors() -> Failure<'static> {
     Failure::new(Fault::Unsupported, "this plugin keeps no anchors")
 }
 
-/// Reads one request from standard input, and writes one answer to standard output.
+/// Reads one request from standard input, and writes one answer to standard output. The process
+/// leaves no core dump.
 pub fn serve(plugin: &impl Plugin) -> ExitCode {
+    // Keys and credentials pass through this process. If these calls fail, only a core dump is less
+    // safe.
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(Resource::Core, none);
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     match exchange(plugin) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,

@@ -12,8 +12,7 @@ mod wrapped;
 
 use std::process::ExitCode;
 
-use pgseal_plugin::{Description, Failure, Fault, Plugin, Secret, WrappedKey};
-use rustix::process::{DumpableBehavior, Resource, Rlimit};
+use pgseal_plugin::{Description, Failure, Plugin, Secret, WrappedKey};
 
 use crate::token::OpenToken;
 use crate::uri::Uri;
@@ -69,14 +68,5 @@ impl Plugin for Pkcs11 {
 }
 
 fn main() -> ExitCode {
-    // Keys and PINs pass through this process. If these calls fail, only a core dump is less safe.
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    let _ = rustix::process::setrlimit(Resource::Core, none);
-    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     pgseal_plugin::serve(&Pkcs11)
-}
-
-/// The failure for a URI, or a file that it names, that is wrong.
-fn configuration(what: impl Into<String>) -> Failure<'static> {
-    Failure::new(Fault::Configuration, what)
 }

@@ -1,6 +1,5 @@
 //! The token and the key that a URI names.
 
-use std::fs;
 use std::path::Path;
 
 use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
@@ -9,11 +8,11 @@ use cryptoki::mechanism::MechanismType;
 use cryptoki::object::{Attribute, AttributeType, KeyType, ObjectClass, ObjectHandle};
 use cryptoki::session::{Session, UserType};
 use cryptoki::slot::{Slot, TokenInfo};
-use pgseal_plugin::{Failure, Fault, distrusted};
+use pgseal_plugin::{Failure, Fault, configuration, files};
 
 use crate::failures::failed;
+use crate::pin;
 use crate::uri::Uri;
-use crate::{configuration, pin};
 
 /// A token, with a session that is logged in if the token wants that.
 pub(crate) struct OpenToken<'a> {
@@ -38,7 +37,8 @@ pub(crate) struct Key {
 impl<'a> OpenToken<'a> {
     /// Loads the library, finds the one token that the URI describes, and logs in.
     pub(crate) fn open(uri: &'a Uri) -> Result<OpenToken<'a>, Failure<'static>> {
-        expect_trusted(&uri.module)?;
+        // The library becomes code of this process.
+        files::expect_trusted("module-path", &uri.module)?;
         let module = Pkcs11::new(&uri.module).map_err(|error| {
             configuration(format!("module-path {}: {error}", uri.module.display()))
         })?;
@@ -167,26 +167,6 @@ impl Key {
         let id: String = self.id.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
         format!("object {label}, id {id}")
     }
-}
-
-/// The library becomes code of this process, so it and the directories above it must belong to
-/// root or to the user of this process, and be writable by nobody else.
-fn expect_trusted(module: &Path) -> Result<(), Failure<'static>> {
-    let failed = |what: String| configuration(format!("module-path {}: {what}", module.display()));
-    let real = module.canonicalize().map_err(|error| failed(error.to_string()))?;
-    let me = rustix::process::geteuid().as_raw();
-    for path in real.ancestors() {
-        let meta = fs::metadata(path).map_err(|error| failed(error.to_string()))?;
-        if let Some(distrust) = distrusted(&meta, me) {
-            return Err(failed(format!(
-                "{}: {}; {}",
-                path.display(),
-                distrust.what,
-                distrust.remedy
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn find_token(module: &Pkcs11, uri: &Uri) -> Result<(Slot, TokenInfo), Failure<'static>> {

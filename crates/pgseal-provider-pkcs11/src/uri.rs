@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use pgseal_plugin::Failure;
+use pgseal_plugin::uri::{self, attributes, once, shown, string};
+use pgseal_plugin::{Failure, configuration};
 
-use crate::configuration;
 use crate::wrapped::Mechanism;
 
 /// What a URI says. An attribute that is `None` matches everything.
@@ -92,64 +92,11 @@ impl Uri {
     }
 }
 
-/// The names and decoded values of one part of the URI.
-fn attributes(part: &str, separator: char) -> Result<Vec<(&str, Vec<u8>)>, Failure<'static>> {
-    part.split(separator)
-        .filter(|attribute| !attribute.is_empty())
-        .map(|attribute| {
-            let (name, value) = attribute
-                .split_once('=')
-                .ok_or_else(|| configuration("an attribute of the URI has no value"))?;
-            let value = decoded(value).ok_or_else(|| {
-                configuration(format!(
-                    "{}: the value is not percent-encoded as RFC 7512 wants it (%20 is a space)",
-                    shown(name)
-                ))
-            })?;
-            Ok((name, value))
-        })
-        .collect()
-}
-
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, behind) = rest.split_first_chunk::<2>()?;
-        rest = behind;
-        if !digits.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-    }
-    Some(bytes)
-}
-
-fn once<T>(slot: &mut Option<T>, name: &str, value: T) -> Result<(), Failure<'static>> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(configuration(format!("{name}: the attribute stands twice"))),
-    }
-}
-
-fn string(name: &str, value: Vec<u8>) -> Result<String, Failure<'static>> {
-    String::from_utf8(value).map_err(|_| configuration(format!("{name}: the value is not UTF-8")))
-}
-
 /// A path, also as `file:/PATH` or `file:///PATH`, as RFC 7512 allows.
 fn absolute(name: &str, value: Vec<u8>) -> Result<PathBuf, Failure<'static>> {
     let text = string(name, value)?;
     let path = text.strip_prefix("file:").unwrap_or(&text);
-    let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
-    match path.is_absolute() {
-        true => Ok(path),
-        false => Err(configuration(format!("{name}: give an absolute path of a file"))),
-    }
+    uri::absolute(name, path.strip_prefix("//").unwrap_or(path))
 }
 
 fn unknown(name: &str) -> Failure<'static> {
@@ -158,12 +105,6 @@ fn unknown(name: &str) -> Failure<'static> {
          slot-id, object, id, type, and behind the ?: module-path, pin-source, x-pgseal-mechanism",
         shown(name)
     ))
-}
-
-/// The name of an attribute for messages. What stands where a name belongs may be a secret.
-fn shown(name: &str) -> String {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.len() <= 32 && name.chars().all(is_name) { name.to_owned() } else { "...".to_owned() }
 }
 
 #[cfg(test)]

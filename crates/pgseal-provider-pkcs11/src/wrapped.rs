@@ -11,10 +11,9 @@ use cryptoki::mechanism::aead::GcmParams;
 use cryptoki::mechanism::{Mechanism as Cryptoki, MechanismType};
 use cryptoki::object::{Attribute, AttributeType, KeyType, ObjectClass};
 use cryptoki::types::Ulong;
-use pgseal_plugin::{Failure, Fault, Secret};
+use pgseal_plugin::{Failure, Fault, Secret, configuration, random};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::configuration;
 use crate::failures::{failed, not_opened};
 use crate::token::{Key, OpenToken};
 
@@ -228,13 +227,5 @@ impl Mechanism {
             Mechanism::KeyWrap => Cryptoki::AesKeyWrap,
             Mechanism::KeyWrapPad | Mechanism::Gcm => Cryptoki::AesKeyWrapPad,
         }
-    }
-}
-
-fn random(bytes: &mut [u8]) -> Result<(), Failure<'static>> {
-    let filled = rustix::rand::getrandom(&mut *bytes, rustix::rand::GetRandomFlags::empty());
-    match filled {
-        Ok(len) if len == bytes.len() => Ok(()),
-        _ => Err(Failure::new(Fault::Unavailable, "the kernel gives no random numbers")),
     }
 }

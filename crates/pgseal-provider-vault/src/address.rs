@@ -3,10 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use pgseal_plugin::Failure;
+use pgseal_plugin::{Failure, configuration};
 use ureq::http::Uri;
-
-use crate::fault::configuration;
 
 /// `https://HOST[:PORT]`; or `http://` on this machine, where an agent of the vendor may listen.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,10 +2,9 @@
 //! was read and over no other (check-and-set), so comparing and storing are one step.
 
 use data_encoding::HEXLOWER;
-use pgseal_plugin::{Anchor, Failure, Fault, MAX_ANCHOR_LEN};
+use pgseal_plugin::{Anchor, Failure, Fault, MAX_ANCHOR_LEN, configuration};
 use serde::Serialize;
 
-use crate::fault::configuration;
 use crate::http::Path;
 use crate::kv::{self, Read};
 use crate::session::Session;

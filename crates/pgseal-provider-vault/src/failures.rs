@@ -2,11 +2,10 @@
 
 use std::io;
 
-use pgseal_plugin::{Failure, Fault};
+use pgseal_plugin::{Failure, Fault, configuration};
 use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use crate::address::Address;
-use crate::fault::configuration;
 use crate::reply::Reply;
 
 /// The failure for an answer that reports an error, where the request itself cannot be the reason:

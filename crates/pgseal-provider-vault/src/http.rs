@@ -8,7 +8,7 @@ use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
-use pgseal_plugin::{Failure, Fault};
+use pgseal_plugin::{Failure, Fault, configuration};
 use ureq::Agent;
 use ureq::config::RedirectAuthHeaders;
 use ureq::http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -16,7 +16,6 @@ use zeroize::Zeroizing;
 
 use crate::address::Address;
 use crate::failures::{of_tls, of_transport};
-use crate::fault::configuration;
 use crate::files::Token;
 use crate::place::Place;
 use crate::reply::Reply;

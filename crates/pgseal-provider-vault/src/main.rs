@@ -7,7 +7,6 @@
 mod address;
 mod anchor;
 mod failures;
-mod fault;
 mod files;
 mod http;
 mod kv;
@@ -23,7 +22,6 @@ mod uri;
 use std::process::ExitCode;
 
 use pgseal_plugin::{Anchor, AnchorState, Description, Failure, Fault, Plugin, Secret, WrappedKey};
-use rustix::process::{DumpableBehavior, Resource, Rlimit};
 
 use crate::session::Session;
 use crate::settings::Settings;
@@ -115,10 +113,5 @@ fn no_anchors() -> Failure<'static> {
 }
 
 fn main() -> ExitCode {
-    // Keys and tokens pass through this process. If these calls fail, only a core dump is less
-    // safe.
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    let _ = rustix::process::setrlimit(Resource::Core, none);
-    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     pgseal_plugin::serve(&Vault)
 }

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use pgseal_plugin::Failure;
-
-use crate::fault::configuration;
+use pgseal_plugin::{Failure, configuration};
 
 /// The longest path, in bytes.
 const MAX_LEN: usize = 256;

@@ -2,12 +2,10 @@
 
 use std::borrow::Cow;
 
-use pgseal_plugin::Failure;
+use pgseal_plugin::{Failure, configuration};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
-
-use crate::fault::configuration;
 
 /// What stands in a message for a text that the store does not give.
 const SILENT: &str = "it does not say why";

@@ -1,12 +1,12 @@
 //! A session with the store: a token, which is given back if this run has made it.
 
-use pgseal_plugin::{Failure, Fault};
+use pgseal_plugin::files::Readers;
+use pgseal_plugin::{Failure, Fault, configuration};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::failures::of_status;
-use crate::fault::configuration;
-use crate::files::{self, Readers, Token};
+use crate::files::{self, Token};
 use crate::http::{Client, Path};
 use crate::place::Place;
 use crate::reply::Reply;

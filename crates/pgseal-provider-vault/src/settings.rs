@@ -4,12 +4,12 @@
 use std::env;
 use std::path::PathBuf;
 
-use pgseal_plugin::Failure;
+use pgseal_plugin::files::Readers;
+use pgseal_plugin::{Failure, configuration};
 use zeroize::Zeroizing;
 
 use crate::address::Address;
-use crate::fault::configuration;
-use crate::files::{self, Readers, Token};
+use crate::files::{self, Token};
 use crate::uri::{ClientCertificate, Login, Uri, header};
 
 /// Where the store is, and how to get in.

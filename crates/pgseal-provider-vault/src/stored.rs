@@ -12,11 +12,9 @@
 //! tag does not fit.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use pgseal_plugin::{Failure, Fault, Secret, WrappedKey};
-use rustix::rand::{GetRandomFlags, getrandom};
+use pgseal_plugin::{Failure, Fault, Secret, WrappedKey, configuration, random};
 use zeroize::Zeroizing;
 
-use crate::fault::configuration;
 use crate::http::Path;
 use crate::kv::{self, Read};
 use crate::session::Session;
@@ -56,13 +54,7 @@ pub(crate) fn wrap(
     let read = read(session, place, None)?;
     let key = key(&read, place)?;
     let mut nonce = [0; NONCE_LEN];
-    match getrandom(&mut nonce[..], GetRandomFlags::empty()) {
-        Ok(NONCE_LEN) => {}
-        _ => {
-            let what = "the kernel gives no random numbers";
-            return Err(Failure::new(Fault::Unavailable, what));
-        }
-    }
+    random(&mut nonce)?;
     let mut text = Zeroizing::new(*secret.expose());
     let tag = cipher(&key)?
         .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), aad(context), &mut *text)

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pgseal_plugin::Failure;
+use pgseal_plugin::files::Readers;
+use pgseal_plugin::{Failure, configuration};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -13,8 +14,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, Error as TlsError, RootCertStore};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
 
-use crate::fault::configuration;
-use crate::files::{self, Readers};
+use crate::files;
 use crate::uri::ClientCertificate;
 
 /// How long the store may take to say why it closes connections.

@@ -7,13 +7,12 @@
 use std::collections::BTreeMap;
 
 use data_encoding::BASE64;
-use pgseal_plugin::{Failure, Fault, Secret, WrappedKey};
+use pgseal_plugin::{Failure, Fault, Secret, WrappedKey, configuration};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::failures::of_status;
-use crate::fault::configuration;
 use crate::http::Path;
 use crate::place::Place;
 use crate::reply::Reply;

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use pgseal_plugin::Failure;
+use pgseal_plugin::uri::{self, absolute, once, shown, string};
+use pgseal_plugin::{Failure, configuration};
 
 use crate::address::Address;
-use crate::fault::configuration;
 use crate::place::Place;
 
 /// What wraps.
@@ -223,51 +223,15 @@ impl Attributes {
     }
 }
 
-/// The names and decoded values of one part of the URI.
+/// The names and values of one part of the URI. No value is empty.
 fn attributes(part: &str, separator: char) -> Result<Vec<(&str, String)>, Failure<'static>> {
-    part.split(separator)
-        .filter(|attribute| !attribute.is_empty())
-        .map(|attribute| {
-            let (name, value) = attribute
-                .split_once('=')
-                .ok_or_else(|| configuration("an attribute of the URI has no value"))?;
-            let wrong = |what: &str| configuration(format!("{}: {what}", shown(name)));
-            let value = decoded(value).ok_or_else(|| {
-                wrong("the value is not percent-encoded as RFC 3986 wants it (%20 is a space)")
-            })?;
-            let value = String::from_utf8(value).map_err(|_| wrong("the value is not UTF-8"))?;
-            match value.is_empty() {
-                true => Err(wrong("the value is empty")),
-                false => Ok((name, value)),
-            }
-        })
-        .collect()
-}
-
-fn decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        rest = behind;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
+    let text = |(name, value)| match string(name, value)? {
+        value if value.is_empty() => {
+            Err(configuration(format!("{}: the value is empty", shown(name))))
         }
-        let (digits, behind) = rest.split_first_chunk::<2>()?;
-        rest = behind;
-        if !digits.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-    }
-    Some(bytes)
-}
-
-fn once<T>(slot: &mut Option<T>, name: &str, value: T) -> Result<(), Failure<'static>> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(configuration(format!("{name}: the attribute stands twice"))),
-    }
+        value => Ok((name, value)),
+    };
+    uri::attributes(part, separator)?.into_iter().map(text).collect()
 }
 
 /// A value that is sent in a header of HTTP.
@@ -278,14 +242,6 @@ pub(crate) fn header(name: &str, value: String) -> Result<String, Failure<'stati
     }
 }
 
-fn absolute(name: &str, value: &str) -> Result<PathBuf, Failure<'static>> {
-    let path = PathBuf::from(value);
-    match path.is_absolute() {
-        true => Ok(path),
-        false => Err(configuration(format!("{name}: give an absolute path of a file"))),
-    }
-}
-
 fn unknown(name: &str) -> Failure<'static> {
     configuration(format!(
         "{}: no attribute that this plugin knows here; it takes key or secret, field, mount, and \
@@ -293,12 +249,6 @@ fn unknown(name: &str) -> Failure<'static> {
          jwt-file, cert-file, cert-key-file, auth-mount, anchor, anchor-mount",
         shown(name)
     ))
-}
-
-/// The name of an attribute for messages. What stands where a name belongs may be a secret.
-fn shown(name: &str) -> String {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if name.len() <= 24 && name.chars().all(is_name) { name.to_owned() } else { "...".to_owned() }
 }
 
 #[cfg(test)]
