@@ -4,148 +4,51 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use pgseal_scenarios::backup::shell;
-use pgseal_scenarios::{Node, Outcome, assert_hidden};
-use pgseal_testkit::{bindir, install};
+use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
 
-const MARKER: &str = "canary-store-Kj4w";
 const PIN: &str = "87654321";
 const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 
-/// A node whose cluster lies under a key of a token.
-struct Store {
-    node: Node,
-    path: String,
+/// A node with the plugin, and a place for tokens.
+fn new_store() -> StoreNode {
+    for needed in [MODULE, "/usr/bin/pkcs11-tool", "/usr/bin/softhsm2-util"] {
+        assert!(Path::new(needed).exists(), "{needed}: run scripts/setup.sh test");
+    }
+    let mut store = StoreNode::new("pkcs11");
+    let tokens = store.node.make_dir("tokens");
+    let conf = store.node.home().join("softhsm.conf");
+    let text = format!("directories.tokendir = {}\nlog.level = ERROR\n", tokens.display());
+    fs::write(&conf, text).expect("the configuration of SoftHSM");
+    store.set_env("SOFTHSM2_CONF", &conf.display().to_string());
+    store
 }
 
-impl Store {
-    /// A node with the plugin where `pgseal` looks for it, and a place for tokens. The cluster is
-    /// still under a key file.
-    fn new() -> Store {
-        for needed in [MODULE, "/usr/bin/pkcs11-tool", "/usr/bin/softhsm2-util"] {
-            assert!(Path::new(needed).exists(), "{needed}: run scripts/setup.sh test");
-        }
-        // The page's initdb makes WAL segments of 16 MB.
-        let mut node = Node::sealed(&[("min_wal_size", "80MB"), ("max_wal_size", "160MB")]);
-        let program = node.pgseal_program();
-        let bin = program.parent().expect("a directory");
-        let providers = bin.parent().expect("a directory").join("lib/pgseal/providers");
-        fs::create_dir_all(&providers).expect("the directory of plugins");
-        install(&plugin(), &providers.join("pgseal-provider-pkcs11")).expect("the plugin");
-        let tokens = node.make_dir("tokens");
-        let conf = node.home().join("softhsm.conf");
-        let text = format!("directories.tokendir = {}\nlog.level = ERROR\n", tokens.display());
-        fs::write(&conf, text).expect("the configuration of SoftHSM");
-        node.set_env("SOFTHSM2_CONF", &conf.display().to_string());
-        let clusters = node.make_dir("clusters.d").display().to_string();
-        node.set_env("PGSEAL_CLUSTERS_DIR", &clusters);
-        node.set_env("PGSEAL_PROVIDER_WAIT", "0");
-        let bindir = bindir().expect("PostgreSQL");
-        let path = format!("{}:{}:/usr/local/bin:/usr/bin:/bin", bin.display(), bindir.display());
-        Store { node, path }
-    }
-
-    /// Runs a script as the server's user, in the environment that the page supposes.
-    fn script(&self, text: &str) -> Outcome {
-        let node = &self.node;
-        let mut command: Command = shell(node, text, &[]);
-        command.env("PATH", &self.path).env("HOME", node.home());
-        for name in ["SOFTHSM2_CONF", "PGSEAL_CLUSTERS_DIR", "PGSEAL_PROVIDER_WAIT"] {
-            let value = match name {
-                "SOFTHSM2_CONF" => node.home().join("softhsm.conf").display().to_string(),
-                "PGSEAL_CLUSTERS_DIR" => node.home().join("clusters.d").display().to_string(),
-                _ => "0".to_owned(),
-            };
-            command.env(name, value);
-        }
-        command.output().expect("bash runs").into()
-    }
-
-    fn tokens(&self) -> PathBuf {
-        self.node.home().join("tokens")
-    }
-
-    fn check(&self) -> Outcome {
-        self.node.pgseal(&["key", "check", &self.node.data().display().to_string()])
-    }
-
-    /// Neither a start nor `pgseal key check` finds the key, and both say why.
-    #[track_caller]
-    fn refuses(&mut self, code: i32, words: &str) {
-        let log = self.node.try_start().expect_err("a start without its key");
-        assert!(log.contains(words), "{log}");
-        let check = self.check();
-        assert_eq!(check.code, code, "{}", check.text);
-        assert!(check.text.contains(words), "{}", check.text);
-    }
-
-    /// The server starts and has its rows; no file shows a row or the PIN.
-    #[track_caller]
-    fn works(&mut self) {
-        let check = self.check();
-        assert_eq!(check.code, 0, "{}", check.text);
-        self.node.start();
-        let count = format!("select count(*) from t where v like '{MARKER}%'");
-        assert_eq!(self.node.sql(&count), "1000");
-        self.node.sql("update t set v = v where id < 10;; checkpoint");
-        self.node.stop();
-        assert!(!self.node.log().contains(PIN), "the log shows the PIN");
-        assert_hidden(&[self.node.data()], MARKER);
-    }
-}
-
-fn plugin() -> PathBuf {
-    let programs = pgseal_scenarios::programs();
-    let path = programs.pgseal.with_file_name("pgseal-provider-pkcs11");
-    assert!(path.is_file(), "{}: run `make build` first", path.display());
-    path
-}
-
-/// The shell commands of the page, from the heading `from` up to the heading `to`.
-fn commands(from: &str, to: &str) -> Vec<String> {
-    let page = include_str!("../../../docs/key-stores.md");
-    let part = page.split(from).nth(1).and_then(|rest| rest.split(to).next()).expect("the part");
-    part.split("```").skip(1).step_by(2).map(|block| block.trim_start().to_owned()).collect()
-}
-
-#[track_caller]
-fn succeeds(outcome: &Outcome) {
-    assert_eq!(outcome.code, 0, "{}", outcome.text);
+fn tokens(store: &StoreNode) -> PathBuf {
+    store.node.home().join("tokens")
 }
 
 #[test]
 fn a_cluster_under_a_token() {
-    let mut store = Store::new();
+    let mut store = new_store();
     let data = store.node.data().to_owned();
-    let config = fs::read(data.join("postgresql.conf")).expect("the configuration");
-    fs::remove_dir_all(&data).expect("the first cluster goes");
 
     // The page, to the letter: a token, a key, a PIN file, the test, a cluster, a new key in the
     // token. (The second line of the third block changes to the same key again.)
     let [token, test, cluster] = <[String; 3]>::try_from(commands("## PKCS #11", "### Rotating"))
         .expect("three blocks of commands");
-    let with_data = |text: &str| text.replace(" DIR", &format!(" '{}'", data.display()));
     succeeds(&store.script(&token));
     let pin = commands("## PKCS #11", "### Rotating")[1].clone();
     let tested = store.script(&test);
     succeeds(&tested);
     assert!(tested.text.contains("All checks passed"), "{}", tested.text);
     let uri = pin.lines().find(|line| line.starts_with("URI=")).expect("the URI");
-    let made = store.script(&format!("{uri}\n{}", with_data(&cluster)));
-    succeeds(&made);
-    fs::write(data.join("postgresql.conf"), config).expect("the configuration");
-    store.node.start();
-    store.node.sql(&format!(
-        "create table t (id int primary key, v text);;
-         insert into t select g, '{MARKER}' || g from generate_series(1, 1000) g;; checkpoint"
-    ));
+    store.new_cluster(&format!("{uri}\n{cluster}"));
     // Rotated while the server runs.
     let rotating = commands("### Rotating", "## Vault and OpenBao").concat();
-    succeeds(&store.script(&with_data(&rotating)));
+    succeeds(&store.script(&rotating));
     store.node.stop();
-    store.works();
+    store.works(Some(PIN));
     let shown = store.node.pgseal(&["key", "show", &data.display().to_string()]);
     assert!(shown.text.contains("object pgseal-2027, id 02"), "{}", shown.text);
     assert!(!shown.text.contains("pin-source"), "{}", shown.text);
@@ -162,7 +65,7 @@ fn a_cluster_under_a_token() {
     // one works.
     store.node.start();
     let away = store.node.home().join("away");
-    let (tokens, emptied) = (store.tokens(), store.node.home().join("emptied"));
+    let (tokens, emptied) = (tokens(&store), store.node.home().join("emptied"));
     fs::rename(&tokens, &away).expect("the token is taken away");
     let made = store.node.make_dir("emptied");
     fs::rename(&made, &tokens).expect("no token is left");
@@ -171,7 +74,7 @@ fn a_cluster_under_a_token() {
     store.refuses(13, "it cannot be reached: no token that the URI describes is there");
     fs::rename(&tokens, &emptied).expect("the empty place goes");
     fs::rename(&away, &tokens).expect("the token is back");
-    store.works();
+    store.works(Some(PIN));
 
     // A wrong PIN, and one that others can read.
     let pin = store.node.home().join("pgseal.pin");
@@ -198,14 +101,14 @@ fn a_cluster_under_a_token() {
     let uri = uri.lines().find_map(|line| line.strip_prefix("provider = ")).expect("a URI");
     let restore = ["escrow.txt", "--unlock", escrow[1], "-K", uri, "--force"];
     succeeds(&store.node.pgseal(&[&["key", "restore", &dir][..], &restore[..]].concat()));
-    store.works();
+    store.works(Some(PIN));
 }
 
 /// Each way of wrapping passes the whole suite, and keys and URIs that must not be used are
 /// refused.
 #[test]
 fn ways_of_wrapping_and_keys_that_must_not_be_used() {
-    let store = Store::new();
+    let store = new_store();
     succeeds(&store.script(&commands("## PKCS #11", "### Rotating")[0]));
     succeeds(&store.script(&format!("install -m 600 /dev/null ~/pin && printf {PIN} > ~/pin")));
     let pin = store.node.home().join("pin").display().to_string();

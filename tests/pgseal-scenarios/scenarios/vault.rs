@@ -9,11 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use pgseal_cluster::process::send;
 use pgseal_cluster::{Patience, Signal, free_port};
-use pgseal_scenarios::backup::shell;
-use pgseal_scenarios::{Node, Outcome, assert_hidden, programs};
-use pgseal_testkit::{bindir, install};
+use pgseal_scenarios::Outcome;
+use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
 
-const MARKER: &str = "canary-vault-Qm5t";
 const ROOT: &str = "hvs.root-of-the-scenario";
 /// The certificates: an authority, the store's, and one for the database server.
 const CERTIFICATES: &str = r#"
@@ -47,29 +45,16 @@ impl Drop for Server {
 struct Store {
     // Before the node, whose directories it uses.
     server: Option<Server>,
-    node: Node,
+    base: StoreNode,
     port: u16,
-    path: String,
 }
 
 impl Store {
-    /// A node with the plugin where `pgseal` looks for it, and a store without anything in it. The
-    /// cluster is still under a key file.
+    /// A node with the plugin, and a store without anything in it. The cluster is still under a
+    /// key file.
     fn new() -> Store {
-        let mut node = Node::sealed(&[("min_wal_size", "80MB"), ("max_wal_size", "160MB")]);
-        let program = node.pgseal_program();
-        let bin = program.parent().expect("a directory");
-        let providers = bin.parent().expect("a directory").join("lib/pgseal/providers");
-        fs::create_dir_all(&providers).expect("the directory of plugins");
-        let plugin = programs().pgseal.with_file_name("pgseal-provider-vault");
-        assert!(plugin.is_file(), "{}: run `make build` first", plugin.display());
-        install(&plugin, &providers.join("pgseal-provider-vault")).expect("the plugin");
-        let clusters = node.make_dir("clusters.d").display().to_string();
-        node.set_env("PGSEAL_CLUSTERS_DIR", &clusters);
-        node.set_env("PGSEAL_PROVIDER_WAIT", "0");
-        let bindir = bindir().expect("PostgreSQL");
-        let path = format!("{}:{}:/usr/local/bin:/usr/bin:/bin", bin.display(), bindir.display());
-        let mut store = Store { server: None, node, port: free_port().expect("a port"), path };
+        let base = StoreNode::new("vault");
+        let mut store = Store { server: None, base, port: free_port().expect("a port") };
         succeeds(&store.script(CERTIFICATES));
         succeeds(&store.script(&format!("umask 077; echo {ROOT} >~/.vault-token")));
         store.up(&[]);
@@ -87,7 +72,7 @@ impl Store {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let program = tree.join("target/vault-server/vault-server");
         assert!(program.is_file(), "run scripts/vault-server.sh build first");
-        let home = self.node.home();
+        let home = self.base.node.home();
         let ready = home.join(format!("address-{port}"));
         let _ = fs::remove_file(&ready);
         let log = fs::File::create(home.join(format!("store-{port}.log"))).expect("a log");
@@ -114,14 +99,7 @@ impl Store {
 
     /// Runs a script as the server's user, in the environment that the page supposes.
     fn script(&self, text: &str) -> Outcome {
-        let text = text
-            .replace("https://vault.example.com:8200", &self.address())
-            .replace(" DIR", &format!(" '{}'", self.node.data().display()));
-        let mut command: Command = shell(&self.node, &text, &[]);
-        command.env("PATH", &self.path).env("HOME", self.node.home());
-        command.env("PGSEAL_CLUSTERS_DIR", self.node.home().join("clusters.d"));
-        command.env("PGSEAL_PROVIDER_WAIT", "0");
-        command.output().expect("bash runs").into()
+        self.base.script(&text.replace("https://vault.example.com:8200", &self.address()))
     }
 
     /// A request of the administrator, as the page sends them: `POST sys/seal`.
@@ -134,61 +112,27 @@ impl Store {
         outcome.text
     }
 
-    fn check(&self) -> Outcome {
-        self.node.pgseal(&["key", "check", &self.node.data().display().to_string()])
-    }
-
-    /// Neither a start nor `pgseal key check` finds the key, and both say why.
-    #[track_caller]
-    fn refuses(&mut self, code: i32, words: &str) {
-        let log = self.node.try_start().expect_err("a start without its key");
-        assert!(log.contains(words), "{log}");
-        let check = self.check();
-        assert_eq!(check.code, code, "{}", check.text);
-        assert!(check.text.contains(words), "{}", check.text);
-    }
-
     /// The server starts and has its rows; no file shows a row, and no log a credential.
     #[track_caller]
     fn works(&mut self) {
-        let check = self.check();
-        assert_eq!(check.code, 0, "{}", check.text);
-        self.node.start();
-        let count = format!("select count(*) from t where v like '{MARKER}%'");
-        assert_eq!(self.node.sql(&count), "1000");
-        self.node.sql("update t set v = v where id < 10;; checkpoint");
-        self.node.stop();
-        let secret = fs::read_to_string(self.node.home().join("pgseal.secret-id"));
+        let secret = fs::read_to_string(self.base.node.home().join("pgseal.secret-id"));
         let secret = secret.expect("the secret of AppRole");
         assert!(secret.trim().len() > 20, "{secret}");
-        assert!(!self.node.log().contains(secret.trim()), "the log shows the secret");
-        assert_hidden(&[self.node.data()], MARKER);
+        self.base.works(Some(secret.trim()));
     }
 
     /// `pgseal provider test` of a key, with these attributes behind it.
     fn test(&self, key: &str, more: &str) -> Outcome {
-        let home = self.node.home().display().to_string();
+        let home = self.base.node.home().display().to_string();
         let more = more.replace('~', &home);
         let uri = format!("vault:{key}?address={}&ca-file={home}/ca.pem{more}", self.address());
-        self.node.pgseal(&["provider", "test", &uri])
+        self.base.node.pgseal(&["provider", "test", &uri])
     }
 
     /// How many tokens there are. One is that of the administrator.
     fn tokens(&self) -> String {
         self.api("GET auth/token/accessors")
     }
-}
-
-/// The shell commands of the page, from the heading `from` up to the heading `to`.
-fn commands(from: &str, to: &str) -> Vec<String> {
-    let page = include_str!("../../../docs/key-stores.md");
-    let part = page.split(from).nth(1).and_then(|rest| rest.split(to).next()).expect("the part");
-    part.split("```").skip(1).step_by(2).map(|block| block.trim_start().to_owned()).collect()
-}
-
-#[track_caller]
-fn succeeds(outcome: &Outcome) {
-    assert_eq!(outcome.code, 0, "{}", outcome.text);
 }
 
 /// The commands of the page that make an engine, a key, a policy and a login.
@@ -199,9 +143,7 @@ fn prepare() -> String {
 #[test]
 fn a_cluster_under_the_transit_engine() {
     let mut store = Store::new();
-    let data = store.node.data().to_owned();
-    let config = fs::read(data.join("postgresql.conf")).expect("the configuration");
-    fs::remove_dir_all(&data).expect("the first cluster goes");
+    let data = store.base.node.data().to_owned();
 
     // The page, to the letter. (The second line of its last block changes to the same key again.)
     let blocks = commands("## Vault and OpenBao", "### A new version");
@@ -210,13 +152,7 @@ fn a_cluster_under_the_transit_engine() {
     succeeds(&tested);
     assert!(tested.text.contains("All checks passed"), "{}", tested.text);
     assert!(!tested.text.contains("WARNING"), "{}", tested.text);
-    succeeds(&store.script(&format!("URI=$(cat ~/uri)\n{}", blocks[4])));
-    fs::write(data.join("postgresql.conf"), config).expect("the configuration");
-    store.node.start();
-    store.node.sql(&format!(
-        "create table t (id int primary key, v text);;
-         insert into t select g, '{MARKER}' || g from generate_series(1, 1000) g;; checkpoint"
-    ));
+    store.base.new_cluster(&format!("URI=$(cat ~/uri)\n{}", blocks[4]));
 
     // The key gets a new version in the store: the old copy still opens, and a new one is made
     // while the server runs.
@@ -224,12 +160,13 @@ fn a_cluster_under_the_transit_engine() {
         .expect("one block");
     let (rotate, rewrap) = renew.split_once('\n').expect("two commands");
     store.api(rotate.strip_prefix("api ").expect("a request"));
-    let show = |store: &Store| store.node.pgseal(&["key", "show", &data.display().to_string()]);
+    let show =
+        |store: &Store| store.base.node.pgseal(&["key", "show", &data.display().to_string()]);
     let shown = show(&store);
     assert!(shown.text.contains("transit/pgseal version 1"), "{}", shown.text);
-    assert_eq!(store.check().code, 0);
+    assert_eq!(store.base.check().code, 0);
     succeeds(&store.script(&format!("URI=$(cat ~/uri)\n{rewrap}")));
-    store.node.stop();
+    store.base.node.stop();
     store.works();
     let shown = show(&store);
     assert!(shown.text.contains("transit/pgseal version 2"), "{}", shown.text);
@@ -238,52 +175,52 @@ fn a_cluster_under_the_transit_engine() {
     // Older versions than the latest are forbidden, and allowed again.
     store.api("POST transit/keys/pgseal/rotate");
     store.api(r#"POST transit/keys/pgseal/config -d '{"min_decryption_version":3}'"#);
-    store.refuses(10, "version 2 of the key, which wrapped this, is not allowed any more");
+    store.base.refuses(10, "version 2 of the key, which wrapped this, is not allowed any more");
     store.api(r#"POST transit/keys/pgseal/config -d '{"min_decryption_version":1}'"#);
     store.works();
 
     // The store goes away while the server runs: nothing happens. A start fails, and the next one
     // works; the same if it is sealed.
-    store.node.start();
+    store.base.node.start();
     store.server = None;
-    assert_eq!(store.node.sql("select count(*) from t"), "1000", "without the store");
-    store.node.kill9();
-    store.refuses(13, "it cannot be reached: https://127.0.0.1");
+    assert_eq!(store.base.node.sql("select count(*) from t"), "1000", "without the store");
+    store.base.node.kill9();
+    store.base.refuses(13, "it cannot be reached: https://127.0.0.1");
     store.up(&[]);
     store.works();
     store.api("POST sys/seal");
-    store.refuses(13, "the store is sealed; unseal it");
+    store.base.refuses(13, "the store is sealed; unseal it");
     store.api("POST sys/unseal");
     store.works();
 
     // It hangs: the plugin gives up.
     let pid = store.server.as_ref().expect("the store").0.id();
     send(pid, Signal::STOP);
-    store.refuses(13, "no answer in time");
+    store.base.refuses(13, "no answer in time");
     send(pid, Signal::CONT);
     store.works();
 
     // The store is busy for a start and a check; then twice, and pgseal asks again.
     store.api(r#"POST sys/test/busy -d '{"count":2}'"#);
-    store.refuses(13, "rate limit");
+    store.base.refuses(13, "rate limit");
     store.api(r#"POST sys/test/busy -d '{"count":2}'"#);
-    store.node.set_env("PGSEAL_PROVIDER_WAIT", "30");
+    store.base.node.set_env("PGSEAL_PROVIDER_WAIT", "30");
     store.works();
-    store.node.set_env("PGSEAL_PROVIDER_WAIT", "0");
+    store.base.node.set_env("PGSEAL_PROVIDER_WAIT", "0");
 
     // A wrong credential, and one that others can read.
     succeeds(&store.script("cp -p ~/pgseal.secret-id ~/kept; echo wrong-one >~/pgseal.secret-id"));
-    store.refuses(17, "the login fails (invalid role or secret ID)");
+    store.base.refuses(17, "the login fails (invalid role or secret ID)");
     succeeds(&store.script("cp -p ~/kept ~/pgseal.secret-id; chmod 640 ~/pgseal.secret-id"));
-    store.refuses(2, "chmod 600");
+    store.base.refuses(2, "chmod 600");
     succeeds(&store.script("chmod 600 ~/pgseal.secret-id"));
     // The certificate of the store is that of another authority.
     succeeds(&store.script("cp ca.pem kept.pem; cp stranger.pem ca.pem"));
-    store.refuses(2, "no authority of ca-file has signed the store's certificate");
+    store.base.refuses(2, "no authority of ca-file has signed the store's certificate");
     succeeds(&store.script("cp kept.pem ca.pem"));
     // A right is missing.
     store.api(r#"POST sys/policies/acl/pgseal -d '{"policy":"no rule"}'"#);
-    store.refuses(17, "path \"transit/decrypt/pgseal\" { capabilities = [\"update\"] }");
+    store.base.refuses(17, "path \"transit/decrypt/pgseal\" { capabilities = [\"update\"] }");
     let policy = commands("## Vault and OpenBao", "### A new version").swap_remove(1);
     let policy = policy.rsplit_once("api ").expect("a request").1.to_owned();
     store.api(&policy);
@@ -300,10 +237,10 @@ fn a_cluster_under_the_transit_engine() {
     // The key is deleted, and another one of its name does not open the keyring.
     store.api(r#"POST transit/keys/pgseal/config -d '{"deletion_allowed":true}'"#);
     store.api("DELETE transit/keys/pgseal");
-    store.refuses(10, "the transit engine has no key of this name");
+    store.base.refuses(10, "the transit engine has no key of this name");
     store.api("POST transit/keys/pgseal -d '{}'");
     store.api("POST transit/keys/pgseal/rotate");
-    store.refuses(11, "wrong key");
+    store.base.refuses(11, "wrong key");
 
     // Each run has revoked its token.
     assert!(store.tokens().contains("\"count\":1}"), "{}", store.tokens());
@@ -314,7 +251,7 @@ fn a_cluster_under_the_transit_engine() {
 fn logins_engines_and_kinds_of_keys() {
     let mut store = Store::new();
     succeeds(&store.script(&format!("{}echo -n \"$ROLE\" >~/role", prepare())));
-    let role = fs::read_to_string(store.node.home().join("role")).expect("the role");
+    let role = fs::read_to_string(store.base.node.home().join("role")).expect("the role");
     let app_role = format!("&role-id={role}&secret-id-file=~/pgseal.secret-id");
     let passes = |store: &Store, key: &str, more: &str, words: &str| {
         let outcome = store.test(key, more);
@@ -330,7 +267,7 @@ fn logins_engines_and_kinds_of_keys() {
     let policy = "path \"transit/*\" { capabilities = [\"read\", \"update\"] }\n\
                   path \"secret/data/pgseal/main\" { capabilities = [\"read\"] }\n\
                   path \"secret/data/anchors/*\" { capabilities = [\"create\", \"read\", \"update\"] }";
-    fs::write(store.node.home().join("policy.hcl"), policy).expect("the policy");
+    fs::write(store.base.node.home().join("policy.hcl"), policy).expect("the policy");
     store.api(
         "POST sys/policies/acl/pgseal -d \"{\\\"policy\\\":\\\"$(base64 -w0 policy.hcl)\\\"}\"",
     );
@@ -404,20 +341,20 @@ fn logins_engines_and_kinds_of_keys() {
 
     // Without attributes the environment says where the store is, as for the vendor's clients.
     store.up(&[]);
-    let ca = store.node.home().join("ca.pem").display().to_string();
+    let ca = store.base.node.home().join("ca.pem").display().to_string();
     for (name, value) in
         [("VAULT_ADDR", &*store.address()), ("VAULT_CACERT", &ca), ("VAULT_TOKEN", ROOT)]
     {
-        store.node.set_env(name, value);
+        store.base.node.set_env(name, value);
     }
     let from_environment =
-        |store: &Store| store.node.pgseal(&["provider", "test", "vault:key=pgseal"]);
+        |store: &Store| store.base.node.pgseal(&["provider", "test", "vault:key=pgseal"]);
     succeeds(&from_environment(&store));
-    store.node.set_env("BAO_TOKEN", "hvs.wrong");
+    store.base.node.set_env("BAO_TOKEN", "hvs.wrong");
     let wrong = from_environment(&store);
     assert!(wrong.text.contains("it reports \"refused\""), "{}", wrong.text);
     for name in ["VAULT_ADDR", "VAULT_CACERT", "VAULT_TOKEN", "BAO_TOKEN"] {
-        store.node.unset_env(name);
+        store.base.node.unset_env(name);
     }
 
     // The listener takes only connections with a certificate that it trusts.

@@ -9,6 +9,7 @@
 
 pub mod backup;
 pub mod files;
+pub mod key_store;
 mod load;
 pub mod mount;
 mod node;
