@@ -29,7 +29,7 @@ export PG_CONFIG DESTDIR CARGO
 
 UPSTREAM = tests/upstream
 # The programs that talk to key stores.
-PLUGINS = pgseal-provider-pkcs11 pgseal-provider-vault
+PLUGINS = pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
 
 .PHONY: help
 help: ## this list
@@ -131,11 +131,11 @@ test-scenarios: ## whole servers, the long tests too: operations, upgrade, crash
 	@scripts/cargo-test.sh -p pgseal-scenarios -- --include-ignored
 
 .PHONY: test-key-stores
-test-key-stores: ## the plugins on SoftHSM and on Vault's own engines; fetches these, which needs Go
+test-key-stores: ## the plugins on SoftHSM, on a TPM in software, and on Vault's own engines; fetches these, which needs Go
 	@scripts/setup.sh test
 	@$(MAKE) build
 	@scripts/vault-server.sh build
-	@scripts/cargo-test.sh -p pgseal-scenarios --features needs-go --test key_stores --test vault
+	@scripts/cargo-test.sh -p pgseal-scenarios --features needs-go --test key_stores --test tpm2 --test vault
 
 .PHONY: test-power
 test-power: ## IMAGES (200) power cuts under whole servers for each suite, and the plain server as control

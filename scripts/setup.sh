@@ -5,8 +5,8 @@
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
 #   test      the same, perl, the server's procedural languages, hll and pg_partman, SoftHSM and
-#             OpenSC; on Debian also the newest stable PostgreSQL, which is not installed but unpacked into a cache
-#             (scripts/postgres-versions.sh)
+#             OpenSC, swtpm and tpm2-tools; on Debian also the newest stable PostgreSQL, which is not installed but
+#             unpacked into a cache (scripts/postgres-versions.sh)
 #   scenarios the programs that long scenarios run on a sealed cluster: pg_repack, pgBackRest, Barman,
 #             btrfs, Patroni, etcd; the extensions PostGIS, plsh, pgfincore
 #   matrix    the same as test, and what postgres-versions.sh gets other majors with
@@ -260,6 +260,9 @@ for purpose in "$@"; do
         # a token, and a plugin that is written in Python
         need softhsm2-util softhsm2
         need pkcs11-tool opensc
+        # a TPM, and the programs that the plugin runs
+        need swtpm swtpm
+        need tpm2_unseal tpm2-tools
         need python3 python3
         ;;
     scenarios) need_scenarios ;;
