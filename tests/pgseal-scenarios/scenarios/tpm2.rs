@@ -10,6 +10,7 @@ use pgseal_cluster::process::send;
 use pgseal_cluster::{Patience, Signal};
 use pgseal_scenarios::Outcome;
 use pgseal_scenarios::backup::shell;
+use pgseal_scenarios::files::{copy_tree, restore_tree};
 use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
 
 const HEADING: &str = "## TPM 2.0";
@@ -356,6 +357,39 @@ sed -i "s#SEEN#$HOME/seen#; s#PATTERN#$HOME/pattern#" noting/any
 chmod 755 noting/any
 for tool in /usr/bin/tpm2_*; do ln noting/any "noting/${tool##*/}"; done
 "#;
+
+/// `docs/anchor.md` with the TPM as the store.
+#[test]
+fn a_server_with_its_anchor_in_the_tpm() {
+    let mut store = Store::new();
+    let uri = store.uri("parent=owner", "&anchor=0x1800016");
+    let data = store.base.node.data().display().to_string();
+    let older = store.home().join("older");
+    let node = &mut store.base.node;
+    node.set_env("PGSEAL_ANCHOR", &uri);
+    node.set_env("PGSEAL_PROVIDER_WAIT", "0");
+    succeeds(&node.pgseal(&["anchor", "accept", &data]));
+    node.start();
+    node.stop();
+    copy_tree(node.data(), &older);
+    node.start();
+    node.kill9();
+    node.start();
+    node.stop();
+    succeeds(&node.pgseal(&["anchor", "status", &data]));
+    restore_tree(&older, node.data());
+    let log = node.try_start().expect_err("an older copy");
+    assert!(log.contains("not as the last shutdown left it"), "{log}");
+
+    store.down();
+    let log = store.base.node.try_start().expect_err("the TPM is away");
+    assert!(log.contains("no connection to the TPM"), "{log}");
+    store.up();
+    let node = &mut store.base.node;
+    succeeds(&node.pgseal(&["anchor", "accept", &data]));
+    node.start();
+    node.stop();
+}
 
 #[test]
 fn what_the_programs_get() {
