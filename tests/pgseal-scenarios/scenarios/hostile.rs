@@ -51,6 +51,8 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("manifest write", "manifest write DATA", true),
     ("wal status", "wal status DATA", false),
     ("wal accept", "wal accept DATA", true),
+    ("anchor status", "anchor status DATA --anchor file:HOME/no-anchors", false),
+    ("anchor accept", "anchor accept DATA --anchor file:HOME/anchors", true),
     ("guard", "guard DATA --bindir BIN", true),
     ("encrypt", "encrypt -K file:HOME/key2 --bindir BIN DATA", true),
     ("decrypt", "decrypt --yes-write-plain --bindir BIN DATA", true),
@@ -107,6 +109,9 @@ impl Field {
         let dir = original.display().to_string();
         let made = node.pgseal(&["key", "backup", &dir, "--lock", &lock, "-o", &path("escrow")]);
         assert_eq!(made.code, 0, "{}", made.text);
+        for stores in ["anchors", "no-anchors"] {
+            let _made = node.make_dir(stores);
+        }
         let bin = bindir();
         let script = format!(
             "{bin}/pg_ctl -D {0} -w -t 30 -l {1} start >/dev/null || {{ cat {1} >&2; exit 1; }}\n\
