@@ -1,12 +1,14 @@
 //! The bodies of the fuzz targets for key material: the keyring file, the hand-over frame, the file
-//! of a cluster, the configuration record. `crates/pgseal-keys/tests/fuzz_smoke.rs` runs them on a
+//! of a cluster, the records that a server writes, anchors. `crates/pgseal-keys/tests/fuzz_smoke.rs` runs them on a
 //! stable toolchain.
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
+use pgseal_keys::anchor::{Directory, State};
 use pgseal_keys::config_record::{ConfigRecord, MAX_KEPT_LEN, is_name};
+use pgseal_keys::control::{PART_LEN, open_controls, open_flushed, whole};
 use pgseal_keys::handover::{Answer, Unlocked};
 use pgseal_keys::manifest::Manifest;
 use pgseal_keys::{Clusters, CostLimit, Kek, Keyring, Provider, handover};
@@ -86,6 +88,45 @@ pub fn manifest(data: &[u8]) {
     for (at, listed) in manifest.files.iter().enumerate() {
         assert_eq!(manifest.find(&listed.path), Some(at));
         assert!(!listed.path.starts_with(b"/"));
+    }
+}
+
+/// Opens any bytes as a control record. What opens says the same when it is sealed anew, and no byte
+/// of its first part may differ from what was sealed.
+pub fn control_record(data: &[u8]) {
+    let answer = handover::decode(include_bytes!("seeds/frame/two-keys")).unwrap();
+    let keys = answer.unlocked().unwrap().keys;
+    let sealed = include_bytes!("seeds/control_record/sealed");
+    let (controls, flushed) = (open_controls(data, &keys), open_flushed(data, &keys));
+    if controls.is_ok() {
+        assert_eq!(data.get(..PART_LEN), sealed.get(..PART_LEN), "a part that nobody sealed");
+    }
+    if let Ok(flushed) = flushed {
+        assert_eq!(Ok(flushed), open_flushed(sealed, &keys), "a position that nobody sealed");
+    }
+    if let (Ok(controls), Ok(flushed)) = (controls, flushed) {
+        let again = whole(&controls, flushed, &keys).unwrap();
+        assert_eq!(open_controls(&again, &keys), Ok(controls));
+        assert_eq!(open_flushed(&again, &keys), Ok(flushed));
+    }
+}
+
+/// Reads any text as the state of an anchor, and any bytes as number and value. What is accepted is
+/// written to the same text and bytes, and expects something of a directory.
+pub fn anchor(data: &[u8]) {
+    let of_text = core::str::from_utf8(data).ok().and_then(|text| text.parse::<State>().ok());
+    let of_bytes = data.split_first_chunk().and_then(|(sequence, value)| {
+        let state = State::of(u64::from_le_bytes(*sequence), value)?;
+        assert_eq!(state.value(), value);
+        Some(state)
+    });
+    if let Some(state) = &of_text {
+        assert_eq!(state.to_string().as_bytes(), data);
+    }
+    for state in [of_text, of_bytes].into_iter().flatten() {
+        assert_eq!(State::of(state.sequence, &state.value()), Some(state));
+        let unknown = Directory { epoch: None, is_backup: false, stopped: None };
+        assert!(state.expect(&unknown).is_err(), "a directory of which nothing is known");
     }
 }
 

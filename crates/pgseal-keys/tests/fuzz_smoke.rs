@@ -12,7 +12,9 @@ mod smoke;
 
 use std::path::Path;
 
+use pgseal_keys::anchor::State;
 use pgseal_keys::config_record::ConfigRecord;
+use pgseal_keys::control::open_controls;
 use pgseal_keys::manifest::Manifest;
 use pgseal_keys::{Clusters, Keyring, handover};
 
@@ -48,6 +50,26 @@ fn records_of_configurations() {
 fn manifests() {
     smoke::expect_accepted("manifest", |seed| Manifest::decode(seed).is_ok());
     smoke::run("manifest", 1500, bodies::manifest);
+}
+
+#[test]
+fn control_records() {
+    let frame = smoke::seeds("frame");
+    let opens = |seed: &[u8]| {
+        let mut unlocked =
+            frame.iter().filter_map(|frame| handover::decode(frame).ok()?.unlocked());
+        unlocked.any(|unlocked| open_controls(seed, &unlocked.keys).is_ok())
+    };
+    smoke::expect_accepted("control_record", opens);
+    smoke::run("control_record", 1500, bodies::control_record);
+}
+
+#[test]
+fn anchors() {
+    let accepts =
+        |seed: &[u8]| core::str::from_utf8(seed).is_ok_and(|s| s.parse::<State>().is_ok());
+    smoke::expect_accepted("anchor", accepts);
+    smoke::run("anchor", 1500, bodies::anchor);
 }
 
 #[cfg(feature = "escrow")]
