@@ -107,13 +107,14 @@ pub fn server_starts(root: &'static Root, keys: &KeySet) -> Result<(), Errno> {
     shared.segment_bytes.store(segment_bytes, Ordering::Relaxed);
     shared.publish(flushed);
     shared.expect_end(flushed);
-    let record = OpenRecord::begin(root, keys, &shared.slots, flushed).inspect_err(|errno| {
+    let record = OpenRecord::open(root).inspect_err(|errno| {
         log::line(format_args!(
             "ERROR: \"{}/pgseal/control\" cannot be written (errno {errno}); give the server's user the right to write there",
             Shown(root.path())
         ));
     })?;
     let _ = RECORD.set(record);
+    MAIN.store(this_thread(), Ordering::Relaxed);
     for function in &FUNCTIONS {
         function.find();
     }
@@ -234,15 +235,20 @@ fn tell_once(errno: Errno) {
     }
 }
 
+/// The postmaster's thread, which in each process that it forks is the main thread.
+static MAIN: AtomicU64 = AtomicU64::new(0);
+
+fn this_thread() -> u64 {
+    // SAFETY: no pointers involved.
+    unsafe { libc::pthread_self() }
+}
+
 /// Up to where the WAL is on the disk, as the server itself knows. `None`: it cannot be asked now.
 /// The functions of the server change what it has in hand while it writes WAL, so they are called
 /// only outside critical sections, and only by the main thread.
 fn reached() -> Option<Flushed> {
-    // SAFETY: no pointers involved.
-    let thread = unsafe { libc::gettid() };
-    // SAFETY: no pointers involved.
-    let process = unsafe { libc::getpid() };
-    if thread != process || !MY_PROC.is_pointing() || CRITICAL.number() != Some(0) {
+    let is_main = this_thread() == MAIN.load(Ordering::Relaxed);
+    if !is_main || !MY_PROC.is_pointing() || CRITICAL.number() != Some(0) {
         return None;
     }
     let [recovers, flush, received] = &FUNCTIONS;

@@ -6,14 +6,13 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use pgseal_core::KeySet;
 use pgseal_core::random::Random;
 use pgseal_keys::control::{
-    CONFIRMATION_OFF, CONTROL_LEN, Confirmation, Flushed, PART_LEN, Part, SLOT_LEN, Sealer,
-    flushed_part, slot_off,
+    CONFIRMATION_LEN, CONFIRMATION_OFF, CONTROL_LEN, Confirmation, Flushed, NONCE_LEN, PART_LEN,
+    Part, SLOT_LEN, Sealer, flushed_part, slot_off,
 };
 
-use super::record::{nonce, open_to_write};
+use super::record::open_to_write;
 use crate::file::window;
 use crate::keys::load;
 use crate::os::fault;
@@ -23,11 +22,17 @@ use crate::os::sys;
 use crate::place::datadir::Root;
 
 /// The confirmations of the two slots, in memory that the processes share: whose confirmation stands
-/// in the file tells which slot counts.
+/// in the file tells which slot counts. Zeros: not known yet.
 #[derive(Default)]
 pub struct Slots([AtomicU64; 2]);
 
 impl Slots {
+    /// Whether a process of this server has written both slots. Until then nobody knows which one
+    /// counts, and the first write goes into both.
+    fn are_known(&self) -> bool {
+        self.0.iter().any(|own| own.load(Ordering::Relaxed) != 0)
+    }
+
     /// Both slots were written with this confirmation.
     fn are(&self, confirmation: Confirmation) {
         for own in &self.0 {
@@ -65,19 +70,10 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl OpenRecord {
-    /// Opens the record of a root, and writes the position into both slots. The postmaster calls
-    /// this before it forks.
-    pub fn begin(
-        root: &'static Root,
-        keys: &KeySet,
-        slots: &Slots,
-        flushed: Flushed,
-    ) -> Result<OpenRecord, Errno> {
+    /// Opens the record of a root, and writes nothing: the server may still be refused. The
+    /// postmaster calls this before it forks.
+    pub fn open(root: &'static Root) -> Result<OpenRecord, Errno> {
         let fd = open_to_write(root)?;
-        let sealer = Sealer::new(Part::Flushed, keys).map_err(|_| libc::EIO)?;
-        let (slot, confirmation) = sealed(&sealer, flushed)?;
-        write_part(fd.0, &slot, confirmation)?;
-        slots.are(confirmation);
         Ok(OpenRecord {
             root,
             map: map(fd.0),
@@ -101,8 +97,8 @@ impl OpenRecord {
             }
         };
         let (slot, confirmation) = sealed(sealer, flushed)?;
-        if let Some(map) = self.map.as_ref().filter(|_| !self.is_map_broken.load(Ordering::Relaxed))
-        {
+        let is_mapped = slots.are_known() && !self.is_map_broken.load(Ordering::Relaxed);
+        if let Some(map) = self.map.as_ref().filter(|_| is_mapped) {
             if map.store(slots, &slot, confirmation) {
                 return Ok(());
             }
@@ -157,9 +153,12 @@ impl Map {
 
 /// A slot, and its confirmation.
 fn sealed(sealer: &Sealer, flushed: Flushed) -> Result<([u8; SLOT_LEN], Confirmation), Errno> {
-    let mut confirmation = Confirmation::default();
-    KernelRandom.fill(&mut confirmation).map_err(|_| libc::EIO)?;
-    let slot = sealer.flushed(nonce()?, flushed, confirmation).map_err(|_| libc::EIO)?;
+    // With one call, which may be a system call.
+    let mut random = [0; NONCE_LEN + CONFIRMATION_LEN];
+    KernelRandom.fill(&mut random).map_err(|_| libc::EIO)?;
+    let (nonce, confirmation) = random.split_first_chunk().ok_or(libc::EIO)?;
+    let confirmation = *confirmation.first_chunk().ok_or(libc::EIO)?;
+    let slot = sealer.flushed(*nonce, flushed, confirmation).map_err(|_| libc::EIO)?;
     Ok((slot, confirmation))
 }
 

@@ -165,7 +165,7 @@ fn failed(root: &Root, why: &Unusable) -> Errno {
     libc::EIO
 }
 
-pub fn nonce() -> Result<[u8; NONCE_LEN], Errno> {
+fn nonce() -> Result<[u8; NONCE_LEN], Errno> {
     let mut nonce = [0; NONCE_LEN];
     KernelRandom.fill(&mut nonce).map_err(|_| libc::EIO)?;
     Ok(nonce)
