@@ -82,6 +82,12 @@ pub const CHECKS: &[Check] = &[
         postgres::environment,
     ),
     check(
+        "anchor",
+        "The server has an anchor, which tells an older copy of the whole data directory",
+        "set PGSEAL_ANCHOR for the server, then pgseal anchor accept DIR and restart; docs/anchor.md",
+        postgres::anchor,
+    ),
+    check(
         "accelerators",
         "Reading and writing of tags is not slowed down for a test",
         "unset PGSEAL_ACCELERATORS for the server, then restart",

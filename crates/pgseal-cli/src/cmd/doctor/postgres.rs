@@ -167,6 +167,21 @@ fn judge_environment(environ: &[u8]) -> Verdict {
     }
 }
 
+pub fn anchor(context: &Context) -> Verdict {
+    of_server(context, judge_anchor)
+}
+
+fn judge_anchor(environ: &[u8]) -> Verdict {
+    match proc::variable(environ, "PGSEAL_ANCHOR") {
+        // What stands behind the colon may hold secrets.
+        Some(store) => ok(format!(
+            "the anchor is in a store of the kind {}:",
+            store.split(':').next().unwrap_or_default()
+        )),
+        None => skip("PGSEAL_ANCHOR is not set: an older copy of the whole directory would start"),
+    }
+}
+
 pub fn accelerators(context: &Context) -> Verdict {
     of_server(context, judge_accelerators)
 }
