@@ -19,8 +19,8 @@ pub struct Lab {
     pub other: String,
     /// The result of the queries on an unchanged cluster.
     pub truth: Vec<String>,
-    /// Whether the cluster was killed, so that no manifest applies.
-    is_crashed: bool,
+    /// When the changes are made.
+    moment: Moment,
     /// Whether `verify` lists zero blocks on an unchanged cluster.
     has_zeros: bool,
     pub rows: Vec<Row>,
@@ -33,6 +33,17 @@ const READS: [&str; 2] = [
     "select count(*), sum(id) from fresh",
 ];
 
+/// When a change is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// The server was shut down cleanly.
+    Stopped,
+    /// The server was killed, so no manifest applies.
+    Crashed,
+    /// The server runs, and has read the rows, but has not kept their pages.
+    Running,
+}
+
 impl Lab {
     /// Makes the cluster, its older copy, and the expected result.
     pub fn new() -> Lab {
@@ -42,6 +53,8 @@ impl Lab {
             ("checkpoint_timeout", "1d"),
             // Without it nobody promises that commits are there after a crash.
             ("fsync", "on"),
+            // 16 pages: reading one table throws the other one out.
+            ("shared_buffers", "128kB"),
         ]);
         node.start();
         // 2000 rows of about 40 a page, with room on each page for new versions of the rows.
@@ -82,8 +95,8 @@ impl Lab {
         node.stop();
         restore_tree(&now, node.data());
         let has_zeros = node.verify().text.contains(" never written");
-        let is_crashed = false;
-        Lab { node, now, older, victim, other, truth, is_crashed, has_zeros, rows: Vec::new() }
+        let moment = Moment::Stopped;
+        Lab { node, now, older, victim, other, truth, moment, has_zeros, rows: Vec::new() }
     }
 
     /// Makes the same changes, `group`, to the cluster after a crash: there is nothing to replay,
@@ -95,10 +108,17 @@ impl Lab {
         let crashed = self.node.home().join("stopped-by-kill");
         copy_tree(self.node.data(), &crashed);
         let kept = std::mem::replace(&mut self.now, crashed);
-        self.is_crashed = true;
+        self.moment = Moment::Crashed;
         group(self);
-        self.is_crashed = false;
+        self.moment = Moment::Stopped;
         self.now = kept;
+    }
+
+    /// Makes the same changes, `group`, below a running server.
+    pub fn while_it_runs(&mut self, group: impl Fn(&mut Lab)) {
+        self.moment = Moment::Running;
+        group(self);
+        self.moment = Moment::Stopped;
     }
 
     /// A file in one of the copies, or in the data directory of the server.
@@ -109,15 +129,18 @@ impl Lab {
     /// Makes one change to a new copy, starts the server, runs the queries and records the verdict.
     pub fn try_change(&mut self, class: &'static str, change: &'static str, make: impl Fn(&Lab)) {
         restore_tree(&self.now, self.node.data());
-        make(self);
-        let verify = self.node.verify();
-        let outcome = match self.node.try_start() {
-            Err(log) => Outcome::NoStart(table::reason_of(&log)),
-            Ok(()) => {
-                let outcome = self.read();
-                self.node.stop_at_once();
-                outcome
-            }
+        let (verify, outcome) = if self.moment == Moment::Running {
+            self.node.start();
+            self.node.sql(READS[0]);
+            self.node.sql("select count(*) from other");
+            make(self);
+            let outcome = self.read();
+            let verify = self.node.verify();
+            self.node.stop_at_once();
+            (verify, outcome)
+        } else {
+            make(self);
+            (self.node.verify(), self.start_and_read())
         };
         let zeros = verify.text.contains(" never written") && !self.has_zeros;
         let by_verify = match verify.code {
@@ -127,6 +150,15 @@ impl Lab {
             _ => ByVerify::Finds,
         };
         self.note(class, change, outcome, by_verify);
+    }
+
+    fn start_and_read(&mut self) -> Outcome {
+        if let Err(log) = self.node.try_start() {
+            return Outcome::NoStart(table::reason_of(&log));
+        }
+        let outcome = self.read();
+        self.node.stop_at_once();
+        outcome
     }
 
     fn read(&self) -> Outcome {
@@ -157,13 +189,10 @@ impl Lab {
             Outcome::Wrong => (Verdict::Not, WRONG.to_owned()),
             Outcome::Right => (Verdict::NoEffect, RIGHT.to_owned()),
         };
-        let class = match (self.is_crashed, class) {
-            (true, "relation") => "relation, after a crash",
-            (true, "free space map") => "free space map, after a crash",
-            (true, "visibility map") => "visibility map, after a crash",
-            (true, "pg_xact") => "pg_xact, after a crash",
-            (true, "relation map") => "relation map, after a crash",
-            (_, class) => class,
+        let class = match self.moment {
+            Moment::Stopped => class.to_owned(),
+            Moment::Crashed => format!("{class}, after a crash"),
+            Moment::Running => format!("{class}, while the server runs"),
         };
         self.rows.push(Row { class, change, verdict, text: table::plain(&text), found });
     }

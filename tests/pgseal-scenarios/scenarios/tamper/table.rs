@@ -24,7 +24,7 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Row {
     /// The kind of file.
-    pub class: &'static str,
+    pub class: String,
     /// What was changed.
     pub change: &'static str,
     /// The verdict.
