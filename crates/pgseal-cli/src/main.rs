@@ -37,6 +37,7 @@ mod private_file;
 mod proc;
 mod records;
 mod register;
+mod relation_names;
 mod rewrite;
 mod scan;
 mod server_files;

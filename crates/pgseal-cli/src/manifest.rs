@@ -36,6 +36,11 @@ pub fn read(root: &Path, keys: &KeySet) -> Result<Known, CliError> {
         Err(error) => return Ok(Known::Nothing(format!("global/pg_control: {error}"))),
     };
     if !is_shut_down(&control) {
+        // That of a base backup which no server has used yet.
+        let manifest = read_manifest(root)?.and_then(|bytes| Manifest::open(&bytes, keys).ok());
+        if let Some(manifest) = manifest.filter(|found| found.is_whole && found.fits(&control)) {
+            return Ok(Known::Whole(manifest));
+        }
         let why = "the server was not shut down cleanly, or follows another one";
         return Ok(Known::Nothing(why.to_owned()));
     }

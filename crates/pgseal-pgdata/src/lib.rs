@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 #![no_std]
 
+mod catalog;
 mod checkpoint;
 mod class;
 mod classify;
@@ -33,6 +34,7 @@ mod table;
 mod tablespace;
 mod wal;
 
+pub use catalog::{PlainFiles, Relation, RelationKind, relation_of};
 pub use checkpoint::{Checkpoint, is_shut_down};
 pub use class::{Class, Fork};
 pub use classify::classify;

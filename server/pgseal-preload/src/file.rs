@@ -19,6 +19,7 @@ pub mod guard;
 pub mod held;
 pub mod lost_sectors;
 pub mod manifest;
+pub mod named;
 pub mod open_file;
 pub mod own_file;
 pub mod plan;

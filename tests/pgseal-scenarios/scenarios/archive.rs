@@ -5,7 +5,7 @@ use std::process::Command;
 
 use pgseal_scenarios::backup::{
     SUM, add_row, archive_by_cp, archived, archiving, assert_archive_sound, assert_is_plain,
-    assert_sound, base_backup, ends_sound, fails, fill, prepared, recovered, restore_by_cp,
+    assert_sound, base_backup, ends_sound, fails, fill, prepared, recovered, restore_by_cp, text,
 };
 use pgseal_scenarios::files::names_in;
 use pgseal_scenarios::{Node, assert_hidden};
@@ -44,6 +44,41 @@ fn wal_archived_by_cp_and_recovery_to_a_time_a_transaction_and_a_name() {
         assert_eq!(added(&copy), wanted, "{name}");
         ends_sound(copy);
     }
+}
+
+/// Segments that an archive lacks are named, with an exit status of their own kind of damage.
+#[test]
+fn verify_names_the_segments_that_an_archive_lacks() {
+    let (mut node, _, archive) = archiving();
+    for id in 9001..9006 {
+        add_row(&node, id);
+        archived(&node);
+    }
+    node.stop();
+    assert_archive_sound(&node, &archive);
+    let mut segments = names_in(&archive);
+    segments.retain(|name| name.len() == 24);
+    segments.sort();
+    assert!(segments.len() >= 5, "{segments:?}");
+    let keyring = text(&node.file("pgseal/keyring"));
+    let verify = || node.pgseal(&["verify", "--keyring", &keyring, &text(&archive)]);
+    std::fs::remove_file(archive.join(&segments[2])).expect("it can be removed");
+    let one = verify();
+    assert_eq!(one.code, 1, "{}", one.text);
+    assert!(
+        one.text.contains(&format!("FAILED  {}: 1 segment missing", segments[2])),
+        "{}",
+        one.text
+    );
+    std::fs::remove_file(archive.join(&segments[3])).expect("it can be removed");
+    let two = verify();
+    let names = format!("{} to {}: 2 segments missing", segments[2], segments[3]);
+    assert!(two.code == 1 && two.text.contains(&names), "{}", two.text);
+    // The beginning of an archive may be removed: retention does that.
+    for name in &segments[..2] {
+        std::fs::remove_file(archive.join(name)).expect("it can be removed");
+    }
+    assert_archive_sound(&node, &archive);
 }
 
 /// Recovery to the end of the archive. The promoted copy then archives on its own timeline, and

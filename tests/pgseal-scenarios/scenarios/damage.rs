@@ -10,7 +10,7 @@ use std::path::Path;
 
 use pgseal_scenarios::backup::base_backup_command;
 use pgseal_scenarios::files::{
-    copy_tree, flip_bit, len, read, replace, restore_tree, truncate, write, zero,
+    copy_tree, flip_bit, len, page_off, read, replace, restore_tree, truncate, write, zero,
 };
 use pgseal_scenarios::{Node, programs};
 use pgseal_testkit::{Cluster, Sealing};
@@ -290,6 +290,66 @@ fn a_head_that_is_put_back_opens_the_file_again() {
     node.assert_authentic();
     node.start();
     assert_eq!(node.sql("select count(*), min(v), max(v) from t"), "1000|x|y");
+    node.stop();
+}
+
+/// The log and `pgseal verify` name the table or index that a damaged file belongs to, and for an
+/// index the command that makes it anew.
+#[test]
+fn messages_name_the_relation_and_the_next_command() {
+    let mut node = Node::sealed(&[]);
+    node.start();
+    node.sql(
+        "create schema \"Sales\";;
+         create table \"Sales\".orders (id int primary key, v text);;
+         alter table \"Sales\".orders alter v set storage external;;
+         insert into \"Sales\".orders select g, repeat(md5(g::text), 100) from generate_series(1, 2000) g;;
+         alter index \"Sales\".orders_pkey rename to \"Key\";; checkpoint",
+    );
+    let database = node.sql("select current_database()");
+    let file = |sql: &str| node.sql(&format!("select pg_relation_filepath(({sql})::oid)"));
+    let toast = "select reltoastrelid from pg_class where relname = 'orders'";
+    let (table, index, toast) =
+        (node.relation("\"Sales\".orders"), node.relation("\"Sales\".\"Key\""), file(toast));
+    node.kill9();
+    // After a crash each page is judged by itself.
+    // Of the index not the metapage, which the planner reads for every query.
+    let named = [
+        (&table, 0, format!("table \"Sales\".orders of database {database}")),
+        (&index, 1, format!("index \"Sales\".\"Key\" of database {database}")),
+        (&toast, 200, format!("TOAST of table \"Sales\".orders of database {database}")),
+    ];
+    for (file, block, _) in &named {
+        flip_bit(&node.file(file), page_off(*block) + 4000);
+    }
+    let verify = node.verify().text;
+    for (file, _, name) in &named {
+        let line = verify.lines().find(|line| line.starts_with(&format!("FAILED  {file}: ")));
+        assert!(line.is_some_and(|line| line.contains(&format!("belongs to {name}"))), "{verify}");
+    }
+    let remedy = "REINDEX INDEX \"Sales\".\"Key\"";
+    assert!(verify.contains(remedy), "{verify}");
+
+    node.start();
+    for sql in [
+        "select count(v) from \"Sales\".orders",
+        "set enable_seqscan = off;; set enable_bitmapscan = off;; \
+         select id from \"Sales\".orders where id = 1",
+        "set enable_seqscan = off;; select sum(length(v)) from \"Sales\".orders where id > 370",
+    ] {
+        node.try_sql(sql).expect_err(sql);
+    }
+    let log = node.log();
+    for (file, block, name) in &named {
+        let wanted = format!("ERROR: block {block} of \"{file}\" ({name}) does not authenticate");
+        assert!(log.contains(&wanted), "{wanted}\n{log}");
+    }
+    assert!(log.contains(&format!("make it anew with: {remedy}")), "{log}");
+    // The index can be made anew only of a table that can be read.
+    node.sql("set zero_damaged_pages = on;; select count(v) from \"Sales\".orders");
+    node.sql(&format!("set zero_damaged_pages = on;; {remedy}"));
+    let by_index = "set enable_seqscan = off;; select id from \"Sales\".orders where id = 2000";
+    assert_eq!(node.sql(by_index), "2000");
     node.stop();
 }
 

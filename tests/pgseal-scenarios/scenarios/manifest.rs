@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use pgseal_scenarios::backup::base_backup;
 use pgseal_scenarios::files::{
     PAGE, TAG_ENTRY, copy_tree, flip_bit, page_off, read, replace, restore_tree, tag_off, truncate,
     write, zero,
@@ -104,7 +105,8 @@ fn every_change_of_a_file_of_a_stopped_server_is_noticed() {
         assert!(error.contains("invalid page"), "{name}: {error}");
         lab.node.try_sql("insert into t values (1, 'z')").expect_err(name);
         assert_eq!(lab.node.sql("select v from other"), "1", "{name}");
-        assert!(lab.node.log().contains(&format!("\"{}\": it", lab.table)), "{name}");
+        let line = format!("\"{}\" (table public.t of database postgres): it", lab.table);
+        assert!(lab.node.log().contains(&line), "{name}: {}", lab.node.log());
         lab.node.stop();
         // The shutdown does not accept the file, and neither does one after which nobody read it.
         assert_eq!(lab.check().0, 1, "{name}");
@@ -146,7 +148,8 @@ fn an_older_visibility_map_counts_as_none() {
     lab.node.sql("create index on t (id)");
     let by_index = "set enable_seqscan = off;; set enable_bitmapscan = off;; ".to_owned();
     assert_eq!(lab.node.sql(&(by_index + "select count(id) from t where id > 0")), "9000");
-    assert!(lab.node.log().contains(&format!("\"{map}\": it")), "{}", lab.node.log());
+    let line = format!("\"{map}\" (table public.t of database postgres): it");
+    assert!(lab.node.log().contains(&line), "{}", lab.node.log());
     lab.node.sql("vacuum t");
     lab.node.stop();
     assert_eq!(lab.check().0, 0, "{}", lab.check().1);
@@ -251,6 +254,70 @@ fn after_a_crash_the_server_starts_and_says_what_is_not_known() {
     lab.node.start();
     assert_eq!(lab.node.sql("select count(*) from t"), "9001");
     lab.node.stop_sound("xxxxxxxxxxxxxxxx");
+}
+
+/// A base backup has a manifest of its own, until a server uses it. So does any copy for which
+/// somebody has one written.
+#[test]
+fn a_backup_has_a_manifest() {
+    let mut lab = Stopped::new(&[]);
+    lab.node.start();
+    let backup = base_backup(&lab.node, "backup", &[]);
+    let copy = lab.node.home().join("copy");
+    // A raw copy of a server that was killed stands for one that a tool made of a running server.
+    lab.node.kill9();
+    copy_tree(lab.node.data(), &copy);
+    let task =
+        |task: &str, dir: &Path| lab.node.pgseal(&["manifest", task, &dir.display().to_string()]);
+    assert_eq!(task("check", &copy).code, 22);
+    let written = task("write", &copy);
+    assert_eq!(written.code, 0, "{}", written.text);
+
+    for dir in [&backup, &copy] {
+        let check = || task("check", dir);
+        assert_eq!(check().code, 0, "{}", check().text);
+        type Change<'a> = (&'a str, Box<dyn Fn(&Path) + 'a>);
+        let changes: [Change<'_>; 3] = [
+            ("cut", Box::new(|path| truncate(path, page_off(20)))),
+            (
+                "a page and its tag zeroed",
+                Box::new(|path| {
+                    zero(path, page_off(2), PAGE);
+                    zero(path, tag_off(2), TAG_ENTRY);
+                }),
+            ),
+            ("removed", Box::new(|path| fs::remove_file(path).expect("it can be removed"))),
+        ];
+        for (name, change) in changes {
+            let used = lab.node.home().join("used");
+            copy_tree(dir, &used);
+            change(&used.join(&lab.table));
+            let check = task("check", &used);
+            assert_eq!(check.code, 1, "{name}: {}", check.text);
+            assert!(check.text.contains("table public.t of database"), "{name}: {}", check.text);
+            let verify = lab.node.pgseal(&["verify", &used.display().to_string()]);
+            assert_eq!(verify.code, 1, "{name}: {}", verify.text);
+            // The server notices it, too.
+            let mut server = Node::at(&lab.node, &used);
+            server.start();
+            server.try_sql("select count(*), max(v) from t").expect_err(name);
+            assert_eq!(server.sql("select v from other"), "1", "{name}");
+            server.stop();
+            fs::remove_dir_all(&used).expect("it can be removed");
+        }
+        assert_eq!(check().code, 0, "{}", check().text);
+        let mut server = Node::at(&lab.node, dir);
+        server.start();
+        assert_eq!(server.sql("select count(*) from t"), "9000");
+        assert!(!server.log().contains("there is no manifest"), "{}", server.log());
+        // Crashed meanwhile, the directory is no backup any more.
+        server.kill9();
+        assert_eq!(task("check", dir).code, 22);
+        server.start();
+        assert_eq!(server.sql("select count(*) from t"), "9000");
+        server.stop();
+        assert_eq!(task("check", dir).code, 0);
+    }
 }
 
 /// Without room for the manifest the shutdown fails, and the next start recovers: `pg_control` never

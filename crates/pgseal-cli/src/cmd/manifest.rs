@@ -10,6 +10,7 @@ use crate::exit;
 use crate::locks::{OwnLock, refuse_running};
 use crate::manifest::{self, Known};
 use crate::out::{Out, count};
+use crate::relation_names::RelationNames;
 use crate::scan::{self, Root};
 use crate::stopped::Stopped;
 
@@ -67,6 +68,9 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct DifferenceJson {
     file: String,
+    /// The table or index that the file belongs to, if the catalogs name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relation: Option<String>,
     text: String,
 }
 
@@ -87,7 +91,9 @@ fn check(target: &Stopped) -> Result<u8, CliError> {
             report.files = manifest.files.len();
             let scan = scan::scan(&dir.root, Root::DataDir);
             let differences = manifest::compare(&dir.root, &scan, &manifest)?;
+            let mut names = RelationNames::new(&dir.root, &keys);
             let as_text = |(file, difference): (String, _)| DifferenceJson {
+                relation: names.of(&file).map(|relation| relation.to_string()),
                 file,
                 text: format!("{difference}"),
             };
@@ -114,7 +120,11 @@ fn check(target: &Stopped) -> Result<u8, CliError> {
 
 fn print(out: &mut Out, report: &Report) -> Result<(), CliError> {
     for found in &report.differences {
-        writeln!(out, "DIFFERS {}: {}", found.file, found.text)?;
+        write!(out, "DIFFERS {}: {}", found.file, found.text)?;
+        match &found.relation {
+            Some(relation) => writeln!(out, "; it belongs to {relation}")?,
+            None => writeln!(out)?,
+        }
     }
     match (&report.unknown, report.manifest, &report.written) {
         (Some(why), ..) if report.refused => writeln!(
@@ -146,15 +156,6 @@ fn write(target: &Stopped) -> Result<u8, CliError> {
     let (dir, keys) = target.open("manifest")?;
     let _lock = OwnLock::take(&dir.root)?;
     refuse_running(&dir)?;
-    if let Known::Nothing(why) = manifest::read(&dir.root, &keys)?
-        && !manifest::is_stopped(&dir.root)
-    {
-        return Err(CliError::NotNow(format!(
-            "{}: {why}: no manifest is needed, the server starts without one and writes it when it \
-             is shut down",
-            dir.root.display()
-        )));
-    }
     let scan = scan::scan(&dir.root, Root::DataDir);
     if let Some((path, why)) = scan.closed.first() {
         return Err(CliError::NotNow(format!(

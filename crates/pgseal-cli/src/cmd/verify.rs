@@ -1,9 +1,10 @@
 //! `pgseal verify`: authenticates every block of every file.
 //!
-//! `file` checks one file, `subset` says which content of it, `report` collects the findings and
-//! prints them.
+//! `file` checks one file, `subset` says which content of it, `gaps` finds what is missing in an
+//! archive, `report` collects the findings and prints them.
 
 mod file;
+mod gaps;
 mod progress;
 mod report;
 mod subset;
@@ -30,6 +31,7 @@ use crate::given_dir::GivenDir;
 use crate::keys::{self, KeyOptions};
 use crate::manifest::{self, Known};
 use crate::out::{self, Out};
+use crate::relation_names::RelationNames;
 use crate::scan::{self, Entry, Root};
 use crate::{config_record, control_record, exit, memory};
 
@@ -50,8 +52,9 @@ the storage may set times back: --since is for speed, and no substitute for chec
 
 Only gcm suites authenticate blocks. Of files in xts and ctr (WAL always is in xts) the header is
 authenticated and every block read, no more. An older copy of a file, a truncated or a missing one
-is noticed if the server was shut down cleanly, by the manifest of that shutdown. Of a locked
-configuration the record is authenticated; pgseal config status compares the files with it.";
+is noticed if the server was shut down cleanly, by the manifest of that shutdown, and in a backup of
+pg_basebackup that no server has used yet. In an archive of WAL, segments that are missing between the
+first and the last one are named. Of a locked configuration the record is authenticated; pgseal config status compares the files with it.";
 
 /// Authenticate every block of every sealed file
 ///
@@ -122,6 +125,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         .jobs
         .map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let entries = std::mem::take(&mut scan.entries);
+    let gaps = if kind == Root::Archive { gaps::find(&entries) } else { Vec::new() };
     let total = entries.len();
     let checked = check_all(entries, &keys, &subset, progress.as_ref(), is_live, jobs, &bar);
     bar.finish_and_clear();
@@ -159,8 +163,14 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Some(Known::Refused(why)) => report.add_no_manifest(name, why, true),
         None => {}
     }
+    for gap in &gaps {
+        report.add_gap(gap);
+    }
     for (path, why) in &scan.closed {
         report.add_closed(path.display().to_string(), why);
+    }
+    if kind == Root::DataDir {
+        report.add_relations(&mut RelationNames::new(&dir.root, &keys));
     }
     report.part = subset.shown();
     let is_sound = report.exit_code() == exit::SOUND;

@@ -19,11 +19,12 @@ use pgseal_core::{
 use pgseal_keys::manifest::Difference;
 use pgseal_pgdata::{Class, Misplaced, Renewal};
 
+use crate::file::named::Named;
 use crate::file::plan;
 use crate::file::sealing::Sealing;
 use crate::file::storage::FdStorage;
 use crate::keys::load;
-use crate::os::log::{self, Shown};
+use crate::os::log;
 use crate::os::real::Errno;
 use crate::os::sys::errno_of;
 use crate::place::datadir::{self, Location, Root};
@@ -283,20 +284,21 @@ impl Damage {
         if core::mem::replace(&mut self.is_told, true) {
             return false;
         }
-        let (reason, shown) = (self.reason, Shown(path));
+        let (reason, named) = (self.reason, Named::of(path));
         match (self.renewal.is_harmless(), reason) {
             (true, Reason::Lost) => tell_never_written(path),
             (true, _) => {
-                log::line(format_args!("WARNING: \"{shown}\": {reason}; PostgreSQL makes it anew"))
+                log::line(format_args!("WARNING: {named}: {reason}; PostgreSQL makes it anew"))
             }
             (false, Reason::Key { .. }) => fails(reason, path),
             (false, Reason::Differs(_)) if self.reads == Reads::InvalidPages => {
                 log::line(format_args!(
-                    "ERROR: \"{shown}\": {reason}; its pages are handed on as invalid pages: stop the server and restore the data directory from a backup, or drop the relation, or accept the file with \"pgseal manifest write\""
+                    "ERROR: {named}: {reason}; its pages are handed on as invalid pages: stop the server and restore the data directory from a backup, or drop the relation, or accept the file with \"pgseal manifest write\""
                 ))
             }
             (false, _) if self.reads == Reads::InvalidPages => log::line(format_args!(
-                "ERROR: \"{shown}\": {reason}; its pages are handed on as invalid pages, restore it from a backup or a standby, or drop it"
+                "ERROR: {named}: {reason}; its pages are handed on as invalid pages, {}",
+                named.remedy()
             )),
             (false, _) => fails(reason, path),
         }
@@ -305,10 +307,10 @@ impl Damage {
 
     /// Logs that redo gives a relation a new header.
     pub fn tell_header(&self, path: &[u8]) {
+        let (reason, named) = (self.reason, Named::of(path));
+        let remedy = named.remedy();
         log::line(format_args!(
-            "ERROR: \"{}\": {}; redo gives it a new header, and pages that the WAL does not have are handed on as invalid pages, restore it from a backup or a standby, or drop it",
-            Shown(path),
-            self.reason
+            "ERROR: {named}: {reason}; redo gives it a new header, and pages that the WAL does not have are handed on as invalid pages, {remedy}"
         ));
     }
 }
@@ -316,35 +318,35 @@ impl Damage {
 /// Logs that a power cut left a file without its header, and that PostgreSQL creates the file anew.
 pub fn tell_never_written(path: &[u8]) {
     log::line(format_args!(
-        "WARNING: \"{}\": its header never reached the disk; PostgreSQL makes it anew",
-        Shown(path)
+        "WARNING: {}: its header never reached the disk; PostgreSQL makes it anew",
+        Named::of(path)
     ));
 }
 
 /// Logs why a file cannot be used at all.
 pub fn fails(reason: Reason, path: &[u8]) {
-    let shown = Shown(path);
+    let named = Named::of(path);
     match reason {
         Reason::Plain if datadir::base_name(path) == b"RECOVERYXLOG" => log::line(format_args!(
-            "ERROR: \"{shown}\": restore_command brought plain WAL; if it is to be taken from the archive of a plain server, name the program that writes it here, and it is sealed on the way: restore_command = 'PGSEAL_PROGRAMS=cp cp ...'"
+            "ERROR: {named}: restore_command brought plain WAL; if it is to be taken from the archive of a plain server, name the program that writes it here, and it is sealed on the way: restore_command = 'PGSEAL_PROGRAMS=cp cp ...'"
         )),
         Reason::Plain => log::line(format_args!(
-            "ERROR: \"{shown}\" is a plain file where only sealed ones may be; it was not written by this cluster, remove it or restore the sealed one"
+            "ERROR: {named} is a plain file where only sealed ones may be; it was not written by this cluster, remove it or restore the sealed one"
         )),
         Reason::Lost => log::line(format_args!(
-            "ERROR: \"{shown}\" has blocks but its header is all zeros: the file is damaged; restore it from a backup"
+            "ERROR: {named} has blocks but its header is all zeros: the file is damaged; restore it from a backup"
         )),
         Reason::Misplaced(_) => log::line(format_args!(
-            "ERROR: \"{shown}\": {reason}; somebody put it here, restore the file from a backup"
+            "ERROR: {named}: {reason}; somebody put it here, restore the file from a backup"
         )),
         Reason::Differs(_) => log::line(format_args!(
-            "ERROR: \"{shown}\": {reason}; restore the data directory from a backup, or accept the file with \"pgseal manifest write\""
+            "ERROR: {named}: {reason}; restore the data directory from a backup, or accept the file with \"pgseal manifest write\""
         )),
         Reason::Header(_) => log::line(format_args!(
-            "ERROR: \"{shown}\": {reason}; run \"pgseal verify\" and restore the file from a backup"
+            "ERROR: {named}: {reason}; run \"pgseal verify\" and restore the file from a backup"
         )),
         Reason::Key { .. } => log::line(format_args!(
-            "ERROR: \"{shown}\": {reason}; put the data directory whose keyring has it into PGSEAL_DATA"
+            "ERROR: {named}: {reason}; put the data directory whose keyring has it into PGSEAL_DATA"
         )),
     }
 }

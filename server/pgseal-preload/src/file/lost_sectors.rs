@@ -13,6 +13,7 @@ use pgseal_core::{BlockNo, Scratch, geometry};
 use pgseal_pgdata::Checkpoint;
 
 use crate::file::damage::{self, Head};
+use crate::file::manifest;
 use crate::file::plan;
 use crate::file::storage::FdStorage;
 use crate::os::log::{self, Shown};
@@ -79,6 +80,10 @@ fn try_fill(root: &'static Root, rel: &[u8], may_be_lost: &dyn Fn(BlockNo) -> bo
     let sealing = plan::sealing_of(root, class, place).ok()??;
     let path = join(root.path(), rel);
     let fd = sys::open(&sys::c_path(&path).ok()?, O_RDWR | O_CLOEXEC, 0).ok()?;
+    // What a base backup does not list like this was not lost by a power cut.
+    if manifest::objection(fd.0, &path, false, Some(root)).ok()?.is_some() {
+        return None;
+    }
     let mut start = [0; geometry::HEAD_LEN as usize];
     let got = sys::pread_full(fd.0, &mut start, 0).ok()?;
     let Ok(Head::Sealed(mut file)) = damage::look(fd.0, &start[..got], Some(sealing), Some(root))

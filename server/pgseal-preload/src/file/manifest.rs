@@ -1,7 +1,8 @@
 //! The manifest of a data directory (`spec/manifest.md`): which files it consists of, and which
 //! version of each, as of the last clean shutdown.
 //!
-//! [`write`] writes the manifest just before `pg_control` says "shut down". [`watch`] reads the
+//! [`write`] writes the manifest just before `pg_control` says "shut down", and at the end of
+//! `pg_basebackup`. [`watch`] reads the
 //! manifest when a server starts, and compares each file with it when the file is first opened.
 
 mod listing;
@@ -15,7 +16,7 @@ pub use self::watch::{differs, objection, release, server_starts};
 pub use self::write::{ControlFile, before_control, stopped};
 
 use crate::place::datadir;
-use crate::place::program;
+use crate::place::program::{self, Role};
 
 /// To be called before the file at a path is removed. The end of a server is the removal of its lock
 /// file.
@@ -30,7 +31,14 @@ pub fn before_unlink(path: &[u8]) {
 }
 
 /// To be called before the file at a path gets another name, and perhaps replaces the file there.
+/// The last step of `pg_basebackup` is to give `backup_manifest` its name.
 pub fn before_rename(from: &[u8], to: &[u8]) {
+    if program::role() == Role::BaseBackup
+        && datadir::base_name(from) == b"backup_manifest.tmp"
+        && let Some(location) = datadir::locate(to)
+    {
+        return write::backup_ends(location.root);
+    }
     before_change(from);
     before_change(to);
 }

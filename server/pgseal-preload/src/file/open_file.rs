@@ -15,6 +15,7 @@ use pgseal_pgdata::{Class, WalSegment};
 use crate::file::counters;
 use crate::file::damage::{self, Damage, Head, Reason};
 use crate::file::manifest;
+use crate::file::named::Named;
 use crate::file::sealing::Sealing;
 use crate::file::storage::{FdStorage, Maps};
 use crate::file::wal;
@@ -417,14 +418,15 @@ impl OpenFile {
             Ok(outcome) => {
                 counters::opened(self.counted, off, &outcome);
                 if let Some(block) = outcome.first_damaged {
-                    let (count, path) = (outcome.damaged_blocks, Shown(&self.path));
+                    let (count, named) = (outcome.damaged_blocks, Named::of(&self.path));
                     if reads_zeros {
                         log::line(format_args!(
-                            "WARNING: block {block} of \"{path}\" does not authenticate ({count} in this read); it reads as zeros, and PostgreSQL makes it anew"
+                            "WARNING: block {block} of {named} does not authenticate ({count} in this read); it reads as zeros, and PostgreSQL makes it anew"
                         ));
                     } else {
+                        let remedy = named.remedy();
                         log::line(format_args!(
-                            "ERROR: block {block} of \"{path}\" does not authenticate ({count} in this read); it is handed on as an invalid page, restore it from a backup or a standby"
+                            "ERROR: block {block} of {named} does not authenticate ({count} in this read); it is handed on as an invalid page, {remedy}"
                         ));
                     }
                 }
@@ -681,6 +683,6 @@ pub fn describe(error: &SealError, path: &[u8]) -> Errno {
         }
         _ => "please report it",
     };
-    log::line(format_args!("ERROR: \"{}\": {error}; {next}", datadir::shown(path)));
+    log::line(format_args!("ERROR: {}: {error}; {next}", Named::of(path)));
     errno
 }

@@ -52,6 +52,8 @@ pub enum What {
     BadControlRecord,
     /// It is not as the manifest says, or the manifest cannot be used.
     NotAsListed,
+    /// Segments of WAL are missing in an archive.
+    MissingSegments,
     /// A link that leads nowhere.
     Dangling,
     /// The operating system refuses to read it.

@@ -1,13 +1,17 @@
 //! The report of `pgseal verify`, for people and as JSON.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use pgseal_keys::manifest::{Difference, Manifest};
+use pgseal_pgdata::RelationKind;
 use serde::Serialize;
 
 use super::file::{Checked, What};
+use super::gaps::Gap;
 use crate::exit;
 use crate::out::{self, Out, count, human_bytes};
+use crate::relation_names::RelationNames;
 use crate::scan::{Entry, Seen};
 
 /// The most findings that are shown without `--list`.
@@ -42,14 +46,33 @@ struct Blocks {
 #[derive(Debug, Serialize)]
 struct FoundJson {
     file: String,
+    /// The table or index that the file belongs to, if the catalogs name it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relation: Option<String>,
     class: &'static str,
     what: What,
     failure: bool,
     /// It is damaged, and PostgreSQL rebuilds it.
     rebuilt: bool,
     text: String,
+    /// The command that makes the file anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
     /// The damaged blocks: first block and number of blocks of each range.
     blocks: Vec<(u64, u64)>,
+}
+
+impl fmt::Display for FoundJson {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file, self.text)?;
+        if let Some(relation) = &self.relation {
+            write!(f, "; it belongs to {relation}")?;
+        }
+        match &self.remedy {
+            Some(remedy) => write!(f, ", which {remedy} makes anew"),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -161,11 +184,13 @@ impl Report {
             self.sound &= !finding.is_failure();
             self.findings.push(FoundJson {
                 file: entry.name(),
+                relation: None,
                 class: entry.class.name(),
                 what: finding.what,
                 failure: finding.is_failure(),
                 rebuilt: finding.is_rebuilt,
                 text: finding.text.clone(),
+                remedy: None,
                 blocks: if finding.what == What::DamagedBlocks {
                     damaged.clone()
                 } else {
@@ -178,6 +203,15 @@ impl Report {
     /// Adds a directory that could not be read.
     pub fn add_closed(&mut self, name: String, why: &str) {
         self.add_failure(name, "directory", What::Unreadable, format!("cannot be read: {why}"));
+    }
+
+    /// Adds segments that are missing in an archive.
+    pub fn add_gap(&mut self, gap: &Gap) {
+        let text = format!(
+            "{} missing: no recovery gets past this; archive again what pg_wal or a standby still has",
+            count(gap.count, "segment")
+        );
+        self.add_failure(gap.names(), "wal", What::MissingSegments, text);
     }
 
     /// Adds the record of the configuration: whether there is a lock, or why the record is not
@@ -217,11 +251,13 @@ impl Report {
             self.files.rebuilt += 1;
             self.findings.push(FoundJson {
                 file,
+                relation: None,
                 class: "manifest",
                 what: What::NotAsListed,
                 failure: false,
                 rebuilt: true,
                 text: format!("{difference}; does not matter: PostgreSQL rebuilds the file"),
+                remedy: None,
                 blocks: Vec::new(),
             });
         }
@@ -240,13 +276,26 @@ impl Report {
         self.sound = false;
         self.findings.push(FoundJson {
             file,
+            relation: None,
             class,
             what,
             failure: true,
             rebuilt: false,
             text,
+            remedy: None,
             blocks: Vec::new(),
         });
+    }
+
+    /// Adds which table or index each file belongs to, and for an index how to make it anew.
+    pub fn add_relations(&mut self, names: &mut RelationNames<'_>) {
+        for found in &mut self.findings {
+            let Some(relation) = names.of(&found.file) else { continue };
+            found.relation = Some(relation.to_string());
+            if found.failure && relation.kind() == RelationKind::Index {
+                found.remedy = Some(format!("REINDEX INDEX {}", relation.sql_name()));
+            }
+        }
     }
 
     /// The exit status: damage comes before files that could not be read.
@@ -268,7 +317,7 @@ impl Report {
     pub fn print(&self, out: &mut Out, list: bool, quiet: bool) -> io::Result<()> {
         let limit = if list { usize::MAX } else { SHOWN };
         for found in self.failures().take(limit) {
-            writeln!(out, "FAILED  {}: {}", found.file, found.text)?;
+            writeln!(out, "FAILED  {found}")?;
         }
         let failed = self.failures().count();
         if failed > limit {
@@ -278,7 +327,7 @@ impl Report {
             return Ok(());
         }
         for found in self.findings.iter().filter(|found| !found.failure).take(limit) {
-            writeln!(out, "note    {}: {}", found.file, found.text)?;
+            writeln!(out, "note    {found}")?;
         }
         self.print_zeros(out, list)?;
         self.print_counts(out)?;

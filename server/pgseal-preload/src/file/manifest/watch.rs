@@ -12,6 +12,7 @@ use pgseal_pgdata::{Class, classify, segment_of};
 
 use super::listing::listed_files;
 use super::stored::{MODE, read, shown};
+use crate::file::named::Named;
 use crate::file::storage::FdStorage;
 use crate::os::log::{self, Shown};
 use crate::os::real::Errno;
@@ -68,16 +69,25 @@ pub fn of(root: &'static Root) -> Option<&'static Watch> {
 }
 
 /// Reads the manifest, and compares the names of all files with it. The postmaster calls this
-/// before it forks. After a crash there is no manifest to compare with.
+/// before it forks. After a crash there is no manifest to compare with; a base backup has the one
+/// that `pg_basebackup` wrote.
 pub fn server_starts(root: &'static Root) -> Result<(), Errno> {
     let control = datadir::control_file(root).unwrap_or_default();
     if texts::state(&control) != Some(State::Stopped) {
-        if texts::state(&control).is_some() && !program::only_prints() {
-            log::line(format_args!(
-                "LOG: the server was not shut down cleanly, or follows another one: there is no manifest to tell whether a file is missing or older"
-            ));
-        }
-        return share(0).map(drop);
+        // `pg_control` of a base backup that no server has used yet is as `pg_basebackup` left it.
+        return match read(root) {
+            Ok(manifest) if manifest.is_whole && manifest.fits(&control) => {
+                compare(root, manifest, &control)
+            }
+            _ => {
+                if texts::state(&control).is_some() && !program::only_prints() {
+                    log::line(format_args!(
+                        "LOG: the server was not shut down cleanly, or follows another one: there is no manifest to tell whether a file is missing or older"
+                    ));
+                }
+                share(0).map(drop)
+            }
+        };
     }
     let manifest = match read(root) {
         Ok(manifest) if manifest.fits(&control) => manifest,
@@ -101,9 +111,14 @@ pub fn server_starts(root: &'static Root) -> Result<(), Errno> {
         }
         return share(0).map(drop);
     }
+    compare(root, manifest, &control)
+}
+
+/// Compares names now, and from now on each file when it is first opened.
+fn compare(root: &'static Root, manifest: Manifest, control: &[u8]) -> Result<(), Errno> {
     let states = share(manifest.files.len())?;
     let watch = Watch { root, manifest, states };
-    compare_names(&watch, &control)?;
+    compare_names(&watch, control)?;
     // A second data directory in one process is not compared; no program of PostgreSQL does that.
     let _ = WATCH.set(watch);
     Ok(())
@@ -145,11 +160,17 @@ fn compare_names(watch: &Watch, control: &[u8]) -> Result<(), Errno> {
     let found = listed_files(watch.root, control);
     let mut vital = false;
     let mut told = 0;
-    let mut tell = |path: &[u8], difference: Difference, what_follows: &str| {
+    let mut tell = |path: &[u8], difference: Difference, what_follows: Option<&str>| {
         told += 1;
         if told <= NAMED {
-            let path = Shown(path);
-            log::line(format_args!("ERROR: \"{path}\": {difference}; {what_follows}"));
+            let named = Named::of(path);
+            match what_follows {
+                Some(text) => log::line(format_args!("ERROR: {named}: {difference}; {text}")),
+                None => {
+                    let remedy = named.remedy();
+                    log::line(format_args!("ERROR: {named}: {difference}; {remedy}"));
+                }
+            }
         }
     };
     for listed in &watch.manifest.files {
@@ -164,9 +185,9 @@ fn compare_names(watch: &Watch, control: &[u8]) -> Result<(), Errno> {
             watch.set(path, RELEASED);
         } else if class.is_vital() {
             vital = true;
-            tell(path, Difference::Missing, "restore it from a backup");
+            tell(path, Difference::Missing, Some("restore it from a backup"));
         } else {
-            tell(path, Difference::Missing, "restore it from a backup, or drop the relation");
+            tell(path, Difference::Missing, None);
             watch.mark_segments(path, SEGMENT_MISSING);
         }
     }
@@ -174,7 +195,7 @@ fn compare_names(watch: &Watch, control: &[u8]) -> Result<(), Errno> {
         let (first, number) = segment_of(path);
         if number > 0 && watch.manifest.find(path).is_none() && watch.manifest.find(first).is_some()
         {
-            tell(path, Difference::SegmentAdded, "remove it");
+            tell(path, Difference::SegmentAdded, Some("remove it"));
             watch.mark_segments(path, SEGMENT_ADDED);
         }
     }

@@ -97,6 +97,19 @@ pub fn server_ends(root: &'static Root) {
     });
 }
 
+/// To be called when `pg_basebackup` has written everything but the name of `backup_manifest`.
+/// A backup without a manifest is as good as one of a server that crashed, so it goes on.
+pub fn backup_ends(root: &'static Root) {
+    with_reserve(|| {
+        let control = datadir::control_file(root).unwrap_or_default();
+        if write(root, &control).is_err() {
+            log::line(format_args!(
+                "WARNING: the backup has no manifest of pgseal: nobody can tell whether one of its files is missing or older"
+            ));
+        }
+    });
+}
+
 /// The number of the manifest and the digest of `pg_control`, if the server was shut down cleanly
 /// and the two fit.
 pub fn stopped(root: &'static Root, control: &[u8]) -> Option<(u64, [u8; 32])> {

@@ -1,0 +1,141 @@
+//! The name of a file in a message: its path, and the table or index that it belongs to.
+//!
+//! The name of the relation is read from the catalogs on disk (`pgseal_pgdata::relation_of`), which
+//! are opened here without the hooked calls. So it can be had in every process of the server, at
+//! any time, and without one of PostgreSQL's own locks. It is a hint: the catalogs are not compared
+//! with their places and with the manifest.
+
+use core::fmt;
+use std::sync::Mutex;
+
+use libc::{O_CLOEXEC, O_RDONLY};
+use pgseal_core::header::{self, Kind};
+use pgseal_core::{Layout, OnDamage, PlainOff, Scratch, SealedFile, geometry, memory};
+use pgseal_pgdata::{PlainFiles, Relation, RelationKind};
+
+use crate::file::storage::FdStorage;
+use crate::os::log::Shown;
+use crate::os::sys::{self, Fd};
+use crate::place::datadir::{self, Root};
+
+/// A file, as messages show it: `"base/5/16384" (table public.orders of database app)`.
+pub struct Named<'a> {
+    path: &'a [u8],
+    relation: Option<Relation>,
+}
+
+/// A look-up and what it found.
+struct LookUp {
+    path: Box<[u8]>,
+    relation: Option<Relation>,
+}
+
+/// The last look-up: many pages of one file may be damaged.
+static LAST: Mutex<Option<LookUp>> = Mutex::new(None);
+
+impl<'a> Named<'a> {
+    /// Looks up the relation of a file.
+    pub fn of(path: &'a [u8]) -> Named<'a> {
+        Named { path, relation: relation(path) }
+    }
+
+    /// What brings a damaged relation back.
+    pub fn remedy(&self) -> impl fmt::Display + '_ {
+        Remedy(self.relation.as_ref())
+    }
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", Shown(self.path))?;
+        match &self.relation {
+            Some(relation) => write!(f, " ({relation})"),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Remedy<'a>(Option<&'a Relation>);
+
+impl fmt::Display for Remedy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(index) if index.kind() == RelationKind::Index => {
+                write!(f, "make it anew with: REINDEX INDEX {}", index.sql_name())
+            }
+            _ => f.write_str("restore it from a backup or a standby, or drop it"),
+        }
+    }
+}
+
+fn relation(path: &[u8]) -> Option<Relation> {
+    // Whoever holds the lock is in a signal handler or another thread; the name is then left out.
+    let mut last = LAST.try_lock().ok()?;
+    if let Some(known) = last.as_ref().filter(|known| *known.path == *path) {
+        return known.relation;
+    }
+    let relation = look_up(path);
+    *last = memory::copied(path).ok().map(|path| LookUp { path, relation });
+    relation
+}
+
+fn look_up(path: &[u8]) -> Option<Relation> {
+    let root = datadir::locate(path)?.root;
+    root.loaded_keys()?;
+    let rel = datadir::within(root, path)?;
+    let catalog_version = pgseal_pgdata::catalog_version(&datadir::control_file(root)?)?;
+    let mut scratch = Scratch::new();
+    scratch.reserve().ok()?;
+    let mut catalogs = Catalogs { root, open: None, scratch };
+    pgseal_pgdata::relation_of(&mut catalogs, &rel, catalog_version)
+}
+
+/// The catalogs of a data directory, of which one is open at a time.
+struct Catalogs {
+    root: &'static Root,
+    open: Option<Catalog>,
+    scratch: Scratch,
+}
+
+struct Catalog {
+    rel: Box<[u8]>,
+    fd: Fd,
+    file: Box<SealedFile>,
+}
+
+impl Catalogs {
+    fn open(&mut self, rel: &[u8]) -> Option<(&mut Catalog, &mut Scratch)> {
+        if self.open.as_ref().is_none_or(|open| *open.rel != *rel) {
+            self.open = None;
+            self.open = Some(Catalog::open(self.root, rel)?);
+        }
+        Some((self.open.as_mut()?, &mut self.scratch))
+    }
+}
+
+impl Catalog {
+    fn open(root: &'static Root, rel: &[u8]) -> Option<Catalog> {
+        let keys = root.loaded_keys()?;
+        let path = datadir::join(root.path(), rel);
+        let fd = sys::open(&sys::c_path(&path).ok()?, O_RDONLY | O_CLOEXEC, 0).ok()?;
+        let mut start = [0; geometry::HEAD_LEN as usize];
+        let got = sys::pread_full(fd.0, &mut start, 0).ok()?;
+        let start = start.get(..got)?;
+        let Ok(Kind::Sealed(header)) = header::classify(start) else { return None };
+        let file = SealedFile::from_header(start, header, keys).ok()?;
+        Some(Catalog { rel: memory::copied(rel).ok()?, fd, file: memory::boxed(file).ok()? })
+    }
+}
+
+impl PlainFiles for Catalogs {
+    fn read(&mut self, rel: &[u8], plain_off: u64, buf: &mut [u8]) -> usize {
+        let Some((catalog, scratch)) = self.open(rel) else { return 0 };
+        let on_damage = match catalog.file.header().layout {
+            Layout::Paged => OnDamage::ZeroPage,
+            _ => OnDamage::Fail,
+        };
+        let storage = FdStorage::new(catalog.fd.0);
+        let outcome = catalog.file.read_at(&storage, scratch, buf, PlainOff(plain_off), on_damage);
+        outcome.map_or(0, |outcome| outcome.len)
+    }
+}
