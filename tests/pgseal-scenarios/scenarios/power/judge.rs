@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use pgseal_cluster::Patience;
 use pgseal_scenarios::Node;
 use pgseal_scenarios::backup::base_backup_command;
 
@@ -56,6 +57,9 @@ pub fn image(node: &mut Node, case: &Case<'_>, figures: &mut Findings) -> Vec<St
     }
     figures.spent("start", start);
     let start = Instant::now();
+    if case.is_standby && !promote(node) {
+        found.push("the standby cannot be promoted".to_owned());
+    }
     let known_files = use_server(node, case, &mut found);
     let log = node.log();
     found.extend(log.lines().filter(|line| is_damage(line)).map(|line| format!("log: {line}")));
@@ -96,6 +100,15 @@ pub fn image(node: &mut Node, case: &Case<'_>, figures: &mut Findings) -> Vec<St
     found
 }
 
+/// Promotes a standby, if it still is one; `false`: it does not end its recovery. Replay may cancel
+/// a query that waits for the promotion, so none does.
+pub fn promote(node: &Node) -> bool {
+    Patience::every(Duration::from_millis(50), 60).wait_until(|| {
+        let _ = node.try_sql("select pg_promote(false) where pg_is_in_recovery()");
+        node.try_sql("select not pg_is_in_recovery()").as_deref() == Ok("t")
+    })
+}
+
 /// Queries and changes the data in one session. Returns the files that the catalogs know.
 fn use_server(node: &Node, case: &Case<'_>, found: &mut Vec<String>) -> HashSet<String> {
     let mut session = node.session();
@@ -108,9 +121,6 @@ fn use_server(node: &Node, case: &Case<'_>, found: &mut Vec<String>) -> HashSet<
             String::new()
         }
     };
-    if case.is_standby {
-        ask("select pg_promote() where pg_is_in_recovery()");
-    }
     let there = ask("select client || ' ' || max(n) from ledger group by client");
     let steps = ask("select coalesce(max(n), 0) || ' ' || count(*) from step");
     let wrong = ask("select check_all()");

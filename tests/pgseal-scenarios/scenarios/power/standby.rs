@@ -36,7 +36,7 @@ pub fn cuts(test: &str, kind: Kind, limit: Limit) -> Option<Findings> {
         });
         workload.run(&primary, &note, time / 3, || {});
         primary.stop();
-        Phase::Promotion.does(&note, || node.promote());
+        assert!(Phase::Promotion.does(&note, || judge::promote(node)), "{}", node.log());
         node.kill9();
     });
     let Some(run) = run else {
