@@ -56,10 +56,11 @@ impl Aims {
                         control.push(at.saturating_sub(1)..at + 4);
                     }
                 }
-                Op::SetLen { ino, len } if (1..timeline.len(*ino)).contains(len) => {
-                    if is_relation(timeline.path(*ino)) {
-                        cut.push(at..at + 4);
-                    }
+                Op::SetLen { ino, len }
+                    if (1..timeline.len(*ino)).contains(len)
+                        && is_relation(timeline.path(*ino)) =>
+                {
+                    cut.push(at..at + 4);
                 }
                 _ => {}
             }
@@ -74,7 +75,7 @@ impl Aims {
                 }
             }
         }
-        let everywhere = [0..ops.len() + 1].to_vec();
+        let everywhere = std::iter::once(0..ops.len() + 1).collect();
         let mut aims = vec![
             Aim { kind: "anywhere", places: everywhere },
             Aim { kind: "at a name, length or sync", places: hard },
@@ -91,10 +92,12 @@ impl Aims {
         Aims(aims)
     }
 
-    /// The kind and the cut of a seed. Kinds take turns.
-    pub fn choose(&self, seed: u64, log: &Log) -> (&'static str, Cut) {
+    /// The kind and the cut of a seed. Kinds take turns, if this is not the only one.
+    pub fn choose(&self, seed: u64, log: &Log, kind: Option<&str>) -> (&'static str, Cut) {
         let mut rng = Rng::with_seed(seed);
-        let aim = &self.0[usize::try_from(seed).expect("64 bits") % self.0.len()];
+        let wanted = kind.and_then(|kind| self.0.iter().find(|aim| aim.kind == kind));
+        let in_turn = &self.0[usize::try_from(seed).expect("64 bits") % self.0.len()];
+        let aim = wanted.unwrap_or(in_turn);
         let range = aim.places[rng.usize(0..aim.places.len())].clone();
         let at = rng.usize(range).min(log.ops().len());
         // A cut between two writes shows the state between them only if the first one survives.

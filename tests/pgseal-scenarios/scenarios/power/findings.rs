@@ -40,9 +40,9 @@ impl Findings {
         self.new
     }
 
-    /// Whether no image had a finding.
-    pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
+    /// Whether an image had a finding with these words.
+    pub fn has(&self, words: &str) -> bool {
+        self.texts.iter().any(|text| text.contains(words))
     }
 
     /// How many images were judged.

@@ -27,8 +27,10 @@ const DAMAGE: [&str; 7] = [
 /// space and visibility maps are no damage: the plain server ("zeroing out page") and the sealed
 /// server both rebuild them.
 fn is_damage(line: &str) -> bool {
-    let is_made_anew =
-        ["zeroing out page", "PostgreSQL makes it anew"].iter().any(|words| line.contains(words));
+    // Statistics are not synced at a stop, and are no loss.
+    let is_made_anew = ["zeroing out page", "PostgreSQL makes it anew", "pg_stat/pgstat.stat"]
+        .iter()
+        .any(|words| line.contains(words));
     !is_made_anew && DAMAGE.iter().any(|word| line.contains(word))
 }
 

@@ -216,18 +216,26 @@ fn rotate_key(node: &Node) {
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     images: u64,
-    to_first: bool,
+    /// The words of the finding that ends the test.
+    until: Option<&'static str>,
+    /// The only kind of cuts.
+    kind: Option<&'static str>,
 }
 
 impl Limit {
     /// As many as `PGSEAL_POWER_IMAGES` says.
     pub fn all() -> Limit {
-        Limit { images: number("PGSEAL_POWER_IMAGES", 15), to_first: false }
+        Limit { images: number("PGSEAL_POWER_IMAGES", 15), until: None, kind: None }
     }
 
-    /// Until the first finding, and at most this many.
-    pub fn first(images: u64) -> Limit {
-        Limit { images, to_first: true }
+    /// Until the first finding with these words, and at most this many.
+    pub fn first(images: u64, words: &'static str) -> Limit {
+        Limit { images, until: Some(words), kind: None }
+    }
+
+    /// The same with cuts of one kind.
+    pub fn of_kind(self, kind: &'static str) -> Limit {
+        Limit { kind: Some(kind), ..self }
     }
 }
 
@@ -270,11 +278,11 @@ pub fn judged(
     let mut findings = Findings::default();
     let first = number("PGSEAL_POWER_SEED", 1);
     for seed in first..first + limit.images {
-        if limit.to_first && !findings.is_empty() {
+        if limit.until.is_some_and(|words| findings.has(words)) {
             break;
         }
         let start = Instant::now();
-        let (kind, cut) = run.aims.choose(seed, &run.log);
+        let (kind, cut) = run.aims.choose(seed, &run.log, limit.kind);
         let image = cut.image(&run.base, &run.log);
         machine.place.put(&image.disk).expect("the image can be written");
         let marks: Vec<u64> = run.log.marks(cut.at).collect();
@@ -312,7 +320,7 @@ fn again(
     machine.node.kill9();
     mounted.unmount().expect("nobody uses the disk");
     let run = Run::of(&recorder, None);
-    let (_, cut) = run.aims.choose(case.seed ^ 0x5a5a, &run.log);
+    let (_, cut) = run.aims.choose(case.seed ^ 0x5a5a, &run.log, None);
     let second = cut.image(&run.base, &run.log);
     machine.place.put(&second.disk).expect("the image can be written");
     figures.spent("recovery recorded", start);
