@@ -23,6 +23,9 @@ MAKEFLAGS += --no-print-directory
 #   EXTENSIONS="postgis plr"          some extensions, for test-extensions
 #   MAJORS="15 18"                    some major versions, for test-matrix and test-upstream
 #   RESUME=yes                        only what has no result yet or failed
+#   IMAGES=1000                       how many disks each test of test-power judges
+#   POWER="gcm standby"               some tests, for test-power
+#   SUITE=aes-256-xts                 the suite, for the tests of test-power that name none
 #   CHECKS="upgrade,crash"            some checks, for test-matrix
 #   SUITES="recovery,src/bin/pg_rewind"   some of PostgreSQL's own suites, for test-upstream
 export PG_CONFIG DESTDIR CARGO
@@ -138,11 +141,23 @@ test-key-stores: ## the plugins on SoftHSM, on a TPM in software, and on Vault's
 	@scripts/cargo-test.sh -p pgseal-scenarios --features needs-go --test key_stores --test tpm2 --test vault
 
 .PHONY: test-power
-test-power: ## IMAGES (200) power cuts under whole servers for each suite, and the plain server as control
+test-power: ## IMAGES (200) disks that a power cut could leave, for each test of power.rs, or for those of POWER
 	@scripts/setup.sh test
 	@$(MAKE) build
-	@PGSEAL_POWER_IMAGES=$(or $(IMAGES),200) scripts/cargo-test.sh -p pgseal-scenarios --test power -- \
-	    --include-ignored --nocapture --test-threads=1
+	@PGSEAL_POWER_IMAGES=$(or $(IMAGES),200) $(if $(SUITE),PGSEAL_POWER_SUITE=$(SUITE)) \
+	    scripts/cargo-test.sh -p pgseal-scenarios --test power -- \
+	    --include-ignored --nocapture --test-threads=1 --skip broken:: $(POWER)
+
+.PHONY: test-power-broken
+test-power-broken: ## the same on builds that break one order of writes on purpose: the cuts must find it
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@RUSTFLAGS="$${RUSTFLAGS:-} --cfg pgseal_broken" $(CARGO) build --quiet --release --locked \
+	    --target-dir target/broken -p pgseal-preload
+	@RUSTFLAGS="$${RUSTFLAGS:-} --cfg pgseal_broken" $(CARGO) build --quiet --release --locked \
+	    --target-dir target/broken -p pgseal-cli
+	@PGSEAL_POWER_BROKEN=$(CURDIR)/target/broken/release scripts/cargo-test.sh -p pgseal-scenarios \
+	    --test power -- --ignored --nocapture --test-threads=1 broken::
 
 .PHONY: test-core
 test-core: ## PostgreSQL's core regression tests, plain and sealed, compared

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use pgseal_core::broken::{self, Order};
 use pgseal_core::header::{self, Kind};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::BlockRange;
@@ -188,7 +189,9 @@ fn replace<M: Media>(
         }
         if outcome.found.iter().all(|found| found.text.is_none()) {
             job.control.step()?;
-            to.sync().map_err(ConvertError::io(&new, "sync the file"))?;
+            if !broken::is(Order::ConvertedUnsynced) {
+                to.sync().map_err(ConvertError::io(&new, "sync the file"))?;
+            }
             job.control.step()?;
             job.media.rename(&new, path).map_err(ConvertError::io(path, "replace the file"))?;
         } else {

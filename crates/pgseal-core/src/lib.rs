@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod broken;
 mod cipher;
 pub mod error;
 mod evp;

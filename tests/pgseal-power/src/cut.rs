@@ -36,6 +36,18 @@ pub struct Cut {
     pub at: usize,
     /// The seed that decides which unsynced changes survive.
     pub seed: u64,
+    /// How the seed decides.
+    pub survival: Survival,
+}
+
+/// Which unsynced changes survive a cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survival {
+    /// Each one survives or not.
+    Any,
+    /// All survive: the disk stops between two operations. For a cut that is aimed at the place
+    /// between two writes that belong together.
+    All,
 }
 
 /// The disk after a cut, and the random choices that made it.
@@ -65,6 +77,11 @@ impl Cut {
             1 => rng.usize(durable.names_at..=ops.len()),
             _ => ops.len(),
         };
+        let is_whole = self.survival == Survival::All;
+        let (unit, kept, names_at) = match is_whole {
+            true => (Unit::Write, 1.0, ops.len()),
+            false => (unit, kept, names_at),
+        };
         let mut disk = base.clone();
         for op in ops[..names_at].iter().filter(|op| !op.journaled_for().is_empty()) {
             // An error cannot occur: the same operation succeeded on the recorded disk in the same
@@ -83,7 +100,8 @@ impl Cut {
         }
         for (ino, ops) in &unsynced {
             if let Ok(bytes) = disk.bytes_mut(*ino) {
-                tear(bytes, ops, unit, kept, &mut rng);
+                let lengths = if is_whole { ops.len() } else { lengths_of(ops, &mut rng) };
+                tear(bytes, ops, lengths, (unit, kept), &mut rng);
             }
         }
         Image { disk, unit, kept, names_at }
@@ -115,14 +133,24 @@ impl Durable {
     }
 }
 
-/// Applies a random part of the unsynced operations of one file. Each unit of a write survives
-/// independently; changes of the length survive up to a random operation.
-fn tear(bytes: &mut Vec<u8>, ops: &[&Op], unit: Unit, kept: f64, rng: &mut Rng) {
-    let lengths = match rng.u8(0..3) {
+/// How many of the unsynced operations of a file have their change of the length on the disk.
+fn lengths_of(ops: &[&Op], rng: &mut Rng) -> usize {
+    match rng.u8(0..3) {
         0 => 0,
         1 => ops.len(),
         _ => rng.usize(0..=ops.len()),
-    };
+    }
+}
+
+/// Applies a random part of the unsynced operations of one file. Each unit of a write survives
+/// independently; changes of the length survive in the first `lengths` operations.
+fn tear(
+    bytes: &mut Vec<u8>,
+    ops: &[&Op],
+    lengths: usize,
+    (unit, kept): (Unit, f64),
+    rng: &mut Rng,
+) {
     let mut len = bytes.len();
     for (at, op) in ops.iter().enumerate() {
         let has_length = at < lengths;

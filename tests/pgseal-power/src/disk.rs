@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::log::Op;
 
@@ -44,8 +45,8 @@ pub enum DiskError {
 /// What an inode is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// A regular file with its bytes.
-    File(Vec<u8>),
+    /// A regular file with its bytes. Copies of a disk share them until one of the copies changes.
+    File(Arc<Vec<u8>>),
     /// A directory.
     Dir(BTreeMap<OsString, Ino>),
     /// A symbolic link.
@@ -126,7 +127,7 @@ impl Disk {
     /// When the inode does not exist or is not a regular file.
     pub fn bytes_mut(&mut self, ino: Ino) -> Result<&mut Vec<u8>, DiskError> {
         match &mut self.inodes.get_mut(&ino).ok_or(DiskError::Missing)?.node {
-            Node::File(bytes) => Ok(bytes),
+            Node::File(bytes) => Ok(Arc::make_mut(bytes)),
             Node::Dir(_) => Err(DiskError::ADirectory),
             Node::Link(_) => Err(DiskError::NotAFile),
         }
@@ -145,7 +146,7 @@ impl Disk {
     pub fn apply(&mut self, op: &Op) -> Result<(), DiskError> {
         match op {
             Op::Create { parent, name, ino, mode, owner } => {
-                self.enter(*parent, name, *ino, Node::File(Vec::new()), *mode, *owner)
+                self.enter(*parent, name, *ino, Node::File(Arc::default()), *mode, *owner)
             }
             Op::MakeDir { parent, name, ino, mode, owner } => {
                 self.enter(*parent, name, *ino, Node::Dir(BTreeMap::new()), *mode, *owner)
@@ -223,7 +224,7 @@ impl Disk {
             let (mode, owner) = (meta.mode() & 0o7777, (meta.uid(), meta.gid()));
             let node = match meta.file_type() {
                 kind if kind.is_dir() => Node::Dir(BTreeMap::new()),
-                kind if kind.is_file() => Node::File(fs::read(&path)?),
+                kind if kind.is_file() => Node::File(Arc::new(fs::read(&path)?)),
                 kind if kind.is_symlink() => Node::Link(fs::read_link(&path)?),
                 _ => return Err(io::Error::other(format!("{}: no file", path.display()))),
             };
@@ -254,7 +255,7 @@ impl Disk {
                     fs::create_dir(&path)?;
                     self.write_dir(*ino, &path)?;
                 }
-                Node::File(bytes) => fs::write(&path, bytes)?,
+                Node::File(bytes) => fs::write(&path, bytes.as_slice())?,
                 Node::Link(target) => {
                     symlink(target, &path)?;
                     lchown(&path, Some(inode.owner.0), Some(inode.owner.1))?;
@@ -336,7 +337,8 @@ pub fn as_usize(len: u64) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }
 
-fn give(path: &Path, inode: &Inode) -> io::Result<()> {
+/// Gives a file or directory its owner and mode.
+pub fn give(path: &Path, inode: &Inode) -> io::Result<()> {
     chown(path, Some(inode.owner.0), Some(inode.owner.1))?;
     fs::set_permissions(path, fs::Permissions::from_mode(inode.mode & 0o7777))
 }

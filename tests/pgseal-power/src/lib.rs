@@ -6,6 +6,9 @@
 //! decided by a seed. One run of a few seconds yields any number of disks, and each disk can be
 //! rebuilt from its seed.
 //!
+//! [`Place`] writes one disk after another to a directory, and [`Timeline`] tells what the files of a
+//! log are called, to find the moments at which cuts are aimed.
+//!
 //! The model of the disk allows what POSIX and common file systems allow:
 //!
 //! - Bytes that a returned `fsync` or `fdatasync` covers are on the disk. Later bytes may be lost,
@@ -20,9 +23,13 @@
 mod cut;
 mod disk;
 mod log;
+mod place;
 mod recorder;
+mod timeline;
 
-pub use cut::{Cut, Image, Unit};
+pub use cut::{Cut, Image, Survival, Unit};
 pub use disk::{Disk, DiskError, Ino};
 pub use log::{Log, Op};
+pub use place::Place;
 pub use recorder::{Mounted, Recorder};
+pub use timeline::Timeline;

@@ -64,6 +64,11 @@ impl Log {
         self.0.push(op);
     }
 
+    /// Removes all operations behind the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.0.truncate(len);
+    }
+
     /// All operations, in order.
     #[must_use]
     pub fn ops(&self) -> &[Op] {

@@ -6,7 +6,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use pgseal_power::{Cut, Disk, Log, Mounted, Op, Recorder};
+use pgseal_power::{Cut, Disk, Log, Mounted, Op, Recorder, Survival};
 
 /// A mounted disk; `None` where nobody may mount one.
 fn mounted(at: &Path) -> Option<Mounted> {
@@ -72,7 +72,7 @@ fn files_directories_and_links_are_what_was_made() {
     assert_eq!(fs::metadata(copy.path().join("dir/b")).unwrap().mode() & 0o7777, 0o640);
     // All was synced, so every cut at the end leaves the bytes; the last name was removed after it.
     for seed in 0..50 {
-        let image = Cut { at: log.ops().len(), seed }.image(&base, &log);
+        let image = Cut { at: log.ops().len(), seed, survival: Survival::Any }.image(&base, &log);
         let copy = tempfile::tempdir().unwrap();
         image.disk.write_to(copy.path()).unwrap();
         assert_eq!(fs::read(copy.path().join("dir/b")).unwrap(), wanted);

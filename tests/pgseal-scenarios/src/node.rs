@@ -343,6 +343,15 @@ impl Node {
         self.server = None;
     }
 
+    /// Empties the log, for a test that starts the server thousands of times.
+    ///
+    /// # Panics
+    /// When the log cannot be written.
+    pub fn clear_log(&mut self) {
+        File::create(&self.log).expect("the log can be written");
+        self.log_start = 0;
+    }
+
     /// What the server has logged since its last start.
     #[must_use]
     pub fn log(&self) -> String {

@@ -4,6 +4,7 @@
 use super::operation::{InLayout, Operation, Reading};
 use super::spans::{Span, Spans, spans};
 use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, all_zero};
+use crate::broken::{self, Order};
 use crate::cipher::{NonceBytes, TagBytes};
 use crate::error::SealError;
 use crate::geometry::{
@@ -198,6 +199,11 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         let written = if new_group {
             let group = tag_block_off(first.0 / GROUP_PAGES);
             self.storage.write_at(&out[..TAG_BLOCK + plain.len()], group)
+        } else if broken::is(Order::TagBeforePage) {
+            let page_off = block_sealed_off(Layout::Paged, first);
+            self.storage
+                .write_tags(entries, tag_entry_off(first))
+                .and_then(|()| self.storage.write_at(&sealed[..plain.len()], page_off))
         } else {
             self.storage
                 .write_at(&sealed[..plain.len()], block_sealed_off(Layout::Paged, first))

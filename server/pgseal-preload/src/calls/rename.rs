@@ -6,6 +6,7 @@
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::fmt::Write;
 
+use pgseal_core::broken::{self, Order};
 use pgseal_core::geometry;
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::memory;
@@ -93,6 +94,11 @@ unsafe fn rename_at(
     let old = full_old.as_deref().unwrap_or(old);
     let new = full_new.as_deref().unwrap_or(new);
     manifest::before_rename(old.to_bytes(), new.to_bytes());
+    if broken::is(Order::PlaceAfterRename) {
+        let done = call();
+        let _ = before_rename(new, new);
+        return done;
+    }
     let prepared = match program::role() {
         Role::Server | Role::Standalone => {
             before_rename(old, new).and_then(|()| config::before_rename(old, new))

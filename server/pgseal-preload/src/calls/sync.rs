@@ -10,6 +10,7 @@
 use core::ffi::c_int;
 
 use libc::{off_t, size_t, ssize_t};
+use pgseal_core::broken::{self, Order};
 use pgseal_core::{PlainOff, geometry};
 
 use crate::file::fds;
@@ -74,7 +75,7 @@ fn flush_header(fd: c_int) {
         let mut open = fds::lock(&file);
         open.layout().is_some() && open.header_is_to_be_flushed()
     });
-    if !first {
+    if !first || broken::is(Order::HeaderBehindRange) {
         return;
     }
     let wait = libc::SYNC_FILE_RANGE_WAIT_BEFORE

@@ -3,6 +3,7 @@
 use core::ffi::c_int;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pgseal_core::broken::{self, Order};
 use pgseal_core::error::SealError;
 use pgseal_core::memory;
 use pgseal_core::storage::Storage;
@@ -451,6 +452,10 @@ impl OpenFile {
             self.check_end_of_recovery(fd, buffers.scratch(), buf, off)?;
         }
         let record = self.is_wal_segment.then(wal::flush_record).flatten();
+        let record = match broken::is(Order::PositionBeforeSync) {
+            true => record.map(|record| wal::record_ahead(record, &self.path, end.0)),
+            false => record,
+        };
         let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
         if record.is_some() {
             file.set_flush_record(record);

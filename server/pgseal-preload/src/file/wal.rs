@@ -13,6 +13,7 @@ mod segments;
 
 pub use self::end::before_write;
 pub use self::flushed::{
-    before_send, is_followed, must_open, record as flush_record, server_starts, synced,
+    before_send, is_followed, must_open, record as flush_record, record_ahead, server_starts,
+    synced,
 };
 pub use self::record::{before_control, begin_epoch, epoch, has_backup_label};

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
-use super::{Cut, Unit, units};
+use super::{Cut, Survival, Unit, units};
 use crate::disk::{Disk, Ino};
 use crate::log::{Log, Op};
 
@@ -33,7 +33,7 @@ fn log(ops: Vec<Op>) -> Log {
 fn images(log: &Log) -> Vec<Disk> {
     let base = Disk::new(0o700, (0, 0));
     let at = log.ops().len();
-    (0..500).map(|seed| Cut { at, seed }.image(&base, log).disk).collect()
+    (0..500).map(|seed| Cut { at, seed, survival: Survival::Any }.image(&base, log).disk).collect()
 }
 
 fn content(disk: &Disk, name: &str) -> Option<Vec<u8>> {
@@ -140,8 +140,26 @@ fn only_what_happened_before_the_cut() {
     let log = log(vec![create(FILE, "a"), Op::Mark(1), create(OTHER, "b"), Op::Mark(2)]);
     assert_eq!(log.marks(2).collect::<Vec<_>>(), [1]);
     for seed in 0..100 {
-        let disk = Cut { at: 2, seed }.image(&Disk::new(0o700, (0, 0)), &log).disk;
+        let disk = Cut { at: 2, seed, survival: Survival::Any }
+            .image(&Disk::new(0o700, (0, 0)), &log)
+            .disk;
         assert!(content(&disk, "b").is_none());
+    }
+}
+
+#[test]
+fn all_unsynced_changes_may_survive() {
+    let log = log(vec![
+        create(FILE, "a"),
+        write(FILE, 0, 1, 5000),
+        Op::SetLen { ino: FILE, len: 4000 },
+        write(FILE, 3990, 2, 600),
+    ]);
+    let wanted = [vec![1; 3990], vec![2; 600]].concat();
+    for seed in 0..100 {
+        let cut = Cut { at: 4, seed, survival: Survival::All };
+        let disk = cut.image(&Disk::new(0o700, (0, 0)), &log).disk;
+        assert_eq!(content(&disk, "a").unwrap(), wanted);
     }
 }
 

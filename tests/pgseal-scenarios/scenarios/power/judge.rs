@@ -2,11 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::time::{Duration, Instant};
 
+use pgseal_cluster::Patience;
 use pgseal_scenarios::Node;
 use pgseal_scenarios::backup::base_backup_command;
 
-use crate::workload::{BUILDER, TELLERS, Workload, of_mark};
+use crate::findings::Findings;
+use crate::phase::of_mark;
+use crate::workload::{BUILDER, TELLERS, Workload};
 
 /// Words in the server's log that point to damage.
 const DAMAGE: [&str; 7] = [
@@ -23,67 +27,104 @@ const DAMAGE: [&str; 7] = [
 /// space and visibility maps are no damage: the plain server ("zeroing out page") and the sealed
 /// server both rebuild them.
 fn is_damage(line: &str) -> bool {
-    let is_made_anew =
-        ["zeroing out page", "PostgreSQL makes it anew"].iter().any(|words| line.contains(words));
+    // Statistics are not synced at a stop, and are no loss.
+    let is_made_anew = ["zeroing out page", "PostgreSQL makes it anew", "pg_stat/pgstat.stat"]
+        .iter()
+        .any(|words| line.contains(words));
     !is_made_anew && DAMAGE.iter().any(|word| line.contains(word))
 }
 
-/// The findings of all images.
-#[derive(Debug, Default)]
-pub struct Findings {
-    texts: Vec<String>,
-    new: bool,
-}
-
-impl Findings {
-    /// Adds the findings of one image.
-    pub fn add(&mut self, found: Vec<String>, image: impl FnOnce() -> String) {
-        self.new = !found.is_empty();
-        if self.new {
-            let text = format!("{}:\n  {}", image(), found.join("\n  "));
-            eprintln!("{text}");
-            self.texts.push(text);
-        }
-    }
-
-    /// Whether the last image had a finding.
-    pub fn is_new(&self) -> bool {
-        self.new
-    }
-
-    /// Whether no image had a finding.
-    pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
-    }
-
-    /// Ends the test; fails if there are findings.
-    pub fn end(self, test: &str, images: u64) {
-        let count = self.texts.len();
-        assert!(count == 0, "{count} of {images} images:\n{}", self.texts.join("\n"));
-        eprintln!("{test}: {images} images, nothing lost");
-    }
+/// What is known of an image.
+pub struct Case<'a> {
+    /// What the clients did in the whole run.
+    pub workload: &'a Workload,
+    /// The marks before the cut.
+    pub acknowledged: &'a [u64],
+    /// Whether the server is sealed.
+    pub sealed: bool,
+    /// Whether the server is a standby, which has to be promoted.
+    pub is_standby: bool,
+    /// The seed of the cut. For some seeds more is checked.
+    pub seed: u64,
 }
 
 /// Starts the server on the current image and uses the server. Returns what is wrong.
-pub fn image(
-    node: &mut Node,
-    workload: &Workload,
-    acknowledged: &[u64],
-    sealed: bool,
-    seed: u64,
-) -> Vec<String> {
+pub fn image(node: &mut Node, case: &Case<'_>, figures: &mut Findings) -> Vec<String> {
     let mut found = Vec::new();
-    if let Err(log) = node.try_start() {
+    node.clear_log();
+    // A cut while PostgreSQL makes its lock file leaves it empty, and the administrator removes it.
+    let lock = node.file("postmaster.pid");
+    if fs::metadata(&lock).is_ok_and(|meta| meta.len() == 0) {
+        fs::remove_file(&lock).expect("it can be removed");
+    }
+    let start = Instant::now();
+    let started = if case.sealed { node.try_start() } else { node.try_start_bare() };
+    if let Err(log) = started {
         return vec![format!("the server does not start:\n{log}")];
     }
-    let mut last: HashMap<u64, u64> = HashMap::new();
-    for (client, n) in acknowledged.iter().copied().map(of_mark) {
-        last.insert(client, n);
+    figures.spent("start", start);
+    let start = Instant::now();
+    if case.is_standby && !promote(node) {
+        found.push("the standby cannot be promoted".to_owned());
     }
-    let mut ask = |sql: &str| match node.try_sql(sql) {
-        Ok(rows) => rows,
-        Err(error) => {
-            found.push(format!("{sql}\n{error}"));
+    let known_files = use_server(node, case, &mut found);
+    let log = node.log();
+    found.extend(log.lines().filter(|line| is_damage(line)).map(|line| format!("log: {line}")));
+    figures.spent("queries", start);
+    let can_backup = case.sealed || !node.pgseal_program().is_file();
+    if case.seed.is_multiple_of(8) && can_backup && node.sql("show max_wal_senders") != "0" {
+        let start = Instant::now();
+        let target = node.home().join("backup");
+        // A torn database that `CREATE DATABASE` was copying may remain, unknown to the catalogs. A
+        // backup of a plain server warns about its checksums, too, so checksums are not verified
+        // here.
+        let moved = node.home().join("backup_ts");
+        let mut backup = base_backup_command(node, &target);
+        let backup = backup.arg("--no-verify-checksums");
+        for name in ["ts", "ts2"] {
+            let place = node.data().with_file_name(name);
+            let map = format!("{}={}", place.display(), moved.join(name).display());
+            backup.args(["--tablespace-mapping", &map]);
+        }
+        let backup = backup.output().expect("pg_basebackup runs");
+        if !backup.status.success() {
+            let said = String::from_utf8_lossy(&backup.stderr).into_owned();
+            let server = node.log().split_off(log.len());
+            found.push(format!("base backup: {said}{server}"));
+        }
+        let _ = fs::remove_dir_all(&target);
+        let _ = fs::remove_dir_all(&moved);
+        figures.spent("backup", start);
+    }
+    let start = Instant::now();
+    node.stop();
+    figures.spent("stop", start);
+    if case.sealed {
+        let start = Instant::now();
+        found.extend(unsound(node, &known_files));
+        figures.spent("verify", start);
+    }
+    found
+}
+
+/// Promotes a standby, if it still is one; `false`: it does not end its recovery. Replay may cancel
+/// a query that waits for the promotion, so none does.
+pub fn promote(node: &Node) -> bool {
+    Patience::every(Duration::from_millis(50), 60).wait_until(|| {
+        let _ = node.try_sql("select pg_promote(false) where pg_is_in_recovery()");
+        node.try_sql("select not pg_is_in_recovery()").as_deref() == Ok("t")
+    })
+}
+
+/// Queries and changes the data in one session. Returns the files that the catalogs know.
+fn use_server(node: &Node, case: &Case<'_>, found: &mut Vec<String>) -> HashSet<String> {
+    let mut session = node.session();
+    let mut ask = |sql: &str| match session.run(sql) {
+        Some(said) if !["ERROR:", "FATAL:", "PANIC:"].iter().any(|word| said.contains(word)) => {
+            said
+        }
+        said => {
+            found.push(format!("{sql}\n{}", said.as_deref().unwrap_or("the connection is gone")));
             String::new()
         }
     };
@@ -95,14 +136,20 @@ pub fn image(
          select pg_relation_filepath(oid) from pg_class \
          where pg_relation_filepath(oid) is not null union all \
          select regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', '1259')");
-    ask("vacuum (analyze)");
+    match case.seed.is_multiple_of(4) {
+        true => ask("vacuum (analyze)"),
+        false => ask("vacuum (analyze) account, ledger, step, shrinking, scratch, pg_class"),
+    };
     ask("checkpoint");
-    let known_files: HashSet<&str> = known_files.lines().collect();
+    let mut last: HashMap<u64, u64> = HashMap::new();
+    for (client, n) in case.acknowledged.iter().copied().map(of_mark) {
+        last.insert(client, n);
+    }
     let there: HashMap<u64, u64> = there.lines().filter_map(pair).collect();
     for client in 0..TELLERS {
         let known = last.get(&client).copied().unwrap_or(0);
         let have = there.get(&client).copied().unwrap_or(0);
-        if have < known || have > workload.begun[client as usize].min(known + 1) {
+        if have < known || have > case.workload.begun[client as usize].min(known + 1) {
             found.push(format!("client {client}: {known} acknowledged, {have} there"));
         }
     }
@@ -112,34 +159,14 @@ pub fn image(
         other => found.push(format!("steps: {known} acknowledged, {other:?} there")),
     }
     found.extend(wrong.lines().map(str::to_owned));
-    let log = node.log();
-    found.extend(log.lines().filter(|line| is_damage(line)).map(|line| format!("log: {line}")));
-    if seed.is_multiple_of(4) {
-        let target = node.home().join("backup");
-        // A torn database that `CREATE DATABASE` was copying may remain, unknown to the catalogs. A
-        // backup of a plain server warns about its checksums, too, so checksums are not verified
-        // here.
-        let mut backup = base_backup_command(node, &target);
-        let backup = backup.arg("--no-verify-checksums").output().expect("pg_basebackup runs");
-        if !backup.status.success() {
-            let said = String::from_utf8_lossy(&backup.stderr).into_owned();
-            let server = node.log().split_off(log.len());
-            found.push(format!("base backup: {said}{server}"));
-        }
-        let _ = fs::remove_dir_all(&target);
-    }
-    node.stop();
-    if sealed {
-        found.extend(unsound(node, &known_files));
-    }
-    found
+    known_files.lines().map(str::to_owned).collect()
 }
 
 /// What `pgseal verify` reports about files that the catalogs know. Files that were being created
 /// at the cut remain, torn and unknown to the catalogs; this happens on a plain server, too. The
 /// files of a database that was being dropped (invalid, `datconnlimit` -2) also remain, and nobody
 /// syncs them any more.
-fn unsound(node: &Node, known: &HashSet<&str>) -> Vec<String> {
+fn unsound(node: &Node, known: &HashSet<String>) -> Vec<String> {
     let verify = node.pgseal(&["verify", "--list", &node.data().display().to_string()]);
     let failed: Vec<&str> =
         verify.text.lines().filter_map(|line| line.strip_prefix("FAILED")).map(str::trim).collect();
@@ -156,13 +183,16 @@ fn unsound(node: &Node, known: &HashSet<&str>) -> Vec<String> {
 
 /// Whether the catalogs do not know a file: its database is unknown, or its relation is unknown in
 /// the database of the tests.
-fn is_left_behind(path: &str, known: &HashSet<&str>) -> bool {
+fn is_left_behind(path: &str, known: &HashSet<String>) -> bool {
     let Some((database, file)) = path.rsplit_once('/') else { return false };
     let relation = file.split(['_', '.']).next().unwrap_or_default();
-    let is_ours = known.contains(format!("{database}/1259").as_str());
-    database.starts_with("base/")
-        && (!known.contains(database)
-            || is_ours && !known.contains(format!("{database}/{relation}").as_str()))
+    let is_known = known.contains(&format!("{database}/{relation}"));
+    if database.starts_with("pg_tblspc/") {
+        // Only the database of the tests has relations in tablespaces.
+        return !is_known;
+    }
+    let is_ours = known.contains(&format!("{database}/1259"));
+    database.starts_with("base/") && (!known.contains(database) || is_ours && !is_known)
 }
 
 fn pair(line: &str) -> Option<(u64, u64)> {

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pgseal_core::Fingerprint;
+use pgseal_core::broken::{self, Order};
 use pgseal_keys::manifest::{Listed, MAX_CONTROLS, Manifest, control_digest};
 
 use super::listing::listed_files;
@@ -73,6 +74,9 @@ pub fn before_control(file: ControlFile, new: &[u8]) -> Result<(), Errno> {
         if !watch::is_server() {
             return tool_writes_control(root, new);
         }
+        if broken::is(Order::ManifestBehindControl) {
+            return Ok(());
+        }
         write(root, new)?;
         watch::set_written();
         Ok(())
@@ -87,7 +91,7 @@ pub fn server_ends(root: &'static Root) {
         if texts::state(&control) != Some(State::Stopped) {
             return;
         }
-        if watch::is_outdated() {
+        if watch::is_outdated() || broken::is(Order::ManifestBehindControl) {
             if write(root, &control).is_err() {
                 return;
             }

@@ -194,6 +194,15 @@ pub fn record() -> Option<FlushRecord> {
     (timeline != 0).then_some(FlushRecord { timeline, position })
 }
 
+/// A record that says more than the truth, for a test ([`pgseal_core::broken`]): all up to the end
+/// of the write at hand was synced.
+pub fn record_ahead(record: FlushRecord, path: &[u8], end: u64) -> FlushRecord {
+    let segment = WalSegment::of_name(datadir::base_name(path));
+    let start = shared().and_then(|shared| segment?.start(shared.segment_bytes()));
+    let position = start.map_or(record.position, |start| start + end);
+    FlushRecord { position: record.position.max(position), ..record }
+}
+
 /// To be called before bytes are sent through a socket: publishes the position that has been
 /// reached.
 #[inline]

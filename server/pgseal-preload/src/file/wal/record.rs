@@ -5,6 +5,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use pgseal_core::KeySet;
+use pgseal_core::broken::{self, Order};
 use pgseal_core::random::Random;
 use pgseal_keys::control::{
     CONTROL_LEN, Controls, Flushed, NONCE_LEN, Part, Sealer, open_controls, open_flushed, whole,
@@ -132,7 +133,10 @@ fn write_controls(root: &Root, keys: &KeySet, controls: &Controls) -> Result<(),
     });
     let fd = open_to_write(root)?;
     part.and_then(|part| sys::pwrite_all(fd.0, &part, Part::Controls.offset() as u64))
-        .and_then(|()| sys::sync_data(fd.0))
+        .and_then(|()| match broken::is(Order::ControlUnsynced) {
+            true => Ok(()),
+            false => sys::sync_data(fd.0),
+        })
         .map_err(|errno| failed(root, &Unusable::Errno(errno)))
 }
 
