@@ -15,14 +15,19 @@
 //!   btrfs do so), `fsync` of a directory makes the names in it durable.
 //! - The length of a file is independent of its bytes: a file may have grown without its new bytes,
 //!   which then read as zeros, or new bytes may be on the disk without the new length.
+//!
+//! The disk can also do wrong while a server runs on it ([`Rule`]): errors, no room, lost and
+//! misdirected writes, syncs that do not return.
 #![forbid(unsafe_code)]
 
 mod cut;
 mod disk;
+mod faults;
 mod log;
 mod recorder;
 
 pub use cut::{Cut, Image, Unit};
 pub use disk::{Disk, DiskError, Ino};
+pub use faults::{Call, Fault, Rule};
 pub use log::{Log, Op};
 pub use recorder::{Mounted, Recorder};
