@@ -144,6 +144,13 @@ test-power: ## IMAGES (200) power cuts under whole servers for each suite, and t
 	@PGSEAL_POWER_IMAGES=$(or $(IMAGES),200) scripts/cargo-test.sh -p pgseal-scenarios --test power -- \
 	    --include-ignored --nocapture --test-threads=1
 
+.PHONY: test-lying-disk
+test-lying-disk: ## a whole server on a disk that fails at the n-th write, sync or allocation, for every STRIDE-th (1) n
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@PGSEAL_LYING_STRIDE=$(or $(STRIDE),1) scripts/cargo-test.sh -p pgseal-scenarios --test lying_disk -- \
+	    --include-ignored --nocapture --test-threads=1
+
 .PHONY: test-core
 test-core: ## PostgreSQL's core regression tests, plain and sealed, compared
 	@$(UPSTREAM)/run-core.sh --mode plain
