@@ -159,6 +159,13 @@ test-power-broken: ## the same on builds that break one order of writes on purpo
 	@PGSEAL_POWER_BROKEN=$(CURDIR)/target/broken/release scripts/cargo-test.sh -p pgseal-scenarios \
 	    --test power -- --ignored --nocapture --test-threads=1 broken::
 
+.PHONY: test-lying-disk
+test-lying-disk: ## a whole server on a disk that fails at the n-th write, sync or allocation, for every STRIDE-th (1) n
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@PGSEAL_LYING_STRIDE=$(or $(STRIDE),1) scripts/cargo-test.sh -p pgseal-scenarios --test lying_disk -- \
+	    --include-ignored --nocapture --test-threads=1
+
 .PHONY: test-core
 test-core: ## PostgreSQL's core regression tests, plain and sealed, compared
 	@$(UPSTREAM)/run-core.sh --mode plain

@@ -14,6 +14,8 @@ pub mod crash;
 #[cfg(any(test, feature = "testing"))]
 pub mod fault;
 #[cfg(any(test, feature = "testing"))]
+pub mod lying;
+#[cfg(any(test, feature = "testing"))]
 pub mod mem;
 
 pub use accelerator::{Accelerator, GroupName, Held, HeldEntry};

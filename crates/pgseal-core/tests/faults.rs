@@ -88,13 +88,44 @@ fn a_failed_change_loses_nothing_else_and_can_be_repeated() {
     for (suite, layout) in combinations() {
         for before_len in [20_000, 16_384, 100, 0] {
             for (change, plan) in changes.iter().flat_map(|c| PLANS.map(|plan| (*c, plan))) {
-                let case = Case { suite, layout, before_len, change, plan };
-                let storage = FaultStorage::new(MemStorage::default());
-                case.check(&storage, &storage);
-                let storage = Accelerated::new(FaultStorage::new(MemStorage::default()));
-                case.check(&storage, &storage);
-                let storage = Unaccelerated(FaultStorage::new(MemStorage::default()));
-                case.check(&storage, &storage);
+                let plan = plan.to_owned();
+                Case { suite, layout, before_len, change, plan }.check_each_storage();
+            }
+        }
+    }
+}
+
+/// Each operation that makes the file longer fails in turn, alone and with all that follow (a full
+/// disk, on which the old bytes can still be overwritten), at its first byte and in the middle. So
+/// does each write.
+#[test]
+fn a_disk_that_is_full_at_any_moment_costs_nothing_but_the_change() {
+    const ALL: &[&str] = &["enospc@grow#N", "enospc@grow#N+", "enospc@grow#N:700", "eio@write#N:9"];
+    let small = [
+        Change::Write { off: 8_192, len: 24_576 },
+        Change::Write { off: 20_000, len: 9_000 },
+        Change::SetLen(60_000),
+    ];
+    // Into the next group of pages, over a gap.
+    let large = Change::Write { off: 2_097_152 - 8_192, len: 3 * 8_192 };
+    for (suite, layout) in combinations() {
+        for (change, before_len) in small.iter().flat_map(|c| [20_000, 0].map(|len| (*c, len))) {
+            fail_in_turn(suite, layout, before_len, change, ALL);
+        }
+        fail_in_turn(suite, layout, 16_384, large, &ALL[1..2]);
+    }
+}
+
+/// Lets the first operation that each plan is about fail, then the second, and so on.
+fn fail_in_turn(suite: Suite, layout: Layout, before_len: usize, change: Change, plans: &[&str]) {
+    for plan in plans {
+        for number in 1.. {
+            let plan = plan.replace('N', &number.to_string());
+            let case = Case { suite, layout, before_len, change, plan };
+            if !case.check_each_storage() {
+                // A change of length alone writes nothing.
+                assert!(number > 1 || case.plan.contains("write"), "{case:?}: nothing failed");
+                break;
             }
         }
     }
@@ -106,13 +137,26 @@ struct Case {
     layout: Layout,
     before_len: usize,
     change: Change,
-    plan: &'static str,
+    plan: String,
 }
 
 impl Case {
+    /// Returns whether a failure struck.
+    fn check_each_storage(&self) -> bool {
+        let plain = FaultStorage::new(MemStorage::default());
+        let accelerated = Accelerated::new(FaultStorage::new(MemStorage::default()));
+        let unaccelerated = Unaccelerated(FaultStorage::new(MemStorage::default()));
+        let struck = [
+            self.check(&plain, &plain),
+            self.check(&accelerated, &accelerated),
+            self.check(&unaccelerated, &unaccelerated),
+        ];
+        struck.contains(&true)
+    }
+
     /// Makes a file in `storage`, which is `faults` or wraps it, and makes a change of the file
-    /// fail.
-    fn check<S: Accelerator>(&self, storage: &S, faults: &FaultStorage<MemStorage>) {
+    /// fail. Returns whether a failure struck.
+    fn check<S: Accelerator>(&self, storage: &S, faults: &FaultStorage<MemStorage>) -> bool {
         let (keys, change, before_len) = (keys(), self.change, self.before_len);
         let mut handle = Handle::create(storage, self.suite, self.layout, &keys);
         let before = pattern(before_len, 5);
@@ -163,6 +207,7 @@ impl Case {
             assert_eq!(all.len(), model.len(), "{self:?}");
             assert!(all == model, "{self:?}: contents differ");
         }
+        struck > 0
     }
 }
 
@@ -191,14 +236,21 @@ fn a_short_read_is_a_short_file_or_damage() {
     for (suite, layout) in combinations().filter(|(s, l)| s.authenticates() || !l.carries(*s)) {
         let bytes = pattern(30_000, 1);
         for cut in [0, 1, 27, 28, 29, 511, 8191, 8192, 8220, 9000, 20_000] {
-            let storage = FaultStorage::new(MemStorage::default());
-            let mut handle = Handle::create(&storage, suite, layout, &keys);
-            handle.write(&storage, &bytes, 0).unwrap();
-            storage.arm(format!("short-read@read#1:{cut}").parse().unwrap());
-            match handle.all(&storage) {
-                Ok(read) => assert!(bytes.starts_with(&read), "{suite} {layout} {cut}"),
-                Err(SealError::BlockDamaged(_)) => {}
-                Err(error) => panic!("{suite} {layout} {cut}: {error}"),
+            // Each read in turn, until there are no more.
+            for number in 1.. {
+                let storage = FaultStorage::new(MemStorage::default());
+                let mut handle = Handle::create(&storage, suite, layout, &keys);
+                handle.write(&storage, &bytes, 0).unwrap();
+                let mut reader = Handle::open(&storage, &keys);
+                storage.arm(format!("short-read@read#{number}:{cut}").parse().unwrap());
+                match reader.all(&storage) {
+                    Ok(read) => assert!(bytes.starts_with(&read), "{suite} {layout} {cut}"),
+                    Err(SealError::BlockDamaged(_)) => {}
+                    Err(error) => panic!("{suite} {layout} {cut}: {error}"),
+                }
+                if storage.struck() == 0 {
+                    break;
+                }
             }
         }
     }

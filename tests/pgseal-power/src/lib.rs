@@ -18,10 +18,14 @@
 //!   btrfs do so), `fsync` of a directory makes the names in it durable.
 //! - The length of a file is independent of its bytes: a file may have grown without its new bytes,
 //!   which then read as zeros, or new bytes may be on the disk without the new length.
+//!
+//! The disk can also do wrong while a server runs on it ([`Rule`]): errors, no room, lost and
+//! misdirected writes, syncs that do not return.
 #![forbid(unsafe_code)]
 
 mod cut;
 mod disk;
+mod faults;
 mod log;
 mod place;
 mod recorder;
@@ -29,6 +33,7 @@ mod timeline;
 
 pub use cut::{Cut, Image, Survival, Unit};
 pub use disk::{Disk, DiskError, Ino};
+pub use faults::{Call, Fault, Rule};
 pub use log::{Log, Op};
 pub use place::Place;
 pub use recorder::{Mounted, Recorder};

@@ -15,6 +15,7 @@ use fuser::{
 };
 
 use crate::disk::{Disk, DiskError, Ino, Node, as_usize};
+use crate::faults::{Faults, Rule, inode_at, path_of};
 use crate::log::{Log, Op};
 
 /// How long the kernel may cache entries and attributes: long, since nobody else changes the disk.
@@ -34,6 +35,7 @@ struct State {
     /// The next free inode number.
     next: u64,
     changed: HashMap<Ino, SystemTime>,
+    faults: Faults,
 }
 
 /// A mounted recorder; dropping it unmounts the file system.
@@ -56,8 +58,14 @@ impl Recorder {
     #[must_use]
     pub fn of(disk: Disk) -> Recorder {
         let next = disk.newest().0 + 1;
-        let state =
-            State { base: disk.clone(), disk, log: Log::default(), next, changed: HashMap::new() };
+        let state = State {
+            base: disk.clone(),
+            disk,
+            log: Log::default(),
+            next,
+            changed: HashMap::new(),
+            faults: Faults::default(),
+        };
         Recorder(Arc::new(Mutex::new(state)))
     }
 
@@ -105,6 +113,38 @@ impl Recorder {
         (state.base.clone(), state.log.clone())
     }
 
+    /// The disk as it is now, synced or not.
+    #[must_use]
+    pub fn now(&self) -> Disk {
+        self.state().disk.clone()
+    }
+
+    /// From now on the disk does wrong as these rules say, and the counts begin anew. No rules: it
+    /// does right.
+    pub fn set_faults(&self, rules: Vec<Rule>) {
+        self.state().faults.set(rules);
+    }
+
+    /// For each rule, how many calls fitted it, and how many of them went wrong.
+    #[must_use]
+    pub fn fault_counts(&self) -> Vec<(u64, u64)> {
+        self.state().faults.counts()
+    }
+
+    /// How many syncs are stuck.
+    #[must_use]
+    pub fn stuck(&self) -> usize {
+        self.state().faults.held()
+    }
+
+    /// Lets the stuck syncs return.
+    pub fn release(&self) {
+        let mut state = self.state();
+        for (ino, reply) in state.faults.take_held() {
+            empty(reply, state.perform(Op::Sync { ino }));
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,10 +167,25 @@ impl Mounted {
     pub fn path(&self) -> &Path {
         &self.at
     }
+
+    /// Makes the kernel forget what it has of a file in its page cache, so that the next read asks
+    /// the disk. The path is below the root of the disk.
+    ///
+    /// # Errors
+    /// When there is no such file, or the kernel refuses.
+    pub fn forget(&self, path: &Path) -> io::Result<()> {
+        let ino = inode_at(&self.recorder.state().disk, path);
+        let ino = ino.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        let session = self.session.as_ref().ok_or_else(|| io::Error::other("unmounted"))?;
+        session.notifier().inval_inode(INodeNo(ino.0), 0, 0)
+    }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
+        // Whoever waits for a stuck sync cannot end.
+        self.recorder.set_faults(Vec::new());
+        self.recorder.release();
         if let Some(session) = self.session.take() {
             let _ = session.umount_and_join();
         }
@@ -188,11 +243,27 @@ impl State {
     }
 
     /// Creates a new inode with the operation that `op` makes for its number.
-    fn make(&mut self, op: impl FnOnce(Ino) -> Op) -> Result<FileAttr, Errno> {
+    fn make(
+        &mut self,
+        parent: Ino,
+        name: &OsStr,
+        op: impl FnOnce(Ino) -> Op,
+    ) -> Result<FileAttr, Errno> {
+        let State { faults, disk, .. } = self;
+        faults.allocate(|| path_of(disk, parent).join(name))?;
         let ino = Ino(self.next);
         self.next += 1;
         self.perform(op(ino))?;
         self.attr(ino)
+    }
+
+    /// Changes the length of a file.
+    fn set_len(&mut self, ino: Ino, len: u64) -> Result<(), Errno> {
+        let State { faults, disk, .. } = self;
+        if len > disk.bytes(ino).map_err(errno)?.len() as u64 {
+            faults.allocate(|| path_of(disk, ino))?;
+        }
+        self.perform(Op::SetLen { ino, len })
     }
 
     fn set_attributes(
@@ -210,7 +281,7 @@ impl State {
             self.perform(Op::Attributes { ino, mode, owner })?;
         }
         if let Some(len) = len {
-            self.perform(Op::SetLen { ino, len })?;
+            self.set_len(ino, len)?;
         }
         self.attr(ino)
     }
@@ -224,10 +295,17 @@ impl State {
         })
     }
 
+    fn sync(&mut self, ino: Ino, reply: ReplyEmpty) {
+        let State { faults, disk, .. } = self;
+        if let Some((reply, done)) = faults.sync(disk, ino, reply) {
+            empty(reply, done.and_then(|()| self.perform(Op::Sync { ino })));
+        }
+    }
+
     fn allocate(&mut self, ino: Ino, end: u64, mode: i32) -> Result<(), Errno> {
         let len = self.disk.bytes(ino).map_err(errno)?.len() as u64;
         match mode {
-            0 if end > len => self.perform(Op::SetLen { ino, len: end }),
+            0 if end > len => self.set_len(ino, end),
             0 | KEEP_SIZE => Ok(()),
             _ => Err(Errno::EOPNOTSUPP),
         }
@@ -328,8 +406,9 @@ impl Filesystem for Recorder {
         reply: ReplyEntry,
     ) {
         let owner = (req.uid(), req.gid());
-        let (parent, name, mode) = (ino_of(parent), name.to_owned(), mode & !umask & 0o7777);
-        let made = self.state().make(|ino| Op::MakeDir { parent, name, ino, mode, owner });
+        let (parent, mode) = (ino_of(parent), mode & !umask & 0o7777);
+        let op = |ino| Op::MakeDir { parent, name: name.to_owned(), ino, mode, owner };
+        let made = self.state().make(parent, name, op);
         entry(reply, made);
     }
 
@@ -344,8 +423,9 @@ impl Filesystem for Recorder {
         reply: ReplyCreate,
     ) {
         let owner = (req.uid(), req.gid());
-        let (parent, name, mode) = (ino_of(parent), name.to_owned(), mode & !umask & 0o7777);
-        match self.state().make(|ino| Op::Create { parent, name, ino, mode, owner }) {
+        let (parent, mode) = (ino_of(parent), mode & !umask & 0o7777);
+        let op = |ino| Op::Create { parent, name: name.to_owned(), ino, mode, owner };
+        match self.state().make(parent, name, op) {
             Ok(attr) => {
                 let flags = FopenFlags::FOPEN_KEEP_CACHE;
                 reply.created(&TTL, &attr, Generation(0), FileHandle(0), flags);
@@ -363,8 +443,10 @@ impl Filesystem for Recorder {
         reply: ReplyEntry,
     ) {
         let owner = (req.uid(), req.gid());
-        let (parent, name, target) = (ino_of(parent), link_name.to_owned(), target.to_owned());
-        let made = self.state().make(|ino| Op::Symlink { parent, name, ino, target, owner });
+        let parent = ino_of(parent);
+        let (name, target) = (link_name.to_owned(), target.to_owned());
+        let op = |ino| Op::Symlink { parent, name, ino, target, owner };
+        let made = self.state().make(parent, link_name, op);
         entry(reply, made);
     }
 
@@ -430,8 +512,13 @@ impl Filesystem for Recorder {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let state = self.state();
-        match state.disk.bytes(ino_of(ino)) {
+        let mut state = self.state();
+        let State { faults, disk, .. } = &mut *state;
+        let range = offset..offset.saturating_add(u64::from(size));
+        if let Err(error) = faults.read(disk, ino_of(ino), range) {
+            return reply.error(error);
+        }
+        match disk.bytes(ino_of(ino)) {
             Ok(bytes) => {
                 let start = as_usize(offset).min(bytes.len());
                 let end = start.saturating_add(size as usize).min(bytes.len());
@@ -453,9 +540,13 @@ impl Filesystem for Recorder {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let op = Op::Write { ino: ino_of(ino), off: offset, bytes: Arc::from(data) };
-        match self.state().perform(op) {
-            Ok(()) => reply.written(u32::try_from(data.len()).unwrap_or(u32::MAX)),
+        let mut state = self.state();
+        let State { faults, disk, .. } = &mut *state;
+        let done = faults.write(disk, ino_of(ino), offset, data).and_then(|(ops, count)| {
+            ops.into_iter().try_for_each(|op| state.perform(op)).map(|()| count)
+        });
+        match done {
+            Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
             Err(error) => reply.error(error),
         }
     }
@@ -479,7 +570,7 @@ impl Filesystem for Recorder {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        empty(reply, self.state().perform(Op::Sync { ino: ino_of(ino) }));
+        self.state().sync(ino_of(ino), reply);
     }
 
     fn fsyncdir(
@@ -490,7 +581,7 @@ impl Filesystem for Recorder {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        empty(reply, self.state().perform(Op::Sync { ino: ino_of(ino) }));
+        self.state().sync(ino_of(ino), reply);
     }
 
     fn readdir(

@@ -15,7 +15,7 @@ use pgseal_scenarios::backup::{
 };
 use pgseal_scenarios::{Ledger, Node};
 
-use lab::{Barman, RSYNC, STREAMING};
+use lab::{Barman, Protected, RSYNC, STREAMING};
 
 /// The numbers of the rows that were added.
 fn added(node: &Node) -> String {
@@ -36,6 +36,7 @@ fn two_backups_while_writing(barman: &Barman, ledger: &mut Ledger) -> u64 {
 #[ignore = "long: make test-scenarios"]
 fn barman_by_streaming_with_recoveries_to_the_end_and_to_a_time() {
     let mut barman = Barman::new(STREAMING);
+    barman.protect(Protected::Lock);
     let tablespace = barman.node.make_dir("tablespace");
     barman.node.start();
     fill_with_tablespace(&barman.node, 5000, &tablespace);
@@ -97,6 +98,7 @@ fn barman_by_streaming_with_recoveries_to_the_end_and_to_a_time() {
 fn barman_by_rsync_with_hard_links_and_recoveries_along_timelines() {
     let mut barman = Barman::new(RSYNC);
     barman.archive_by_rsync(&barman.node);
+    barman.protect(Protected::Accept);
     // The first "barman check" makes the directories and says that the server is not reachable yet.
     let said = fails(&mut barman.command(&["check", "main"]));
     assert!(said.contains("PostgreSQL: FAILED"), "{said}");

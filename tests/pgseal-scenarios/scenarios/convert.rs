@@ -209,6 +209,43 @@ fn encrypt_rekey_change_the_suite_and_decrypt_byte_for_byte() {
     cluster.works_plain();
 }
 
+/// A locked configuration stays locked through `rekey`, also one that was killed, and ends with
+/// `decrypt`. Each conversion of a server with an anchor is accepted with one command.
+#[test]
+fn a_locked_configuration_and_an_anchor_through_the_conversions() {
+    let mut cluster = plain(true);
+    cluster.converts("encrypt", &[]);
+    cluster.node.lock_configuration();
+    cluster.node.use_anchor("anchors");
+    cluster.works_sealed();
+    for options in [&[][..], &["--suite", "aes-256-xts"], &["--suite", "aes-256-gcm"]] {
+        if !kill_at_work(&cluster, "rekey", options, Duration::from_millis(60)) {
+            eprintln!("rekey {options:?} was faster than the signal");
+        }
+        go_on(&cluster, "rekey", options);
+        cluster.node.assert_locked();
+        cluster.node.assert_refused("pgseal anchor accept");
+        cluster.node.accept_anchor();
+        cluster.works_sealed();
+        cluster.node.start();
+        cluster.node.sql("alter system set work_mem = '6MB'");
+        cluster.node.restart_with_manifest();
+        cluster.check_rows();
+        cluster.node.stop();
+        cluster.node.assert_locked();
+    }
+    cluster.converts("decrypt", &[]);
+    cluster.works_plain();
+    // Sealed again, it has a new keyring, and is not locked.
+    cluster.converts("encrypt", &[]);
+    cluster.node.assert_refused("PGSEAL_CONFIG");
+    cluster.node.lock_configuration();
+    cluster.node.assert_refused("pgseal anchor accept");
+    cluster.node.accept_anchor();
+    cluster.works_sealed();
+    cluster.node.assert_locked();
+}
+
 #[test]
 #[ignore = "long: make test-scenarios"]
 fn encrypt_and_decrypt_in_every_suite_with_and_without_checksums() {

@@ -103,6 +103,31 @@ fn the_keyring_is_lost_and_shares_bring_it_back() {
     works(&mut node);
 }
 
+/// A rotation changes nothing that the lock, the manifest or the anchor watch, with the server down
+/// or up.
+#[test]
+fn a_rotation_with_a_locked_configuration_and_an_anchor() {
+    let mut node = cluster();
+    node.lock_configuration();
+    node.use_anchor("anchors");
+    for is_up in [false, true] {
+        if is_up {
+            node.start();
+        }
+        let uri = new_key(&node, &format!("next-{is_up}"));
+        succeeds(&key(&node, "rotate", &["-K", &uri]));
+        if is_up {
+            node.restart_with_manifest();
+            node.stop();
+        }
+        works(&mut node);
+        node.assert_locked();
+        node.start();
+        node.restart_with_manifest();
+        node.stop();
+    }
+}
+
 /// A running server does not need its key store, but a start does. A copy of the key from another
 /// source also works.
 #[test]

@@ -92,3 +92,60 @@ fn patroni_bootstraps_sealed_fails_over_rewinds_and_switches() {
     assert!(rings[0] != rings[1] && rings[1] != rings[2] && rings[0] != rings[2]);
     lab.assert_shows_nothing(MARKER);
 }
+
+/// Three nodes with locked configurations. A wrapper accepts what Patroni writes before each start
+/// and reload; what somebody else writes into `postgresql.auto.conf` stays refused.
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn patroni_with_locked_configurations() {
+    let mut lab = Lab::with_wrapper();
+    for index in 0..3 {
+        lab.start(index);
+        lab.wait_for_followers(index);
+    }
+    for index in 0..3 {
+        lab.node_mut(index).lock_configuration();
+    }
+    lab.node(0).sql(&format!(
+        "create extension amcheck;; create table t (id int primary key, v text);;
+         insert into t select g, '{MARKER} ' || g from generate_series(1, 2000) g"
+    ));
+    let mut ledger = Ledger::create(lab.node(0), CLIENTS);
+    write_a_while(&mut ledger, lab.node(0));
+
+    // A failover, and the old leader comes back.
+    lab.kill9(0);
+    let second = lab.wait_for_new_leader(&[0]);
+    ledger.check(lab.node(second));
+    lab.start(0);
+    lab.wait_for_followers(2);
+    // A reload by Patroni (another setting), and a planned switchover.
+    lab.let_go_of_synchronous_mode(second);
+    lab.wait_for_followers(2);
+    lab.switch_over(second, 0);
+    write_a_while(&mut ledger, lab.node(0));
+    lab.wait_for_followers(2);
+    ledger.check(lab.node(0));
+    for index in 0..3 {
+        lab.node(index).assert_locked();
+    }
+
+    // Somebody writes settings while a standby is down.
+    lab.stop_one(second);
+    let auto = lab.node(second).file("postgresql.auto.conf");
+    let before = std::fs::read(&auto).expect("it is there");
+    let changed = [&before[..], b"archive_command = 'id'\n"].concat();
+    std::fs::write(&auto, changed).expect("it can be written");
+    lab.start(second);
+    lab.wait_for_log(second, "the configuration of this data directory is locked");
+    std::fs::write(&auto, before).expect("it can be written");
+    lab.wait_for_followers(2);
+    lab.node(second).catch_up(lab.node(0));
+    ledger.check(lab.node(second));
+    lab.stop();
+    for index in 0..3 {
+        lab.node(index).assert_locked();
+        lab.node(index).assert_sound(MARKER);
+    }
+    lab.assert_shows_nothing(MARKER);
+}

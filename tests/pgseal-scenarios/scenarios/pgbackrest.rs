@@ -19,6 +19,8 @@ struct Stanza {
     program: PathBuf,
     config: PathBuf,
     repository: PathBuf,
+    /// The server has a locked configuration and an anchor.
+    protected: bool,
 }
 
 impl Stanza {
@@ -49,7 +51,14 @@ impl Stanza {
             program.display(),
             config.display()
         ));
-        Stanza { node, program, config, repository }
+        Stanza { node, program, config, repository, protected: false }
+    }
+
+    /// Locks the configuration of the server and gives it an anchor.
+    fn protect(&mut self) {
+        self.node.lock_configuration();
+        self.node.use_anchor("anchors");
+        self.protected = true;
     }
 
     /// `pgbackrest ARGUMENTS`, without the library.
@@ -75,8 +84,25 @@ impl Stanza {
     fn started(&self, dir: &Path) -> Node {
         let mut copy = Node::at(&self.node, dir);
         copy.configure("archive_mode = off\nrecovery_target_action = promote");
+        if self.protected {
+            // pgBackRest has written recovery.signal and a restore_command; the copy is no newest
+            // one. Each copy has an anchor of its own, because the server has one under the same
+            // keyring.
+            copy.assert_refused("the configuration of this data directory is locked");
+            copy.accept_configuration();
+            let name = dir.file_name().expect("a name").to_string_lossy().into_owned();
+            let anchors = self.node.home().join(format!("anchors-{name}"));
+            if !anchors.exists() {
+                copy.assert_refused("pgseal anchor accept");
+            }
+            copy.use_anchor(&format!("anchors-{name}"));
+        }
         copy.start();
         copy.wait_until("select not pg_is_in_recovery()");
+        if self.protected {
+            copy.assert_locked();
+            copy.restart_with_manifest();
+        }
         copy
     }
 }
@@ -105,6 +131,7 @@ fn knows_this_version(stanza: &Stanza, test: &str) -> bool {
 #[ignore = "long: make test-scenarios"]
 fn pgbackrest_full_differential_incremental_async_and_restores() {
     let mut stanza = Stanza::new("");
+    stanza.protect();
     stanza.node.start();
     let name = "pgbackrest_full_differential_incremental_async_and_restores";
     if !knows_this_version(&stanza, name) {
@@ -156,6 +183,8 @@ fn pgbackrest_full_differential_incremental_async_and_restores() {
     let copy = stanza.started(&dir);
     assert_eq!(copy.sql(SUM), truth);
     ends_sound(copy);
+    stanza.node.restart_with_manifest();
+    stanza.node.assert_locked();
     stanza.node.stop();
     assert_shows_nothing(&stanza.repository);
 }

@@ -133,6 +133,9 @@ fn pair(from: &Older) -> Pair {
     let old_data = old.data().to_owned();
     let text = old_data.display().to_string();
     let new_data = new_cluster(&mut old, "new", &["--keyring-of", &text]);
+    // Both configurations are locked, before pg_upgrade and from then on.
+    old.lock_configuration();
+    Node::at(&old, &new_data).lock_configuration();
     Pair { place: None, from: from.clone(), old, old_data, new_data, truth, relation }
 }
 
@@ -167,6 +170,10 @@ fn serve(pair: &Pair, dir: &Path) -> Node {
     new.set_bindir(&bindir().expect("PostgreSQL is there"));
     new.configure(&format!("unix_socket_directories = '{}'", pair.old.home().display()));
     new.configure("listen_addresses = ''\nfsync = off\nautovacuum = off");
+    new.assert_refused("the configuration of this data directory is locked");
+    new.accept_configuration();
+    // The server gets its anchor after the upgrade.
+    new.use_anchor("anchors");
     new
 }
 
@@ -182,7 +189,8 @@ fn upgrade(pair: &Pair, mode: &[&str]) {
     let what = format!("{} to {} {mode:?}", pair.from.major, server_major());
     let (old, new) = copies(pair, "-try");
     let home = pair.old.home().to_owned();
-    let keyring = fs::read(old.join("pgseal/keyring")).expect("a keyring");
+    // It says when the configuration of the new cluster was locked, and is otherwise the old one's.
+    let keyring = fs::read(new.join("pgseal/keyring")).expect("a keyring");
     if mode == ["--link"] {
         // The plain logs of pg_upgrade can be directed to another disk.
         symlink(pair.old.make_dir("output"), new.join("pg_upgrade_output.d")).expect("a link");
@@ -228,6 +236,9 @@ fn upgrade(pair: &Pair, mode: &[&str]) {
     server.succeed(Command::new("sh").arg(home.join("delete_old_cluster.sh")));
     assert!(!old.exists(), "{what}: {} stays", old.display());
     assert_truth(pair, &server, &format!("{what}, without the old one"));
+    server.assert_locked();
+    server.restart_with_manifest();
+    assert_truth(pair, &server, &format!("{what}, after a restart"));
     server.stop();
     server.assert_sound_at(&new, MARKER);
     assert_hidden(&[&tablespace], MARKER);
@@ -335,6 +346,7 @@ fn pg_upgrade_by_cloning_where_the_file_system_cannot() {
     assert!(outcome.text.contains("could not clone file between"), "{}", outcome.text);
     // The old one was not touched.
     let mut again = Node::at(&pair.old, &old);
+    again.accept_configuration();
     again.start();
     assert_truth(&pair, &again, "the old cluster after a refused --clone");
     again.stop();
@@ -348,6 +360,8 @@ fn pg_upgrade_that_would_lose_the_seal_or_the_keys_does_not_begin() {
         return not_applicable(test, "no older major is here");
     };
     let mut pair = pair(&from);
+    // initdb would refuse a new directory, which is not locked.
+    pair.old.unset_env("PGSEAL_CONFIG");
     let key = format!("file:{}", pair.old.home().join("key").display());
     let other = new_cluster(&mut pair.old, "other", &["-K", &key]);
     let initdb = |bindir: &Path, name: &str| {

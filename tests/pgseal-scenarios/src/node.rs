@@ -17,6 +17,7 @@ use crate::programs::{as_server_user, programs};
 
 mod commands;
 mod limits;
+mod protection;
 mod sql;
 mod visit;
 

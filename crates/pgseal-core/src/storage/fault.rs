@@ -1,9 +1,10 @@
 //! Storage that fails when a plan says so.
 //!
 //! A plan is a comma-separated list of `KIND@OP#N`: `KIND` is `eio`, `enospc` or `short-read`, `OP`
-//! is `read`, `write`, `len`, `set-len` or `sync`, `N` counts the operations of that sort from 1;
-//! `N+` means this one and all that follow. `:BYTES` behind it says how many bytes are read or
-//! written before the failure, for example `enospc@write#2:100`.
+//! is `read`, `write`, `len`, `set-len`, `sync` or `grow`, `N` counts the operations of that sort
+//! from 1; `N+` means this one and all that follow. `grow` is a write or a change of length that
+//! makes the file longer: `enospc@grow#1+` is a full disk. `:BYTES` behind it says how many bytes
+//! are read or written before the failure, for example `enospc@write#2:100`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -37,6 +38,8 @@ pub enum Op {
     SetLen = 3,
     /// [`Storage::sync`].
     Sync = 4,
+    /// A write or a change of length that makes the file longer.
+    Grow = 5,
 }
 
 /// One entry of a plan.
@@ -99,12 +102,13 @@ fn parse_entry(entry: &str) -> Result<Fault, &'static str> {
         "len" => Op::Len,
         "set-len" => Op::SetLen,
         "sync" => Op::Sync,
-        _ => return Err("unknown operation; use read, write, len, set-len or sync"),
+        "grow" => Op::Grow,
+        _ => return Err("unknown operation; use read, write, len, set-len, sync or grow"),
     };
     let (number, bytes) = match rest.split_once(':') {
         Some((number, bytes)) => {
-            if !matches!(op, Op::Read | Op::Write) {
-                return Err("only read and write take a number of bytes");
+            if !matches!(op, Op::Read | Op::Write | Op::Grow) {
+                return Err("only read, write and grow take a number of bytes");
             }
             (number, bytes.parse().map_err(|_| "the number of bytes is no number")?)
         }
@@ -161,7 +165,7 @@ pub struct FaultStorage<S> {
 #[derive(Debug, Default)]
 struct State {
     plan: Plan,
-    done: [u64; 5],
+    done: [u64; 6],
     struck: u64,
 }
 
@@ -234,7 +238,11 @@ impl<S: Storage> Storage for FaultStorage<S> {
     }
 
     fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {
-        match self.meet(Op::Write) {
+        let met = match self.meet(Op::Write) {
+            None if off.0 + buf.len() as u64 > self.inner.len()?.0 => self.meet(Op::Grow),
+            met => met,
+        };
+        match met {
             None => self.inner.write_at(buf, off),
             Some((injected, bytes)) => {
                 if bytes > 0 {
@@ -253,7 +261,11 @@ impl<S: Storage> Storage for FaultStorage<S> {
     }
 
     fn set_len(&self, len: SealedLen) -> io::Result<()> {
-        match self.meet(Op::SetLen) {
+        let met = match self.meet(Op::SetLen) {
+            None if len > self.inner.len()? => self.meet(Op::Grow),
+            met => met,
+        };
+        match met {
             None => self.inner.set_len(len),
             Some((injected, _)) => Err(Self::fail(injected)),
         }
@@ -288,6 +300,12 @@ mod tests {
         assert!(storage.sync().is_ok());
         assert_eq!(storage.read_at(&mut [0; 8], SealedOff(0)).unwrap(), 2);
         assert_eq!(storage.struck(), 3);
+        storage.arm("enospc@grow#2+".parse().unwrap());
+        assert!(storage.write_at(b"over", SealedOff(0)).is_ok());
+        assert!(storage.set_len(SealedLen(9)).is_ok());
+        assert!(storage.set_len(SealedLen(10)).is_err());
+        assert!(storage.write_at(b"behind", SealedOff(8)).is_err());
+        assert!(storage.set_len(SealedLen(8)).is_ok());
         storage.arm("eio@write#2+".parse().unwrap());
         assert!(storage.write_at(b"a", SealedOff(0)).is_ok());
         assert!(storage.write_at(b"a", SealedOff(0)).is_err());
@@ -304,7 +322,7 @@ mod tests {
             ("eio@open#1", "unknown operation"),
             ("eio@write#x", "no number"),
             ("eio@write#0", "counted from 1"),
-            ("eio@sync#1:5", "only read and write"),
+            ("eio@sync#1:5", "only read, write and grow"),
             ("eio@write#1:many", "bytes is no number"),
             ("short-read@write#1", "only a read"),
             ("eio@read#1,,", "no \"@\""),

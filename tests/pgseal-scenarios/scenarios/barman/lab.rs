@@ -20,6 +20,18 @@ pub struct Barman {
     pub home: PathBuf,
     /// The directory of the wrappers, with a copy of the server's keyring.
     pub sealed: PathBuf,
+    /// What a recovered directory of a server with a locked configuration and an anchor needs.
+    protected: Option<Protected>,
+}
+
+/// What a directory that Barman recovered needs before it is started, if the server's configuration
+/// is locked.
+#[derive(Clone, Copy, Debug)]
+pub enum Protected {
+    /// It has the record of the server: Barman's changes must be accepted.
+    Accept,
+    /// It is a base backup, which is not locked.
+    Lock,
 }
 
 /// Backups with `pg_basebackup` and `pg_receivewal`.
@@ -59,7 +71,17 @@ impl Barman {
             home = home.display(),
         );
         fs::write(&config, text).expect("it can be written");
-        Barman { node, program, config, home, sealed }
+        Barman { node, program, config, home, sealed, protected: None }
+    }
+
+    /// Locks the configuration of the server and gives it an anchor.
+    pub fn protect(&mut self, recovered: Protected) {
+        self.node.lock_configuration();
+        self.node.use_anchor("anchors");
+        // The copy of the keyring says so, too.
+        let copy = "cp -a \"$1/pgseal/keyring\" \"$2/pgseal/\"";
+        self.node.succeed(&mut shell(&self.node, copy, &[self.node.data(), &self.sealed]));
+        self.protected = Some(recovered);
     }
 
     /// `barman ARGUMENTS`, without the library.
@@ -165,8 +187,29 @@ impl Barman {
     }
 
     pub fn started(&self, mut copy: Node) -> Node {
+        match self.protected {
+            Some(Protected::Accept) => {
+                copy.assert_refused("the configuration of this data directory is locked");
+                copy.accept_configuration();
+            }
+            Some(Protected::Lock) => {
+                copy.assert_refused("PGSEAL_CONFIG");
+                copy.lock_configuration();
+            }
+            None => {}
+        }
+        if self.protected.is_some() {
+            let name = copy.data().file_name().expect("a name").to_string_lossy().into_owned();
+            copy.assert_refused("pgseal anchor accept");
+            // The server has an anchor under the same keyring, so each copy gets its own store.
+            copy.use_anchor(&format!("anchors-{name}"));
+        }
         copy.start();
         copy.wait_until("select not pg_is_in_recovery()");
+        if self.protected.is_some() {
+            copy.assert_locked();
+            copy.restart_with_manifest();
+        }
         copy
     }
 

@@ -1,8 +1,10 @@
 //! Runs etcd and three Patronis as child processes.
 #![allow(clippy::panic, reason = "a test ends where a step fails")]
 
+use std::env;
 use std::fs::{self, File};
 use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pgseal_cluster::Patience;
+use pgseal_scenarios::files::names_in;
 use pgseal_scenarios::{Node, assert_hidden};
 use rustix::process::{
     Pid, Signal, WaitOptions, kill_process, set_child_subreaper, test_kill_process, waitpid,
@@ -19,6 +22,8 @@ use rustix::process::{
 /// The documented configuration, with other names, addresses and times.
 const CONFIG: &str = include_str!("../../../../packaging/patroni/node1.yml");
 const ENVIRONMENT: &str = include_str!("../../../../packaging/patroni/pgseal.conf");
+/// What Patroni runs as `postgres` and `pg_ctl` on a directory with a locked configuration.
+const WRAPPER: &str = include_str!("../../../../packaging/patroni/locked-wrapper.sh");
 
 pub struct Lab {
     /// Whose programs are used, and below whose home everything lies; its own server never runs.
@@ -88,7 +93,17 @@ struct Member {
 }
 
 impl Lab {
+    /// Three members that run PostgreSQL's programs themselves.
     pub fn new() -> Lab {
+        Lab::with(|_| pgseal_testkit::bindir().expect("PostgreSQL"))
+    }
+
+    /// Three members that run `postgres` and `pg_ctl` through the wrapper for locked directories.
+    pub fn with_wrapper() -> Lab {
+        Lab::with(wrapped)
+    }
+
+    fn with(bindir: fn(&Node) -> PathBuf) -> Lab {
         for program in ["patroni", "patronictl", "etcd"] {
             let found = ["/usr/bin", "/usr/local/bin"]
                 .iter()
@@ -96,16 +111,22 @@ impl Lab {
             assert!(found, "no {program} here; install it: scripts/setup.sh scenarios");
         }
         let base = Node::sealed(&[]);
+        let bindir = bindir(&base);
         let [client, peer, rest, server] = free_ports();
         let etcd = start_etcd(&base, client, peer);
         let members: Vec<Member> =
-            (1..=3).map(|n| Member::new(&base, n, client, rest, server)).collect();
+            (1..=3).map(|n| Member::new(&base, &bindir, n, [client, rest, server])).collect();
         Lab { base, etcd, members, synchronous: true, _reaper: Reaper::new() }
     }
 
     /// The server of a member.
     pub fn node(&self, index: usize) -> &Node {
         &self.members[index].node
+    }
+
+    /// The server of a member, to change how it is spoken to.
+    pub fn node_mut(&mut self, index: usize) -> &mut Node {
+        &mut self.members[index].node
     }
 
     /// The logs of a member's Patroni and server.
@@ -115,13 +136,18 @@ impl Lab {
 
     /// Starts a Patroni.
     pub fn start(&mut self, index: usize) {
+        // The wrapper finds the program there.
+        let program = self.base.pgseal_program();
+        let mut path = vec![program.parent().expect("a directory").to_owned()];
+        path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+        let path = env::join_paths(path).expect("paths");
         let member = &mut self.members[index];
         let log = File::options().append(true).create(true).open(&member.log).expect("a log");
         let mut command = self.base.bare("/usr/bin/patroni");
         for name in ["PGHOST", "PGPORT", "PGUSER", "PGDATABASE"] {
             command.env_remove(name);
         }
-        command.arg(&member.config).envs(member.environment.iter().cloned());
+        command.arg(&member.config).envs(member.environment.iter().cloned()).env("PATH", path);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);
         member.patroni = Some(command.spawn().expect("patroni runs"));
     }
@@ -230,13 +256,23 @@ impl Lab {
     /// Shuts down all Patronis, which shut down their servers.
     pub fn stop(&mut self) {
         for index in [0, 1, 2] {
-            let member = &mut self.members[index];
-            let Some(mut patroni) = member.patroni.take() else { continue };
-            let pid = Pid::from_child(&patroni);
-            kill_process(pid, Signal::TERM).expect("our own child");
-            patroni.wait().expect("our own child");
-            assert!(!member.node.file("postmaster.pid").exists(), "{}", tail(&self.log(index)));
+            self.stop_one(index);
         }
+    }
+
+    /// Shuts down a Patroni, which shuts down its server.
+    pub fn stop_one(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        let Some(mut patroni) = member.patroni.take() else { return };
+        let pid = Pid::from_child(&patroni);
+        kill_process(pid, Signal::TERM).expect("our own child");
+        patroni.wait().expect("our own child");
+        assert!(!member.node.file("postmaster.pid").exists(), "{}", tail(&self.log(index)));
+    }
+
+    /// Waits until the log of a member has these words.
+    pub fn wait_for_log(&self, index: usize, words: &str) {
+        self.wait(words, || self.log(index).contains(words).then_some(()));
     }
 
     /// Nothing below the home of all shows the marker: directories, logs, etcd's store.
@@ -246,7 +282,7 @@ impl Lab {
 }
 
 impl Member {
-    fn new(base: &Node, n: u16, etcd: u16, rest: u16, server: u16) -> Member {
+    fn new(base: &Node, bindir: &Path, n: u16, [etcd, rest, server]: [u16; 3]) -> Member {
         let name = format!("node{n}");
         let dir = base.make_dir(&name);
         let data = dir.join("data");
@@ -257,7 +293,7 @@ impl Member {
             ("10.0.0.1:8008", format!("{address}:{rest}")),
             ("10.0.0.1:5432", format!("{address}:{server}")),
             ("10.0.0.0/24", "127.0.0.0/24".to_owned()),
-            ("/usr/lib/postgresql/15/bin", text(&pgseal_testkit::bindir().expect("PostgreSQL"))),
+            ("/usr/lib/postgresql/15/bin", text(bindir)),
             ("/var/lib/postgresql/15/sealed", text(&data)),
             ("/var/lib/postgresql/.pgpass-node1", text(&dir.join("pgpass"))),
             ("/var/run/postgresql", text(&dir)),
@@ -317,6 +353,24 @@ impl Drop for Lab {
         let _ = self.etcd.kill();
         let _ = self.etcd.wait();
     }
+}
+
+/// A directory with the wrapper and links to PostgreSQL's programs, as docs/patroni.md makes it.
+fn wrapped(base: &Node) -> PathBuf {
+    let real = pgseal_testkit::bindir().expect("PostgreSQL");
+    let dir = base.make_dir("wrapped");
+    for name in names_in(&real) {
+        if !["postgres", "pg_ctl"].contains(&name.as_str()) {
+            symlink(real.join(&name), dir.join(&name)).expect("a link");
+        }
+    }
+    symlink(&real, dir.join("real")).expect("a link");
+    for name in ["postgres", "pg_ctl"] {
+        let path = dir.join(name);
+        fs::write(&path, WRAPPER).expect("the wrapper can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("and run");
+    }
+    dir
 }
 
 /// The variables of a systemd drop-in file.
