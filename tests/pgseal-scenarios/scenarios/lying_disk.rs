@@ -263,7 +263,11 @@ fn a_lost_or_misdirected_page_is_found() {
             assert_says(&verify.text, &[&file(&machine.u)], what);
         }
         let log = machine.node.log();
-        let by_manifest = log.contains(&format!("\"{}\": it is not the version", file(&machine.t)));
+        let line = format!(
+            "\"{}\" (table public.t of database postgres): it is not the version",
+            file(&machine.t)
+        );
+        let by_manifest = log.contains(&line);
         assert_eq!(by_manifest, lie.by_manifest, "{what}: {log}");
         assert!(by_manifest || log.contains("does not authenticate"), "{what}: {log}");
         machine.node.sql("insert into ack values (1)");

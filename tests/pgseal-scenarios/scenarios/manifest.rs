@@ -7,8 +7,8 @@ use std::path::Path;
 
 use pgseal_scenarios::backup::base_backup;
 use pgseal_scenarios::files::{
-    PAGE, TAG_ENTRY, copy_tree, flip_bit, page_off, read, replace, restore_tree, tag_off, truncate,
-    write, zero,
+    PAGE, TAG_ENTRY, copy_tree, flip_bit, len, page_off, read, replace, restore_tree, tag_off,
+    truncate, write, zero,
 };
 use pgseal_scenarios::{Node, Outcome};
 
@@ -70,7 +70,7 @@ fn every_change_of_a_file_of_a_stopped_server_is_noticed() {
     let older = lab.older.join(&lab.table);
     let tag = |path: &Path| read(path, tag_off(2), TAG_ENTRY);
     type Change<'a> = (&'a str, Box<dyn Fn(&Path) + 'a>);
-    let changes: [Change<'_>; 6] = [
+    let changes: [Change<'_>; 7] = [
         ("an older copy", Box::new(|path| replace(path, &older))),
         (
             "an older page with its tag",
@@ -88,6 +88,7 @@ fn every_change_of_a_file_of_a_stopped_server_is_noticed() {
         ),
         ("cut", Box::new(|path| truncate(path, page_off(20)))),
         ("emptied", Box::new(|path| truncate(path, 0))),
+        ("nothing but zeros", Box::new(|path| zero(path, 0, len(path)))),
         ("a tag changed", Box::new(|path| flip_bit(path, tag_off(2) + 20))),
     ];
     for (name, change) in changes {
@@ -254,6 +255,36 @@ fn after_a_crash_the_server_starts_and_says_what_is_not_known() {
     lab.node.start();
     assert_eq!(lab.node.sql("select count(*) from t"), "9001");
     lab.node.stop_sound("xxxxxxxxxxxxxxxx");
+}
+
+/// The startup process of some versions writes `pg_multixact` before `pg_control` says that a server
+/// runs. A server that ends in between does not refuse its own directory.
+#[test]
+fn a_server_that_ends_while_it_starts_can_start_again() {
+    let mut node = Node::sealed(&[]);
+    node.start();
+    node.sql("create table t as select g as id from generate_series(1, 100) g");
+    let (mut one, mut two) = (node.session(), node.session());
+    for session in [&mut one, &mut two] {
+        session.sql("begin; select count(*) from (select from t for key share) s");
+    }
+    drop((one, two));
+    node.stop();
+    // Whoever writes pg_control is killed before the write.
+    let control = node.file("global/pg_control").display().to_string();
+    let mut server = node.command_at(Path::new("/usr/bin/strace"));
+    let kill = "inject=write,pwrite64:signal=KILL";
+    server.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=write,pwrite64", "-e", kill]);
+    server.args(["-P", &control]).arg(node.bindir().join("postgres")).arg("-D").arg(node.data());
+    let output = server.output().expect("strace runs; scripts/setup.sh test installs it");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("was terminated by signal 9"), "{said}");
+    let state = node.succeed(node.bare("pg_controldata").arg(node.data()));
+    assert!(state.contains("shut down"), "{state}");
+    node.start();
+    assert_eq!(node.sql("select count(*) from t"), "100");
+    node.stop();
+    node.assert_authentic();
 }
 
 /// A base backup has a manifest of its own, until a server uses it. So does any copy for which

@@ -170,6 +170,7 @@ pub enum Handling {
 }
 
 /// Decides about a file whose header does not open. `emptied`: the caller truncates it at once.
+/// `is_zeros`: whether the whole file is zeros; not asked if that does not matter.
 pub fn judge(
     reason: Reason,
     class: Option<Class>,
@@ -177,12 +178,16 @@ pub fn judge(
     sealing: Sealing,
     root: Option<&Root>,
     emptied: bool,
+    is_zeros: impl FnOnce() -> bool,
 ) -> Handling {
     let renewal = class.map_or(Renewal::Never, |class| class.renewal(path));
     let never_written = matches!(reason, Reason::Lost)
         && match renewal {
             Renewal::Empty => true,
-            Renewal::ByRedo => root.is_some_and(|root| is_redone(class, root)),
+            Renewal::ByRedo => {
+                root.is_some_and(|root| is_redone(class, root))
+                    || matches!(class, Some(Class::Relation { .. })) && is_zeros()
+            }
             Renewal::Zeros | Renewal::RefusedZeros | Renewal::Never => false,
         };
     if never_written {

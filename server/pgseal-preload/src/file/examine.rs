@@ -54,8 +54,10 @@ pub fn examine(
         }
         Head::Bad(reason) => reason,
     };
-    let handling =
-        sealing.map(|sealing| damage::judge(reason, target.class, path, sealing, root, truncates));
+    let is_zeros = || difference.is_none() && sys::is_zeros(fd);
+    let handling = sealing.map(|sealing| {
+        damage::judge(reason, target.class, path, sealing, root, truncates, is_zeros)
+    });
     match handling {
         Some(damage::Handling::NeverWritten) => without_header(sealing),
         Some(damage::Handling::Opens(damage)) => {

@@ -94,6 +94,7 @@ fn try_fill(root: &'static Root, rel: &[u8], may_be_lost: &dyn Fn(BlockNo) -> bo
     let scratch = &mut Scratch::new();
     let filled = file.fill_lost_sectors(&storage, scratch, &KernelRandom, may_be_lost).ok()?;
     if filled > 0 {
+        manifest::leave(&path);
         // If this sync fails, the checkpoint at the end of recovery reports the error.
         let _ = sys::sync(fd.0);
     }

@@ -12,7 +12,7 @@ mod write;
 
 use pgseal_pgdata::Class;
 
-pub use self::watch::{differs, objection, release, server_starts};
+pub use self::watch::{differs, leave, objection, release, server_starts};
 pub use self::write::{ControlFile, before_control, stopped};
 
 use crate::place::datadir;
@@ -56,7 +56,7 @@ fn before_change(path: &[u8]) {
 #[inline]
 pub fn before_write(class: Option<Class>, path: &[u8], is_told: &mut bool) {
     if watch::is_server() {
-        watch::server_writes(class);
+        watch::server_writes(class, path);
     } else if !core::mem::replace(is_told, true) {
         write::tool_changes(path);
     }

@@ -22,6 +22,41 @@ fn node() -> Node {
     node
 }
 
+/// A table that was empty at the last sync, and was extended by a transaction whose WAL is lost, may
+/// have only zeros. It is an empty table, as on a plain server.
+#[test]
+fn a_relation_of_nothing_but_zeros_is_empty() {
+    let mut node = node();
+    node.sql("create table empty (id int primary key, v text);; checkpoint");
+    let (table, full) = (node.relation("empty"), node.relation("t"));
+    node.kill9();
+    leave_zeros(&node.file(&table), 16384);
+    node.start();
+    assert_eq!(node.sql("select count(*) from empty"), "0");
+    let verify = node.verify();
+    let note = format!("note    {table}: 16384 bytes of zeros and no header: it reads as an empty");
+    assert!(verify.code == 0 && verify.text.contains(&note), "{}", verify.text);
+    backup_works(&node);
+    // Nothing that was not written changes that, neither a stop.
+    node.stop();
+    node.start();
+    assert_eq!(node.sql("select count(*) from empty"), "0");
+    node.sql("insert into empty values (1, 'x')");
+    node.kill9();
+    node.start();
+    assert_eq!(node.sql("select v from empty"), "x");
+    assert!(!node.log().contains("ERROR"), "{}", node.log());
+    node.stop();
+    node.assert_authentic();
+    // One byte behind the zeros, and it is damage.
+    node.start();
+    node.kill9();
+    zero(&node.file(&full), 0, 8192);
+    node.start();
+    node.try_sql(SUM).expect_err("its header is lost");
+    node.stop();
+}
+
 /// The visibility map and free space map of a table that redo does not change.
 #[test]
 fn maps_of_a_live_table_are_made_anew() {

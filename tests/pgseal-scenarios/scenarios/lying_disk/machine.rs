@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use pgseal_cluster::Patience;
-use pgseal_power::{Cut, Disk, Mounted, Recorder, Rule};
+use pgseal_power::{Cut, Disk, Mounted, Recorder, Rule, Survival};
 use pgseal_scenarios::files::{copy_tree, page_off, tag_off};
 use pgseal_scenarios::{Node, not_applicable};
 use pgseal_testkit::{Cluster, ClusterBuilder, Sealing};
@@ -119,7 +119,7 @@ impl Machine {
     /// The disk as a power cut at this moment may leave it: what no sync covered may be lost.
     pub fn after_a_cut(&self, seed: u64) -> Disk {
         let (base, log) = self.disk().recorded();
-        Cut { at: log.ops().len(), seed }.image(&base, &log).disk
+        Cut { at: log.ops().len(), seed, survival: Survival::Any }.image(&base, &log).disk
     }
 
     pub fn faults(&self, rules: Vec<Rule>) {

@@ -17,6 +17,12 @@ impl Node {
         }
     }
 
+    /// Where PostgreSQL's programs are.
+    #[must_use]
+    pub fn bindir(&self) -> &Path {
+        &self.bindir
+    }
+
     /// A program of PostgreSQL, under the library if the cluster is sealed.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {

@@ -58,6 +58,8 @@ pub enum What {
     Dangling,
     /// The operating system refuses to read it.
     Unreadable,
+    /// A relation that is nothing but zeros, which reads as an empty one.
+    OnlyZeros,
     /// A harmless file that an interrupted command of pgseal left.
     Leftover,
     /// A plain file that is accepted in its place.
@@ -69,7 +71,10 @@ pub enum What {
 impl What {
     /// Whether the data directory is not sound because of it.
     pub fn is_failure(self) -> bool {
-        !matches!(self, What::Leftover | What::PlainAccepted | What::SealedInPlainClass)
+        !matches!(
+            self,
+            What::OnlyZeros | What::Leftover | What::PlainAccepted | What::SealedInPlainClass
+        )
     }
 }
 
@@ -225,6 +230,19 @@ fn look(
             What::PlainInSealedClass,
             format!("plain, and files of class {} must be sealed", entry.class.name()),
         ),
+        Seen::HeaderLost { .. }
+            if matches!(entry.class, Class::Relation { fork: Fork::Main | Fork::Init, .. })
+                && is_zeros(entry).unwrap_or(false) =>
+        {
+            Checked::with(
+                What::OnlyZeros,
+                format!(
+                    "{} bytes of zeros and no header: it reads as an empty relation; a power cut \
+                     leaves such a file of a table that was empty",
+                    entry.len
+                ),
+            )
+        }
         Seen::HeaderLost { bytes_behind } => Checked::with(
             What::HeaderLost,
             format!(
@@ -381,6 +399,23 @@ fn judge(entry: &Entry, header: &Header, keys: &KeySet, report: FileReport) -> C
     }
     checked.report = Some(report);
     checked
+}
+
+/// Whether a file has nothing but zeros.
+fn is_zeros(entry: &Entry) -> io::Result<bool> {
+    let file = ReadOnly::open(&entry.path, false)?;
+    let mut bytes = vec![0; 1 << 16];
+    let mut off = 0;
+    loop {
+        let got = file.raw(&mut bytes, off)?;
+        if bytes.iter().take(got).any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        if got == 0 {
+            return Ok(true);
+        }
+        off += got as u64;
+    }
 }
 
 /// Whether PostgreSQL only ever writes whole 8192-byte pages to files of this class.

@@ -241,7 +241,8 @@ impl Report {
         });
         for (file, difference) in differences {
             // What is wrong with the header of a file says more.
-            if self.findings.iter().any(|found| found.file == file) {
+            let says_more = |found: &FoundJson| found.file == file && found.what != What::OnlyZeros;
+            if self.findings.iter().any(says_more) {
                 continue;
             }
             if !pgseal_pgdata::classify(file.as_bytes()).is_map_of_hints() {

@@ -11,7 +11,7 @@ use pgseal_keys::manifest::{Difference, Listed, Manifest, difference};
 use pgseal_pgdata::{Class, classify, segment_of};
 
 use super::listing::listed_files;
-use super::stored::{MODE, read, shown};
+use super::stored::{MODE, lists_nothing, read, shown};
 use crate::file::named::Named;
 use crate::file::storage::FdStorage;
 use crate::os::log::{self, Shown};
@@ -40,6 +40,9 @@ const NAMED: usize = 20;
 /// What all processes of a server share, in front of the states of the files.
 #[repr(C)]
 struct Shared {
+    /// The manifest on the disk says no more what the files are: `pg_control` has changed since the
+    /// server started, or the manifest lists nothing any more.
+    is_left: AtomicBool,
     /// The manifest of the shutdown is written.
     is_written: AtomicBool,
     /// A listed file was written after that.
@@ -309,15 +312,48 @@ pub fn release(path: &[u8]) {
     if WATCH.get().is_some()
         && let Some(state) = line_at(path)
     {
+        leave(path);
         state.store(RELEASED, Ordering::Release);
     }
 }
 
-/// To be called before this server writes a file of this class: if the manifest of the shutdown is
-/// already there, the postmaster has to write it again.
+/// The manifest that the server started with, if the files are about to change while `pg_control`
+/// still makes it valid. `None`: not in this process, or some process has seen to that already.
+fn still_valid() -> Option<&'static Watch> {
+    let watch = WATCH.get()?;
+    (!shared()?.is_left.load(Ordering::Relaxed)).then_some(watch)
+}
+
+/// To be called before this server changes the file at a path.
+///
+/// The startup process of some versions writes `pg_multixact` before it writes `pg_control`. If it
+/// ended in between, the directory would say "shut down" and not be as listed. So the manifest is
+/// made one that lists nothing, which is on the disk when this returns.
+#[cold]
+pub fn leave(path: &[u8]) {
+    let Some(watch) = still_valid() else { return };
+    let is_listed = datadir::within(watch.root, path).is_some_and(|rel| watch.line(&rel).is_some());
+    // A manifest that cannot be replaced stays, and the next start may refuse the directory.
+    if is_listed && lists_nothing(watch.root, &watch.manifest).is_ok() {
+        set_left();
+    }
+}
+
+/// To be called when `pg_control` is about to get another content than the server started with.
+pub fn set_left() {
+    if let Some(shared) = shared() {
+        shared.is_left.store(true, Ordering::Relaxed);
+    }
+}
+
+/// To be called before this server writes the file of this class at a path: if the manifest of the
+/// shutdown is already there, the postmaster has to write it again.
 #[inline]
-pub fn server_writes(class: Option<Class>) {
+pub fn server_writes(class: Option<Class>, path: &[u8]) {
     let Some(shared) = shared() else { return };
+    if !shared.is_left.load(Ordering::Relaxed) {
+        leave(path);
+    }
     if shared.is_written.load(Ordering::Relaxed)
         && !matches!(class, Some(Class::Wal | Class::Statistics | Class::ReplicationSlotState))
     {

@@ -7,22 +7,19 @@ use std::sync::{Mutex, PoisonError};
 
 use pgseal_core::Fingerprint;
 use pgseal_core::broken::{self, Order};
-use pgseal_keys::manifest::{Listed, MAX_CONTROLS, Manifest, control_digest};
+use pgseal_keys::manifest::{Listed, MAX_CONTROLS, control_digest};
 
 use super::listing::listed_files;
-use super::stored::{MANIFEST, read, shown};
+use super::stored::{MANIFEST, lists_nothing, made, read, store};
 use super::watch;
 use crate::file::anchor;
-use crate::file::own_file;
 use crate::file::storage::FdStorage;
 use crate::file::wal;
-use crate::keys::load;
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
 use crate::os::real::Errno;
 use crate::os::sys::{self, errno_of};
 use crate::place::datadir::{self, Location, Root, join};
-use crate::place::program;
 use crate::place::texts::{self, State};
 
 /// The descriptor through which this process may write `global/pg_control`; -1: none.
@@ -66,6 +63,7 @@ impl ControlFile {
 /// manifest that fits it is written first.
 pub fn before_control(file: ControlFile, new: &[u8]) -> Result<(), Errno> {
     wal::before_control(file.root, new)?;
+    watch::set_left();
     if texts::state(new) != Some(State::Stopped) {
         return Ok(());
     }
@@ -170,18 +168,6 @@ fn fingerprint(root: &Root, rel: &[u8]) -> Result<Option<Fingerprint>, Errno> {
     Fingerprint::of(&FdStorage::new(fd.0)).map(Some).map_err(|error| errno_of(&error))
 }
 
-fn made(before: u64, is_whole: bool, controls: Vec<[u8; 32]>, files: Vec<Listed>) -> Manifest {
-    Manifest::after(before, &program::name(), is_whole, controls, files)
-}
-
-fn store(root: &'static Root, manifest: Manifest) -> Result<(), Errno> {
-    let bytes = manifest.seal(load::of(root)?).map_err(|error| {
-        log::line(format_args!("ERROR: \"{}\": {error}", shown(root)));
-        libc::EIO
-    })?;
-    own_file::replace(root, MANIFEST, &bytes)
-}
-
 /// A program of PostgreSQL is about to write `pg_control` of a stopped server. What the manifest
 /// says of the files stays; it becomes valid with the new content, too.
 fn tool_writes_control(root: &'static Root, new: &[u8]) -> Result<(), Errno> {
@@ -236,7 +222,7 @@ pub fn tool_changes(path: &[u8]) {
             && manifest.fits(&control)
         {
             // If this fails, the server refuses the directory, and the log says why.
-            let _ = store(root, made(manifest.number, false, manifest.controls, Vec::new()));
+            let _ = lists_nothing(root, &manifest);
         }
     });
     *emptied = Some((root, version_of(root)));
