@@ -160,10 +160,10 @@ test-power-broken: ## the same on builds that break one order of writes on purpo
 	    --test power -- --ignored --nocapture --test-threads=1 broken::
 
 .PHONY: test-lying-disk
-test-lying-disk: ## a whole server on a disk that fails at the n-th write, sync or allocation, for every STRIDE-th (1) n
+test-lying-disk: ## a whole server on a disk that fails at the n-th write, sync or allocation, for every STRIDE-th (5) n
 	@scripts/setup.sh test
 	@$(MAKE) build
-	@PGSEAL_LYING_STRIDE=$(or $(STRIDE),1) scripts/cargo-test.sh -p pgseal-scenarios --test lying_disk -- \
+	@PGSEAL_LYING_STRIDE=$(or $(STRIDE),5) scripts/cargo-test.sh -p pgseal-scenarios --test lying_disk -- \
 	    --include-ignored --nocapture --test-threads=1
 
 .PHONY: test-core

@@ -53,6 +53,9 @@ pub fn read(root: &Path, keys: &KeySet) -> Result<Known, CliError> {
             "manifest {} is not that of the last shutdown: it or global/pg_control is an older copy",
             manifest.number
         )),
+        Ok(manifest) if !manifest.is_whole && *manifest.writer == *b"postgres" => {
+            Known::Nothing("the server ended while it was starting the last time".to_owned())
+        }
         Ok(manifest) if !manifest.is_whole => Known::Nothing(format!(
             "{} changed the files of the stopped server on {}",
             String::from_utf8_lossy(&manifest.writer),

@@ -285,6 +285,8 @@ fn a_server_that_ends_while_it_starts_can_start_again() {
     assert_eq!(node.sql("select count(*) from t"), "100");
     node.stop();
     node.assert_authentic();
+    let check = node.pgseal(&["manifest", "check", &node.data().display().to_string()]);
+    assert_eq!(check.code, 0, "{}", check.text);
 }
 
 /// A base backup has a manifest of its own, until a server uses it. So does any copy for which

@@ -178,7 +178,7 @@ pub fn some(test: &str, plan: &Plan, picks: u64) {
 pub fn all(test: &str, plan: &Plan, sealed: bool) {
     let stride = env::var("PGSEAL_LYING_STRIDE")
         .ok()
-        .map_or(5, |text| text.parse().unwrap_or_else(|_| panic!("PGSEAL_LYING_STRIDE: {text}")));
+        .map_or(50, |text| text.parse().unwrap_or_else(|_| panic!("PGSEAL_LYING_STRIDE: {text}")));
     let Some(mut machine) = Machine::new(test, sealed) else { return };
     let calls = count(&mut machine, plan);
     strike(&mut machine, plan, calls, 1, stride * (calls / 400).max(1));

@@ -107,10 +107,7 @@ pub fn server_starts(root: &'static Root) -> Result<(), Errno> {
     };
     if !manifest.is_whole {
         if !program::only_prints() {
-            log::line(format_args!(
-                "LOG: {} changed this data directory while the server was stopped: whether a file is missing or older cannot be told until the next shutdown",
-                Shown(&manifest.writer)
-            ));
+            tell_unlisted(&manifest);
         }
         return share(0).map(drop);
     }
@@ -125,6 +122,20 @@ fn compare(root: &'static Root, manifest: Manifest, control: &[u8]) -> Result<()
     // A second data directory in one process is not compared; no program of PostgreSQL does that.
     let _ = WATCH.set(watch);
     Ok(())
+}
+
+fn tell_unlisted(manifest: &Manifest) {
+    const UNKNOWN: &str =
+        "whether a file is missing or older cannot be told until the next shutdown";
+    match &*manifest.writer {
+        b"postgres" => log::line(format_args!(
+            "LOG: the server ended while it was starting the last time: {UNKNOWN}"
+        )),
+        program => log::line(format_args!(
+            "LOG: {} changed this data directory while the server was stopped: {UNKNOWN}",
+            Shown(program)
+        )),
+    }
 }
 
 fn refuse(root: &Root, why: &dyn core::fmt::Display) -> Result<(), Errno> {

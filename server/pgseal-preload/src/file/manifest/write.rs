@@ -153,8 +153,9 @@ fn write(root: &'static Root, control: &[u8]) -> Result<(), Errno> {
             files.insert(at, lost.clone());
         }
     }
-    let before = watch.map(watch::Watch::number);
-    let before = before.or_else(|| read(root).ok().map(|manifest| manifest.number));
+    // That on the disk is newer if this server has made it list nothing.
+    let on_disk = read(root).ok().map(|manifest| manifest.number);
+    let before = on_disk.max(watch.map(watch::Watch::number));
     let controls = vec![control_digest(control)];
     store(root, made(before.unwrap_or(0), true, controls, files))
 }
