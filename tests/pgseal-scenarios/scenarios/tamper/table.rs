@@ -92,10 +92,17 @@ pub fn compare(rows: &[Row], major: &str) {
     assert_eq!(old.len(), made.len(), "spec/threat-model.md differs in length");
 }
 
-/// A line of the table without PostgreSQL's message.
+/// A line of the table without PostgreSQL's message. Below a running server it depends on the version
+/// which process reads a page and what that process still knows of the file (18 has I/O workers), so
+/// who detects a change is left out there.
 fn verdict(line: &str) -> Vec<&str> {
     let columns = line.split('|').enumerate().filter(|(index, _)| *index != 4);
-    columns.map(|(_, column)| column.trim()).collect()
+    let is_running = line.contains("while the server runs");
+    let shown = |column| match column {
+        "detected at read" | "detected by verify" if is_running => "detected",
+        column => column,
+    };
+    columns.map(|(_, column)| shown(column.trim())).collect()
 }
 
 fn rendered(rows: &[Row]) -> String {
