@@ -5,9 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use pgseal_core::geometry::HEAD_LEN;
-use pgseal_core::header::{self, Kind};
-use pgseal_core::{KeySet, Layout, OnDamage, PlainOff, Scratch, SealedFile};
+use pgseal_core::{KeySet, OnDamage, Opened, PlainOff, Scratch, SealedFile};
 use pgseal_pgdata::{PlainFiles, Relation, catalog_version, relation_of, segment_of};
 
 use crate::manifest;
@@ -68,12 +66,10 @@ struct Catalog {
 
 fn open(path: &Path, keys: &KeySet) -> Option<(ReadOnly, Box<SealedFile>)> {
     let file = ReadOnly::open(path, true).ok()?;
-    let mut start = [0; HEAD_LEN as usize];
-    let got = file.raw(&mut start, 0).ok()?;
-    let start = start.get(..got)?;
-    let Kind::Sealed(header) = header::classify(start).ok()? else { return None };
-    let sealed = SealedFile::from_header(start, header, keys).ok()?;
-    Some((file, Box::new(sealed)))
+    match SealedFile::open(&file, keys) {
+        Ok(Opened::Sealed(sealed)) => Some((file, sealed)),
+        _ => None,
+    }
 }
 
 impl PlainFiles for Catalogs<'_> {
@@ -83,11 +79,8 @@ impl PlainFiles for Catalogs<'_> {
             self.open = Some(Catalog { rel: rel.to_vec(), file });
         }
         let Some(Catalog { file: Some((file, sealed)), .. }) = &mut self.open else { return 0 };
-        let on_damage = match sealed.header().layout {
-            Layout::Paged => OnDamage::ZeroPage,
-            _ => OnDamage::Fail,
-        };
-        let outcome = sealed.read_at(file, &mut self.scratch, buf, PlainOff(plain_off), on_damage);
+        let outcome =
+            sealed.read_at(file, &mut self.scratch, buf, PlainOff(plain_off), OnDamage::ZeroPage);
         outcome.map_or(0, |outcome| outcome.len)
     }
 }

@@ -20,6 +20,23 @@ pub mod mem;
 
 pub use accelerator::{Accelerator, GroupName, Held, HeldEntry};
 
+/// Whether a file has nothing but zeros.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn is_zeros<S: Storage + ?Sized>(storage: &S) -> io::Result<bool> {
+    let mut bytes = [0; 16 * 1024];
+    let mut off = 0;
+    loop {
+        let got = storage.read_at(&mut bytes, SealedOff(off))?;
+        match bytes.get(..got) {
+            Some([]) | None => return Ok(true),
+            Some(read) if read.iter().all(|byte| *byte == 0) => off += got as u64,
+            Some(_) => return Ok(false),
+        }
+    }
+}
+
 /// A random-access file of sealed bytes.
 ///
 /// Methods take `&self`: several sealed files may share one storage, as several processes share

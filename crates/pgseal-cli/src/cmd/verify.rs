@@ -53,8 +53,9 @@ the storage may set times back: --since is for speed, and no substitute for chec
 Only gcm suites authenticate blocks. Of files in xts and ctr (WAL always is in xts) the header is
 authenticated and every block read, no more. An older copy of a file, a truncated or a missing one
 is noticed if the server was shut down cleanly, by the manifest of that shutdown, and in a backup of
-pg_basebackup that no server has used yet. In an archive of WAL, segments that are missing between the
-first and the last one are named. Of a locked configuration the record is authenticated; pgseal config status compares the files with it.";
+pg_basebackup that no server has used yet. In an archive of WAL, segments that are missing between
+the first and the last one are named. Of a locked configuration the record is authenticated; pgseal
+config status compares the files with it.";
 
 /// Authenticate every block of every sealed file
 ///

@@ -3,13 +3,14 @@
 
 use core::ffi::c_int;
 
-use pgseal_core::geometry;
+use pgseal_core::{geometry, storage};
 
 use crate::file::damage::{self, Head, Reason};
 use crate::file::manifest;
 use crate::file::open_file::{self, OpenFile};
 use crate::file::plan::SealTarget;
 use crate::file::sealing::Sealing;
+use crate::file::storage::FdStorage;
 use crate::os::real::Errno;
 use crate::os::sys;
 
@@ -54,7 +55,8 @@ pub fn examine(
         }
         Head::Bad(reason) => reason,
     };
-    let is_zeros = || difference.is_none() && sys::is_zeros(fd);
+    let is_zeros =
+        || difference.is_none() && storage::is_zeros(&FdStorage::new(fd)).unwrap_or(false);
     let handling = sealing.map(|sealing| {
         damage::judge(reason, target.class, path, sealing, root, truncates, is_zeros)
     });

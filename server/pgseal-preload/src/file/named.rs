@@ -9,8 +9,7 @@ use core::fmt;
 use std::sync::Mutex;
 
 use libc::{O_CLOEXEC, O_RDONLY};
-use pgseal_core::header::{self, Kind};
-use pgseal_core::{Layout, OnDamage, PlainOff, Scratch, SealedFile, geometry, memory};
+use pgseal_core::{OnDamage, Opened, PlainOff, Scratch, SealedFile, memory};
 use pgseal_pgdata::{PlainFiles, Relation, RelationKind};
 
 use crate::file::storage::FdStorage;
@@ -118,24 +117,19 @@ impl Catalog {
         let keys = root.loaded_keys()?;
         let path = datadir::join(root.path(), rel);
         let fd = sys::open(&sys::c_path(&path).ok()?, O_RDONLY | O_CLOEXEC, 0).ok()?;
-        let mut start = [0; geometry::HEAD_LEN as usize];
-        let got = sys::pread_full(fd.0, &mut start, 0).ok()?;
-        let start = start.get(..got)?;
-        let Ok(Kind::Sealed(header)) = header::classify(start) else { return None };
-        let file = SealedFile::from_header(start, header, keys).ok()?;
-        Some(Catalog { rel: memory::copied(rel).ok()?, fd, file: memory::boxed(file).ok()? })
+        let Ok(Opened::Sealed(file)) = SealedFile::open(&FdStorage::new(fd.0), keys) else {
+            return None;
+        };
+        Some(Catalog { rel: memory::copied(rel).ok()?, fd, file })
     }
 }
 
 impl PlainFiles for Catalogs {
     fn read(&mut self, rel: &[u8], plain_off: u64, buf: &mut [u8]) -> usize {
         let Some((catalog, scratch)) = self.open(rel) else { return 0 };
-        let on_damage = match catalog.file.header().layout {
-            Layout::Paged => OnDamage::ZeroPage,
-            _ => OnDamage::Fail,
-        };
         let storage = FdStorage::new(catalog.fd.0);
-        let outcome = catalog.file.read_at(&storage, scratch, buf, PlainOff(plain_off), on_damage);
+        let outcome =
+            catalog.file.read_at(&storage, scratch, buf, PlainOff(plain_off), OnDamage::ZeroPage);
         outcome.map_or(0, |outcome| outcome.len)
     }
 }

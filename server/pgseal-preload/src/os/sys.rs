@@ -67,19 +67,6 @@ pub fn open(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Fd, c_int> 
     if fd < 0 { Err(real::errno()) } else { Ok(Fd(fd)) }
 }
 
-/// Whether a file has nothing but zeros. `false` if it cannot be read.
-pub fn is_zeros(fd: c_int) -> bool {
-    let mut bytes = [0; 16 * 1024];
-    let mut off = 0;
-    loop {
-        match pread_full(fd, &mut bytes, off) {
-            Ok(0) => return true,
-            Ok(got) if bytes[..got].iter().all(|byte| *byte == 0) => off += got as u64,
-            _ => return false,
-        }
-    }
-}
-
 /// Reads from a descriptor at an offset until `buf` is full or the file ends.
 pub fn pread_full(fd: c_int, buf: &mut [u8], off: u64) -> Result<usize, c_int> {
     let mut done = 0;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pgseal_core::geometry::{self, BLOCK_LEN, HEAD_LEN};
 use pgseal_core::header::{self, Header, Kind};
-use pgseal_core::storage::Storage;
+use pgseal_core::storage::{self, Storage};
 use pgseal_core::verify::{self, BlockList, BlockState, FileReport};
 use pgseal_core::{BlockNo, HeaderFault, KeySet, Layout, Scratch, SealError, SealedFile};
 use pgseal_pgdata::{Class, Fork, KeyScope, Policy, Renewal};
@@ -232,7 +232,9 @@ fn look(
         ),
         Seen::HeaderLost { .. }
             if matches!(entry.class, Class::Relation { fork: Fork::Main | Fork::Init, .. })
-                && is_zeros(entry).unwrap_or(false) =>
+                && ReadOnly::open(&entry.path, false)
+                    .and_then(|file| storage::is_zeros(&file))
+                    .unwrap_or(false) =>
         {
             Checked::with(
                 What::OnlyZeros,
@@ -399,23 +401,6 @@ fn judge(entry: &Entry, header: &Header, keys: &KeySet, report: FileReport) -> C
     }
     checked.report = Some(report);
     checked
-}
-
-/// Whether a file has nothing but zeros.
-fn is_zeros(entry: &Entry) -> io::Result<bool> {
-    let file = ReadOnly::open(&entry.path, false)?;
-    let mut bytes = vec![0; 1 << 16];
-    let mut off = 0;
-    loop {
-        let got = file.raw(&mut bytes, off)?;
-        if bytes.iter().take(got).any(|byte| *byte != 0) {
-            return Ok(false);
-        }
-        if got == 0 {
-            return Ok(true);
-        }
-        off += got as u64;
-    }
 }
 
 /// Whether PostgreSQL only ever writes whole 8192-byte pages to files of this class.
