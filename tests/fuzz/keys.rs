@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use pgseal_core::random::LibraryRandom;
 use pgseal_keys::anchor::{Directory, State};
 use pgseal_keys::config_record::{ConfigRecord, MAX_KEPT_LEN, is_name};
 use pgseal_keys::control::{PART_LEN, open_controls, open_flushed, whole};
@@ -66,7 +67,8 @@ pub fn config_record(data: &[u8]) {
     let keys = answer.unlocked().unwrap().keys;
     assert!(ConfigRecord::open(data, &keys).is_err(), "a record that nobody sealed");
     let Ok(record) = ConfigRecord::decode(data) else { return };
-    let again = ConfigRecord::open(&record.seal(&keys).unwrap(), &keys).unwrap();
+    let again =
+        ConfigRecord::open(&record.seal(&keys, &LibraryRandom::new()).unwrap(), &keys).unwrap();
     assert_eq!(again, record);
     for entry in &record.entries {
         assert!(is_name(&entry.name) && !entry.name.starts_with(b"/"));
@@ -82,7 +84,8 @@ pub fn manifest(data: &[u8]) {
     let keys = answer.unlocked().unwrap().keys;
     assert!(Manifest::open(data, &keys).is_err(), "a manifest that nobody sealed");
     let Ok(manifest) = Manifest::decode(data) else { return };
-    let again = Manifest::open(&manifest.seal(&keys).unwrap(), &keys).unwrap();
+    let again =
+        Manifest::open(&manifest.seal(&keys, &LibraryRandom::new()).unwrap(), &keys).unwrap();
     assert_eq!(again, manifest);
     assert!(manifest.is_whole || manifest.files.is_empty());
     for (at, listed) in manifest.files.iter().enumerate() {
@@ -105,7 +108,7 @@ pub fn control_record(data: &[u8]) {
         assert_eq!(Ok(flushed), open_flushed(sealed, &keys), "a position that nobody sealed");
     }
     if let (Ok(controls), Ok(flushed)) = (controls, flushed) {
-        let again = whole(&controls, flushed, &keys).unwrap();
+        let again = whole(&controls, flushed, &keys, &LibraryRandom::new()).unwrap();
         assert_eq!(open_controls(&again, &keys), Ok(controls));
         assert_eq!(open_flushed(&again, &keys), Ok(flushed));
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pgseal_core::KeySet;
+use pgseal_core::random::LibraryRandom;
 use pgseal_keys::control::{Controls, Flushed, open_controls, open_flushed, whole};
 use pgseal_keys::{RecordError, control_path, read_control, write_control};
 use pgseal_pgdata::wal_segment_bytes;
@@ -95,7 +96,8 @@ fn store(
     controls: &Controls,
     flushed: Flushed,
 ) -> Result<(), CliError> {
-    let file = whole(controls, flushed, keys).map_err(|why| damaged(root, why))?;
+    let file =
+        whole(controls, flushed, keys, &LibraryRandom::new()).map_err(|why| damaged(root, why))?;
     Ok(write_control(root, &file)?)
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use pgseal_core::random::LibraryRandom;
 use pgseal_core::{Fingerprint, KeySet};
 use pgseal_keys::manifest::{Difference, Listed, Manifest, control_digest, difference};
 use pgseal_keys::{manifest_path, read_manifest, write_manifest};
@@ -161,7 +162,7 @@ pub fn write(root: &Path, scan: &Scan, keys: &KeySet) -> Result<Manifest, CliErr
     let files = fingerprints(scan, &control)?;
     let manifest = Manifest::after(before, b"pgseal", true, vec![control_digest(&control)], files);
     let sealed = manifest
-        .seal(keys)
+        .seal(keys, &LibraryRandom::new())
         .map_err(|error| CliError::NotNow(format!("{}: {error}", path.display())))?;
     write_manifest(root, &sealed)?;
     Ok(manifest)

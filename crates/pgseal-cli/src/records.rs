@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use pgseal_core::random::LibraryRandom;
 use pgseal_core::{Generation, KeySet};
 use pgseal_keys::config_record::ConfigRecord;
 use pgseal_keys::control::{open_controls, open_flushed, whole};
@@ -32,7 +33,7 @@ const RECORDS: [Record; 3] = [
         path: config_record_path,
         read: read_config_record,
         generation_of: config_record::generation_of,
-        anew: |file, keys| ConfigRecord::open(file, keys)?.seal(keys),
+        anew: |file, keys| ConfigRecord::open(file, keys)?.seal(keys, &LibraryRandom::new()),
         write: write_config_record,
         remedy: "pgseal config accept",
     },
@@ -40,7 +41,7 @@ const RECORDS: [Record; 3] = [
         path: manifest_path,
         read: read_manifest,
         generation_of: manifest::generation_of,
-        anew: |file, keys| Manifest::open(file, keys)?.seal(keys),
+        anew: |file, keys| Manifest::open(file, keys)?.seal(keys, &LibraryRandom::new()),
         write: write_manifest,
         remedy: "pgseal manifest write",
     },
@@ -50,7 +51,7 @@ const RECORDS: [Record; 3] = [
         generation_of: control::generation_of,
         anew: |file, keys| {
             let (controls, flushed) = (open_controls(file, keys)?, open_flushed(file, keys)?);
-            Ok(whole(&controls, flushed, keys)?.to_vec())
+            Ok(whole(&controls, flushed, keys, &LibraryRandom::new())?.to_vec())
         },
         write: write_control,
         remedy: "pgseal wal accept",

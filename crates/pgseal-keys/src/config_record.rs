@@ -7,6 +7,7 @@
 
 use core::fmt;
 
+use pgseal_core::random::Random;
 use pgseal_core::{Generation, KeySet};
 
 use crate::envelope::{self, Envelope, bytes, next, sha256, take};
@@ -145,8 +146,8 @@ impl ConfigRecord {
     ///
     /// # Errors
     /// [`RecordError::TooLarge`], [`RecordError::Internal`].
-    pub fn seal(&self, keys: &KeySet) -> Result<Vec<u8>, RecordError> {
-        ENVELOPE.seal(self.encode()?, keys)
+    pub fn seal(&self, keys: &KeySet, random: &dyn Random) -> Result<Vec<u8>, RecordError> {
+        ENVELOPE.seal(self.encode()?, keys, random)
     }
 
     /// Decrypts and parses the bytes of a file.

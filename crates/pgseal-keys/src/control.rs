@@ -6,7 +6,7 @@
 //! other one counts, also through a map of the file, and 8 bytes in front say which one counts.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
-use aws_lc_rs::rand;
+use pgseal_core::random::Random;
 use pgseal_core::{Generation, KeySet, KeyringId};
 
 use crate::envelope::{RecordError, file_key, sha256, take};
@@ -108,13 +108,13 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// A key derived from the active data key.
+    /// A key derived from the active data key, with a random salt.
     ///
     /// # Errors
     /// [`RecordError::Internal`].
-    pub fn new(part: Part, keys: &KeySet) -> Result<Sealer, RecordError> {
+    pub fn new(part: Part, keys: &KeySet, random: &dyn Random) -> Result<Sealer, RecordError> {
         let mut salt = [0; SALT_LEN];
-        rand::fill(&mut salt).map_err(|_| RecordError::Internal)?;
+        random.fill(&mut salt)?;
         Sealer::with_salt(part, keys, salt)
     }
 
@@ -333,7 +333,7 @@ fn key(
     file_key(keys, generation, &head[8..], labels::KDF_CONTROL)
 }
 
-/// The bytes of a whole file, with nonces of AWS-LC's generator.
+/// The bytes of a whole file, with random nonces.
 ///
 /// # Errors
 /// [`RecordError::Internal`].
@@ -341,21 +341,25 @@ pub fn whole(
     controls: &Controls,
     flushed: Flushed,
     keys: &KeySet,
+    random: &dyn Random,
 ) -> Result<[u8; CONTROL_LEN], RecordError> {
     let mut nonces = [[0; NONCE_LEN]; 2];
     let mut confirmation = [0; CONFIRMATION_LEN];
-    rand::fill(nonces.as_flattened_mut()).map_err(|_| RecordError::Internal)?;
-    rand::fill(&mut confirmation).map_err(|_| RecordError::Internal)?;
+    random.fill(nonces.as_flattened_mut())?;
+    random.fill(&mut confirmation)?;
     let mut file = [0; CONTROL_LEN];
     let (first, second) = file.split_at_mut(PART_LEN);
-    first.copy_from_slice(&Sealer::new(Part::Controls, keys)?.controls(nonces[0], controls)?);
-    let slot = Sealer::new(Part::Flushed, keys)?.flushed(nonces[1], flushed, confirmation)?;
+    let sealer = Sealer::new(Part::Controls, keys, random)?;
+    first.copy_from_slice(&sealer.controls(nonces[0], controls)?);
+    let sealer = Sealer::new(Part::Flushed, keys, random)?;
+    let slot = sealer.flushed(nonces[1], flushed, confirmation)?;
     second.copy_from_slice(&flushed_part(&slot, confirmation));
     Ok(file)
 }
 
 #[cfg(test)]
 mod tests {
+    use pgseal_core::random::LibraryRandom;
     use pgseal_core::{DataKey, Suite};
 
     use super::*;
@@ -377,7 +381,7 @@ mod tests {
         let keys_here = keys(5, 0);
         let controls = Controls::of(b"old", b"new", 0x0102_0304_0506);
         let flushed = Flushed { timeline: 3, position: 0x12_3456_7890 };
-        let file = whole(&controls, flushed, &keys_here).unwrap();
+        let file = whole(&controls, flushed, &keys_here, &LibraryRandom::new()).unwrap();
         assert_eq!(open_controls(&file, &keys_here), Ok(controls));
         assert_eq!(open_flushed(&file, &keys_here), Ok(flushed));
         assert!(controls.fit(b"old") && controls.fit(b"new") && !controls.fit(b"older"));
@@ -405,8 +409,9 @@ mod tests {
 
     /// A file whose slots are of two writes, and of which the second one counts.
     fn two_slots(keys: &KeySet, older: Flushed, newer: Flushed) -> [u8; CONTROL_LEN] {
-        let mut file = whole(&Controls::of(b"", b"", 0), older, keys).unwrap();
-        let sealer = Sealer::new(Part::Flushed, keys).unwrap();
+        let mut file =
+            whole(&Controls::of(b"", b"", 0), older, keys, &LibraryRandom::new()).unwrap();
+        let sealer = Sealer::new(Part::Flushed, keys, &LibraryRandom::new()).unwrap();
         let slot = sealer.flushed([1; NONCE_LEN], newer, [7; 8]).unwrap();
         file[slot_off(1)..slot_off(2)].copy_from_slice(&slot);
         file[CONFIRMATION_OFF..slot_off(0)].copy_from_slice(&[7; 8]);
@@ -441,7 +446,8 @@ mod tests {
             let after = two_slots(&keys, older, newer);
             let mut before = after;
             let (slot, other) = (slot_off(0)..slot_off(1), slot_off(1)..slot_off(2));
-            let first = whole(&Controls::of(b"", b"", 0), older, &keys).unwrap();
+            let first =
+                whole(&Controls::of(b"", b"", 0), older, &keys, &LibraryRandom::new()).unwrap();
             before[CONFIRMATION_OFF..].copy_from_slice(&first[CONFIRMATION_OFF..]);
             let mut after = after;
             after[slot.clone()].copy_from_slice(&before[slot]);
@@ -464,7 +470,9 @@ mod tests {
     #[test]
     fn one_part_does_not_pass_for_the_other() {
         let keys = keys(5, 0);
-        let file = whole(&Controls::of(b"", b"", 0), Flushed::default(), &keys).unwrap();
+        let file =
+            whole(&Controls::of(b"", b"", 0), Flushed::default(), &keys, &LibraryRandom::new())
+                .unwrap();
         let mut swapped = [0; CONTROL_LEN];
         swapped[..PART_LEN].copy_from_slice(&file[PART_LEN..]);
         swapped[PART_LEN..].copy_from_slice(&file[..PART_LEN]);
@@ -476,8 +484,8 @@ mod tests {
     #[test]
     fn each_write_differs() {
         let (keys, controls) = (keys(5, 0), Controls::of(b"", b"", 0));
-        let one = whole(&controls, Flushed::default(), &keys).unwrap();
-        let other = whole(&controls, Flushed::default(), &keys).unwrap();
+        let one = whole(&controls, Flushed::default(), &keys, &LibraryRandom::new()).unwrap();
+        let other = whole(&controls, Flushed::default(), &keys, &LibraryRandom::new()).unwrap();
         for end in [SLOT_LEN, slot_off(1), slot_off(2)] {
             let body = end - BODY_LEN..end;
             assert_ne!(one[body.clone()], other[body]);

@@ -7,7 +7,8 @@
 use core::fmt;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::{digest, hkdf, rand};
+use aws_lc_rs::{digest, hkdf};
+use pgseal_core::random::{Random, RandomFailed};
 use pgseal_core::{Generation, KeySet, KeyringId};
 use zeroize::Zeroizing;
 
@@ -54,6 +55,12 @@ impl fmt::Display for RecordError {
 
 impl std::error::Error for RecordError {}
 
+impl From<RandomFailed> for RecordError {
+    fn from(_: RandomFailed) -> RecordError {
+        RecordError::Internal
+    }
+}
+
 /// One kind of file.
 pub(crate) struct Envelope {
     /// The first bytes of the file.
@@ -67,13 +74,19 @@ pub(crate) struct Envelope {
 }
 
 impl Envelope {
-    /// The bytes of a file with this body, encrypted with a key derived from the active data key.
+    /// The bytes of a file with this body, encrypted with a key derived from the active data key,
+    /// under a random nonce.
     ///
     /// # Errors
     /// [`RecordError::TooLarge`], [`RecordError::Internal`].
-    pub fn seal(&self, body: Vec<u8>, keys: &KeySet) -> Result<Vec<u8>, RecordError> {
+    pub fn seal(
+        &self,
+        body: Vec<u8>,
+        keys: &KeySet,
+        random: &dyn Random,
+    ) -> Result<Vec<u8>, RecordError> {
         let mut nonce = [0; NONCE_LEN];
-        rand::fill(&mut nonce).map_err(|_| RecordError::Internal)?;
+        random.fill(&mut nonce)?;
         self.seal_with_nonce(body, keys, nonce)
     }
 

@@ -4,6 +4,7 @@
 use core::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pgseal_core::random::Random;
 use pgseal_core::{Fingerprint, Generation, KeySet};
 
 use crate::envelope::{Envelope, RecordError, bytes, next, sha256};
@@ -181,8 +182,8 @@ impl Manifest {
     ///
     /// # Errors
     /// [`RecordError::TooLarge`], [`RecordError::Internal`].
-    pub fn seal(&self, keys: &KeySet) -> Result<Vec<u8>, RecordError> {
-        ENVELOPE.seal(self.encode()?, keys)
+    pub fn seal(&self, keys: &KeySet, random: &dyn Random) -> Result<Vec<u8>, RecordError> {
+        ENVELOPE.seal(self.encode()?, keys, random)
     }
 
     /// Decrypts and parses the bytes of a file.
@@ -286,6 +287,7 @@ pub fn generation_of(file: &[u8]) -> Result<Generation, RecordError> {
 
 #[cfg(test)]
 mod tests {
+    use pgseal_core::random::LibraryRandom;
     use pgseal_core::{DataKey, KeyringId, SealedLen, Suite};
 
     use super::*;
@@ -324,7 +326,7 @@ mod tests {
     #[test]
     fn a_manifest_opens_with_its_keys_only() {
         let (keys, manifest) = (keys(), manifest());
-        let file = manifest.seal(&keys).unwrap();
+        let file = manifest.seal(&keys, &LibraryRandom::new()).unwrap();
         assert_eq!(Manifest::open(&file, &keys), Ok(manifest.clone()));
         assert_eq!(generation_of(&file), Ok(keys.active));
         assert!(manifest.fits(b"control") && !manifest.fits(b"Control"));

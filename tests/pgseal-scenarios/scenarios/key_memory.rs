@@ -177,8 +177,8 @@ struct Busy {
     backend: String,
 }
 
-fn busy(prepare: impl FnOnce(&mut Node)) -> Busy {
-    let mut node = Node::sealed(&[]);
+fn busy(settings: &[(&str, &str)], prepare: impl FnOnce(&mut Node)) -> Busy {
+    let mut node = Node::sealed(settings);
     prepare(&mut node);
     node.start();
     node.sql(
@@ -228,7 +228,7 @@ fn may_lock(pid: &str) -> bool {
 
 #[test]
 fn keys_are_locked_and_in_no_core_dump_in_every_process() {
-    let mut busy = busy(|_| {});
+    let mut busy = busy(&[], |_| {});
     let may_lock = may_lock(&busy.backend);
     twice(|| check_all(&mut busy, may_lock));
     if may_lock {
@@ -238,9 +238,30 @@ fn keys_are_locked_and_in_no_core_dump_in_every_process() {
     }
 }
 
+/// The library takes random bytes from the kernel. The first bytes of AWS-LC's own generator take
+/// tens of milliseconds of processor time in each process, and each new connection would pay that
+/// at its first commit.
+#[test]
+fn no_process_starts_the_generator_of_aws_lc() {
+    // Only a sync moves the position of the WAL.
+    let mut busy = busy(&[("fsync", "on")], |_| {});
+    let all = busy.session.sql("select string_agg(pid::text, ' ') from pg_stat_activity");
+    let postmaster = fs::read_to_string(busy.node.data().join("postmaster.pid")).unwrap();
+    let pids: Vec<&str> = all.split_whitespace().chain(postmaster.lines().next()).collect();
+    assert!(pids.len() > 5 && pids.contains(&busy.backend.as_str()), "{pids:?}");
+    for pid in pids {
+        for Mapping { name, flags, .. } in mappings(pid) {
+            // The generator keeps a page that is wiped on fork. The kernel's own, in the vDSO, can
+            // be dropped too ("dp").
+            let is_generators = flags.contains(" wf ") && !flags.contains(" dp ");
+            assert!(!is_generators, "process {pid} started it: {name} {flags}");
+        }
+    }
+}
+
 #[test]
 fn without_a_limit_that_allows_it_keys_are_in_no_core_dump() {
-    let mut busy = busy(|node| node.run_before_start("ulimit -l 0"));
+    let mut busy = busy(&[], |node| node.run_before_start("ulimit -l 0"));
     twice(|| check_all(&mut busy, false));
     assert_eq!(busy.node.log().matches("raise RLIMIT_MEMLOCK").count(), 1, "{}", busy.node.log());
     let line = doctor_says(&busy, "memory-lock");
@@ -259,7 +280,7 @@ fn the_core_dump_of_a_backend_has_rows_and_no_key() {
 
 /// The core dump of a backend, which is named so.
 fn check_core_dump(name: &str) -> Result<(), String> {
-    let mut busy = busy(|node| node.run_before_start("ulimit -c unlimited"));
+    let mut busy = busy(&[], |node| node.run_before_start("ulimit -c unlimited"));
     busy.session.sql("select 'marker of the core dump'");
     let wanted = wanted(&busy.node);
     let killed = Command::new("kill").args(["-ABRT", &busy.backend]).status().unwrap();

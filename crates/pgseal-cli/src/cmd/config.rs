@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pgseal_core::KeySet;
+use pgseal_core::random::LibraryRandom;
 use pgseal_keys::config_record::{ConfigRecord, Version};
 use pgseal_keys::{
     Kek, Keyring, config_record_path, keyring_path, read_config_record, update, write_config_record,
@@ -143,7 +144,7 @@ impl Opened {
             for (name, version) in files.iter().flat_map(|files| &files.inside) {
                 record.set(name, vec![version.clone()]);
             }
-            let bytes = match record.seal(&self.keys) {
+            let bytes = match record.seal(&self.keys, &LibraryRandom::new()) {
                 Ok(bytes) => bytes,
                 Err(error) => return Ok(Err(CliError::NotNow(error.to_string()))),
             };

@@ -1,4 +1,5 @@
 use data_encoding::HEXLOWER;
+use pgseal_core::random::LibraryRandom;
 use pgseal_core::{DataKey, KeyringId, Suite};
 use proptest::prelude::*;
 
@@ -30,9 +31,9 @@ fn sample() -> ConfigRecord {
 #[test]
 fn round_trip() {
     let (record, keys) = (sample(), keys(1, &[1, 2]));
-    let file = record.seal(&keys).unwrap();
+    let file = record.seal(&keys, &LibraryRandom::new()).unwrap();
     assert_eq!(ConfigRecord::open(&file, &keys).unwrap(), record);
-    assert_ne!(record.seal(&keys).unwrap(), file, "the nonce is the same");
+    assert_ne!(record.seal(&keys, &LibraryRandom::new()).unwrap(), file, "the nonce is the same");
     assert!(!file.windows(5).any(|window| window == b"fsync"));
     let names: Vec<_> = record.entries.iter().map(|entry| entry.name.clone()).collect();
     assert!(names.is_sorted() && record.get(b"server.key").is_some());
@@ -56,7 +57,7 @@ fn entries_allow_only_their_versions() {
 #[test]
 fn any_change_of_a_byte_is_noticed() {
     let keys = keys(1, &[1]);
-    let file = sample().seal(&keys).unwrap();
+    let file = sample().seal(&keys, &LibraryRandom::new()).unwrap();
     for at in 0..file.len() {
         let mut bad = file.clone();
         bad[at] ^= 1;
@@ -69,7 +70,7 @@ fn any_change_of_a_byte_is_noticed() {
 
 #[test]
 fn the_record_of_another_cluster_or_key_is_named_as_such() {
-    let file = sample().seal(&keys(1, &[3])).unwrap();
+    let file = sample().seal(&keys(1, &[3]), &LibraryRandom::new()).unwrap();
     let open = |keys: &KeySet| ConfigRecord::open(&file, keys).unwrap_err();
     assert_eq!(open(&keys(2, &[3])), RecordError::OtherCluster(KeyringId([1; 16])));
     assert_eq!(open(&keys(1, &[4])), RecordError::KeyUnknown(Generation(3)));
@@ -168,7 +169,7 @@ proptest! {
             record.set(name.as_bytes(), versions.clone());
         }
         let keys = keys(1, &[1]);
-        prop_assert_eq!(ConfigRecord::open(&record.seal(&keys).unwrap(), &keys), Ok(record));
+        prop_assert_eq!(ConfigRecord::open(&record.seal(&keys, &LibraryRandom::new()).unwrap(), &keys), Ok(record));
     }
 
     #[test]

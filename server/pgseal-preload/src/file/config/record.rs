@@ -5,6 +5,7 @@ use pgseal_keys::config_record::{ConfigRecord, MAX_RECORD_LEN};
 use crate::file::own_file;
 use crate::keys::load;
 use crate::os::log::{self, Shown};
+use crate::os::random::KernelRandom;
 use crate::os::real::Errno;
 use crate::os::sys;
 use crate::place::datadir::{self, Root};
@@ -89,7 +90,7 @@ impl Alone {
 
 /// Replaces the record. A crash leaves the old one or the new one.
 pub fn replace(root: &Root, record: &ConfigRecord, _alone: &Alone) -> Result<(), Errno> {
-    let file = record.seal(load::of(root)?).map_err(|error| {
+    let file = record.seal(load::of(root)?, &KernelRandom).map_err(|error| {
         log::line(format_args!(
             "ERROR: \"{}/pgseal/config\" cannot be written: {error}",
             Shown(root.path())

@@ -9,6 +9,7 @@ use crate::file::own_file::{self, Unusable};
 use crate::keys::load;
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
+use crate::os::random::KernelRandom;
 use crate::os::real::Errno;
 use crate::place::datadir::{self, Root};
 use crate::place::program;
@@ -46,7 +47,7 @@ pub fn made(before: u64, is_whole: bool, controls: Vec<[u8; 32]>, files: Vec<Lis
 
 /// Replaces the manifest.
 pub fn store(root: &'static Root, manifest: Manifest) -> Result<(), Errno> {
-    let bytes = manifest.seal(load::of(root)?).map_err(|error| {
+    let bytes = manifest.seal(load::of(root)?, &KernelRandom).map_err(|error| {
         log::line(format_args!("ERROR: \"{}\": {error}", shown(root)));
         libc::EIO
     })?;

@@ -91,7 +91,7 @@ impl OpenRecord {
         let sealer = match self.sealer.get() {
             Some(sealer) => sealer,
             None => {
-                let made = Sealer::new(Part::Flushed, load::of(self.root)?);
+                let made = Sealer::new(Part::Flushed, load::of(self.root)?, &KernelRandom);
                 let made = made.map_err(|_| libc::EIO)?;
                 self.sealer.get_or_init(|| made)
             }

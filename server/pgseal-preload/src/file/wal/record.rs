@@ -127,7 +127,7 @@ pub fn before_control(root: &'static Root, new: &[u8]) -> Result<(), Errno> {
 
 /// Writes the first part, and syncs it.
 fn write_controls(root: &Root, keys: &KeySet, controls: &Controls) -> Result<(), Errno> {
-    let sealer = Sealer::new(Part::Controls, keys);
+    let sealer = Sealer::new(Part::Controls, keys, &KernelRandom);
     let part = nonce().and_then(|nonce| {
         sealer.and_then(|sealer| sealer.controls(nonce, controls)).map_err(|_| libc::EIO)
     });
@@ -181,7 +181,7 @@ fn write_whole(
     controls: &Controls,
     flushed: Flushed,
 ) -> Result<(), Errno> {
-    let file = whole(controls, flushed, keys).map_err(|_| libc::EIO)?;
+    let file = whole(controls, flushed, keys, &KernelRandom).map_err(|_| libc::EIO)?;
     own_file::replace(root, CONTROL, &file)
 }
 
