@@ -17,6 +17,7 @@ pub mod examine;
 pub mod fds;
 pub mod guard;
 pub mod held;
+pub mod leftovers;
 pub mod lost_sectors;
 pub mod manifest;
 pub mod named;

@@ -8,7 +8,7 @@
 use std::fs;
 use std::path::Path;
 
-use pgseal_scenarios::backup::base_backup_command;
+use pgseal_scenarios::backup::{base_backup, base_backup_command};
 use pgseal_scenarios::files::{
     copy_tree, flip_bit, len, page_off, read, replace, restore_tree, truncate, write, zero,
 };
@@ -390,4 +390,34 @@ fn a_header_damaged_under_a_running_server() {
     assert!(!node.log().contains("PANIC"), "{}", node.log());
     node.stop();
     node.assert_authentic();
+}
+
+/// A power cut in a shutdown leaves `pg_stat/pgstat.tmp` torn: PostgreSQL writes that file and does
+/// not sync it. Nobody reads the file but a base backup, which must not fail.
+#[test]
+fn a_torn_temporary_file_does_not_stop_a_base_backup() {
+    let mut node = Node::sealed(&[("max_wal_senders", "4")]);
+    node.start();
+    node.stop();
+    let whole = fs::read(node.file("pg_stat/pgstat.stat")).unwrap();
+    assert!(whole.len() > 8292, "{} bytes", whole.len());
+    let mut without_header = whole.clone();
+    without_header[..512].fill(0);
+    node.start();
+    for torn in [&whole[..whole.len() - 100], &without_header] {
+        node.stop_at_once();
+        fs::write(node.file("pg_stat/pgstat.tmp"), torn).unwrap();
+        node.clear_log();
+        node.start();
+        let removed = "\"pg_stat/pgstat.tmp\" removed: a crash cut off the program that wrote it";
+        assert!(node.log().contains(removed), "{}", node.log());
+        assert!(!node.file("pg_stat/pgstat.tmp").exists());
+        fs::remove_dir_all(base_backup(&node, "backup", &[])).unwrap();
+    }
+    // What is whole stays, and after a clean shutdown nothing is looked at.
+    node.stop();
+    fs::write(node.file("pg_stat/pgstat.tmp"), &without_header).unwrap();
+    node.clear_log();
+    node.start();
+    assert!(node.file("pg_stat/pgstat.tmp").exists() && !node.log().contains("removed"));
 }

@@ -177,7 +177,7 @@ mod broken {
     #[test]
     #[ignore = "long: make test-power-broken"]
     fn position_before_sync() {
-        server("PositionBeforeSync", "at a name, length or sync", "recovery ended at");
+        server("PositionBeforeSync", "behind entries of WAL", "recovery ended at");
     }
 
     #[test]

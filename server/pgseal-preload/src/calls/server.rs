@@ -11,6 +11,7 @@ use crate::file::changes;
 use crate::file::config;
 use crate::file::counters;
 use crate::file::held;
+use crate::file::leftovers;
 use crate::file::manifest;
 use crate::file::open_file;
 use crate::file::storage::FdStorage;
@@ -81,6 +82,7 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
         })?;
     }
     if program::role() == Role::Server {
+        leftovers::server_starts(root, keys);
         wipe_environment(root);
         tell_limit();
         counters::share();

@@ -33,6 +33,7 @@ impl Aims {
         let mut page = Vec::new();
         let mut cut = Vec::new();
         let mut switch = Vec::new();
+        let mut entries = Vec::new();
         let mut control = Vec::new();
         let mut own = Vec::new();
         let mut timeline = Timeline::of(base);
@@ -51,6 +52,9 @@ impl Aims {
                     }
                     if is_segment(path) && *off <= HEADER + TAG_BLOCK {
                         switch.push(at..at + 4);
+                    }
+                    if is_segment(path) && is_tag_block(*off) {
+                        entries.push(at + 1..at + 4);
                     }
                     if path.ends_with("global/pg_control") || path.ends_with("pgseal/control") {
                         control.push(at.saturating_sub(1)..at + 4);
@@ -83,6 +87,7 @@ impl Aims {
             Aim { kind: "between page and tag", places: page },
             Aim { kind: "in a truncation", places: cut },
             Aim { kind: "at a segment switch", places: switch },
+            Aim { kind: "behind entries of WAL", places: entries },
             Aim { kind: "at a control file", places: control },
             Aim { kind: "at a file of pgseal", places: own },
         ];
@@ -120,6 +125,12 @@ fn is_page(off: u64, len: u64) -> bool {
         && len.is_multiple_of(PAGE)
         && off.is_multiple_of(PAGE)
         && !(off - HEADER).is_multiple_of(group)
+}
+
+/// Whether a tag block of a sealed file has this offset.
+fn is_tag_block(off: u64) -> bool {
+    let group = TAG_BLOCK + GROUP_PAGES * PAGE;
+    off >= HEADER && (off - HEADER) % group < TAG_BLOCK
 }
 
 fn is_segment(path: &Path) -> bool {

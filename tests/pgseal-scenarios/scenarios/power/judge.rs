@@ -52,9 +52,10 @@ pub struct Case<'a> {
 pub fn image(node: &mut Node, case: &Case<'_>, figures: &mut Findings) -> Vec<String> {
     let mut found = Vec::new();
     node.clear_log();
-    // A cut while PostgreSQL makes its lock file leaves it empty, and the administrator removes it.
+    // A cut while PostgreSQL makes its lock file leaves nothing in it, and the administrator removes
+    // it.
     let lock = node.file("postmaster.pid");
-    if fs::metadata(&lock).is_ok_and(|meta| meta.len() == 0) {
+    if fs::read(&lock).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
         fs::remove_file(&lock).expect("it can be removed");
     }
     let start = Instant::now();

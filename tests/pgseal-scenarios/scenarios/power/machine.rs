@@ -3,7 +3,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{self, Command};
 use std::time::{Duration, Instant};
 
 use pgseal_power::{Cut, Disk, Image, Log, Mounted, Place, Recorder};
@@ -290,7 +290,7 @@ pub fn judged(
         let found = judge(machine, &image, &marks, seed, &mut findings);
         findings.add(kind, &found, || describe(run, cut, &image));
         if findings.is_new() {
-            keep(machine, &image.disk, seed);
+            keep(machine, &image.disk, seed, "");
         }
     }
     machine.place.clear().expect("an image can be removed");
@@ -327,7 +327,7 @@ fn again(
     let found = judge::image(&mut machine.node, case, figures);
     figures.add("in recovery", &found, || describe(&run, cut, &second));
     if figures.is_new() {
-        keep(machine, &second.disk, case.seed);
+        keep(machine, &second.disk, case.seed, "-again");
     }
     Vec::new()
 }
@@ -347,9 +347,9 @@ fn describe(run: &Run, cut: Cut, image: &Image) -> String {
 }
 
 /// Copies an image with a finding to the directory `PGSEAL_POWER_KEEP`, if that is set.
-fn keep(machine: &Machine, disk: &Disk, seed: u64) {
+fn keep(machine: &Machine, disk: &Disk, seed: u64, again: &str) {
     if let Some(dir) = env::var_os("PGSEAL_POWER_KEEP") {
-        let dir = Path::new(&dir).join(seed.to_string());
+        let dir = Path::new(&dir).join(format!("{seed}{again}-{}", process::id()));
         fs::create_dir_all(&dir).expect("the directory can be made");
         disk.write_to(&dir).expect("the image can be written");
         eprintln!("kept: {} (it was at {})", dir.display(), machine.place.path().display());
