@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use pgseal_core::KeyringId;
-use pgseal_keys::{Clusters, Keyring, Provider};
+use pgseal_keys::{Clusters, Keyring, Line, Provider};
 
 use crate::error::CliError;
 use crate::{as_owner, library};
@@ -16,6 +16,7 @@ use crate::{as_owner, library};
 /// A registration that is written when the identity of the keyring is known.
 pub struct Registration {
     provider: Provider,
+    line: Line,
     group: Option<u32>,
     /// A process that stays root and writes the file, if root is about to step down.
     child: Option<Child>,
@@ -27,7 +28,7 @@ impl Registration {
     ///
     /// # Errors
     /// When the directory of the files cannot be written.
-    pub fn begin(provider: &Provider, dir: &Path) -> Result<Registration, CliError> {
+    pub fn begin(provider: &Provider, line: Line, dir: &Path) -> Result<Registration, CliError> {
         let mut group = fs::metadata(dir).ok().map(|meta| meta.gid());
         let mut child = None;
         Clusters::from_environment().expect_writable()?;
@@ -38,11 +39,14 @@ impl Registration {
             let program = library::program()?;
             let mut command = Command::new(&program);
             command.args(["helper", "register", "--provider"]).arg(provider.to_string());
+            if line == Line::Another {
+                command.arg("--another");
+            }
             command.arg("--group").arg(owner.gid.to_string()).stdin(Stdio::piped());
             let started = command.spawn().map_err(CliError::io(&program, "start the helper"))?;
             child = Some(started);
         }
-        Ok(Registration { provider: provider.clone(), group, child })
+        Ok(Registration { provider: provider.clone(), line, group, child })
     }
 
     /// Writes the file of the cluster with this keyring, and returns its path.
@@ -52,7 +56,7 @@ impl Registration {
     pub fn finish(self, id: KeyringId) -> Result<PathBuf, CliError> {
         let clusters = Clusters::from_environment();
         let Some(mut child) = self.child else {
-            return Ok(clusters.register(id, &self.provider, self.group)?);
+            return Ok(clusters.register(id, &self.provider, self.line, self.group)?);
         };
         let path = clusters.file_of(id);
         let failed = |source| CliError::Io {
@@ -77,18 +81,18 @@ impl Registration {
 /// # Errors
 /// When the input is something else, or the file cannot be written. Empty input is no error: the
 /// other process has given up.
-pub fn serve(provider: &str, group: Option<u32>) -> Result<(), CliError> {
+pub fn serve(provider: &str, line: Line, group: Option<u32>) -> Result<(), CliError> {
     let provider = Provider::parse(provider)?;
-    let mut line = String::new();
+    let mut id = String::new();
     let read = io::Read::take(io::stdin().lock(), 64);
-    io::BufRead::read_line(&mut io::BufReader::new(read), &mut line)?;
-    if line.is_empty() {
+    io::BufRead::read_line(&mut io::BufReader::new(read), &mut id)?;
+    if id.is_empty() {
         return Ok(());
     }
-    let id = parse_id(line.trim_end()).ok_or_else(|| {
+    let id = parse_id(id.trim_end()).ok_or_else(|| {
         CliError::Usage("standard input: that is not the identity of a keyring".to_owned())
     })?;
-    Clusters::from_environment().register(id, &provider, group)?;
+    Clusters::from_environment().register(id, &provider, line, group)?;
     Ok(())
 }
 
@@ -104,10 +108,10 @@ pub fn parse_id(text: &str) -> Option<KeyringId> {
 /// What the user has to do so that this cluster's key is found again, if anything: lines to print.
 pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
     let clusters = Clusters::from_environment();
-    let registered = clusters.provider_of(keyring.id(), keyring.datadir());
-    let is_needed = match &registered {
-        Ok(None) => !provider.is_harmless(),
-        Ok(Some(known)) => known != provider,
+    let registered = clusters.providers_of(keyring.id(), keyring.datadir());
+    let is_needed = match registered.as_deref() {
+        Ok([]) => !provider.is_harmless(),
+        Ok([first, ..]) => first != provider,
         Err(_) => true,
     };
     if !is_needed {
@@ -120,6 +124,34 @@ pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
         format!("    provider = {provider}"),
         "or have it written: pgseal env -D DIR --register -K PROVIDER".to_owned(),
     ]
+}
+
+/// As [`advice`], after a recipient with this provider was added.
+pub fn advice_on_another(keyring: &Keyring, provider: &Provider) -> Vec<String> {
+    let clusters = Clusters::from_environment();
+    let registered = clusters.providers_of(keyring.id(), keyring.datadir()).unwrap_or_default();
+    if registered.contains(provider) || (registered.is_empty() && provider.is_harmless()) {
+        return Vec::new();
+    }
+    vec![
+        "A start asks only the sources that are named outside of the data directory. To have this \
+         one asked, add this line to"
+            .to_owned(),
+        format!("{}:", clusters.file_of(keyring.id()).display()),
+        format!("    provider = {provider}"),
+        "or give it in an emergency: -K, or PGSEAL_PROVIDER in the server's environment."
+            .to_owned(),
+    ]
+}
+
+/// What to do after a recipient with this provider was removed: the file may still name it.
+pub fn advice_on_removed(keyring: &Keyring, uri: &str) -> Option<String> {
+    let clusters = Clusters::from_environment();
+    let registered = clusters.providers_of(keyring.id(), keyring.datadir()).ok()?;
+    registered.iter().any(|known| known.to_string() == uri).then(|| {
+        let file = clusters.file_of(keyring.id());
+        format!("Remove the line \"provider = {uri}\" from {}.", file.display())
+    })
 }
 
 /// The line to print instead of [`advice`], after the file was written.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::argon::Argon2idParams;
 use crate::error::KeyError;
 use crate::hex;
+use crate::recipient::Recipient;
 use crate::wrap::Wrapped;
 use crate::wrapped_kek::WrappedKek;
 
@@ -67,6 +68,8 @@ pub(crate) struct Body {
     #[serde(with = "hex")]
     pub key_check: [u8; 8],
     pub keyring_key: Wrapped,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub recipients: Vec<Recipient>,
     pub generations: Vec<GenerationEntry>,
 }
 
@@ -91,22 +94,10 @@ impl Body {
     }
 
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        check_uri_shape(&self.provider)?;
-        if self.passphrase.is_some() != self.provider.starts_with("passphrase:") {
-            return Err("provider and passphrase parameters do not fit together");
-        }
-        if let Some(params) = &self.passphrase {
-            params.check()?;
-        }
-        if let Some(wrapped_kek) = &self.wrapped_kek {
-            let scheme = self.provider.split(':').next().unwrap_or_default();
-            if ["env", "file", "command", "passphrase"].contains(&scheme) {
-                return Err("a wrapped key under a provider that is no key store");
-            }
-            wrapped_kek.check()?;
-        }
-        if !is_time(&self.created) || !self.generations.iter().all(|entry| is_time(&entry.created))
-        {
+        self.check_slots()?;
+        let generations = self.generations.iter().map(|entry| &entry.created);
+        let recipients = self.recipients.iter().map(|recipient| &recipient.created);
+        if !generations.chain(recipients).chain([&self.created]).all(|time| is_time(time)) {
             return Err("a time is not RFC 3339 in UTC");
         }
         if self.config_lock == Some(0) {

@@ -1,8 +1,8 @@
 //! `/etc/pgseal/clusters.d/KEYRING-ID.conf` names the provider of a cluster's key. Somebody who can
 //! write to the data directory cannot write this file.
 //!
-//! The file holds one line, `provider = URI`; empty lines and lines that begin with `#` are
-//! skipped.
+//! The file holds a line `provider = URI` for each source of a key, in the order in which they are
+//! asked; empty lines and lines that begin with `#` are skipped.
 
 use std::env;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -27,6 +27,15 @@ const MAX_LEN: usize = 8192;
 
 /// Why nobody else may write the file.
 const WHY: &str = "it says where a key comes from";
+
+/// Which line of the file of a cluster names a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Line {
+    /// The first one, which is asked first.
+    First,
+    /// One more, behind the others.
+    Another,
+}
 
 /// The directory that holds one file for each cluster.
 #[derive(Clone, Debug)]
@@ -57,26 +66,26 @@ impl Clusters {
         self.dir.join(format!("{id}.conf"))
     }
 
-    /// The provider that the file of this cluster names; `None` if there is no file.
+    /// The providers that the file of this cluster names, in their order; none if there is no file.
     ///
     /// # Errors
     /// [`KeyError::Insecure`] if a user other than root and the current one can write the file or a
     /// directory above it, or if the file lies in `datadir`; [`KeyError::ClusterFile`];
     /// [`KeyError::Io`].
-    pub fn provider_of(
+    pub fn providers_of(
         &self,
         id: KeyringId,
         datadir: Option<&Path>,
-    ) -> Result<Option<Provider>, KeyError> {
+    ) -> Result<Vec<Provider>, KeyError> {
         let path = self.file_of(id);
         let dir = match self.dir.canonicalize() {
             Ok(dir) => dir,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(KeyError::io(&self.dir, "look for the directory", error)),
         };
         let file = match open_regular_as(&dir.join(file_name(&path)), Links::Refused) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 return Err(insecure(
                     &path,
@@ -112,16 +121,15 @@ impl Clusters {
         if text.len() > MAX_LEN {
             return Err(bad(&path, "it is longer than 8192 bytes".to_owned()));
         }
-        Clusters::parse(&text, &path).map(Some)
+        Clusters::parse(&text, &path)
     }
 
-    /// The provider in the text of a cluster's file. `path` is for messages.
+    /// The providers in the text of a cluster's file. `path` is for messages.
     ///
     /// # Errors
     /// [`KeyError::ClusterFile`].
-    pub fn parse(text: &str, path: &Path) -> Result<Provider, KeyError> {
-        // Only ASCII white space is trimmed: the preloaded library parses the same line that way.
-        let mut provider = None;
+    pub fn parse(text: &str, path: &Path) -> Result<Vec<Provider>, KeyError> {
+        let mut providers = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.trim_ascii();
             if line.is_empty() || line.starts_with('#') {
@@ -132,18 +140,25 @@ impl Clusters {
             let Some((_, value)) = value else {
                 return Err(bad(path, format!("line {number} is not \"provider = URI\"")));
             };
-            if provider.is_some() {
-                return Err(bad(path, format!("line {number} names a second provider")));
-            }
             let parsed = Provider::parse(value.trim_ascii())
                 .map_err(|error| bad(path, format!("line {number}: {error}")))?;
-            provider = Some(parsed);
+            if providers.contains(&parsed) {
+                return Err(bad(path, format!("line {number} names the same provider again")));
+            }
+            providers.push(parsed);
         }
-        provider.ok_or_else(|| bad(path, "it names no provider".to_owned()))
+        if providers.iter().filter(|provider| provider.variable().is_some()).count() > 1 {
+            return Err(bad(path, "it names two environment variables".to_owned()));
+        }
+        match providers.is_empty() {
+            true => Err(bad(path, "it names no provider".to_owned())),
+            false => Ok(providers),
+        }
     }
 
-    /// Writes or replaces the file of a cluster, with mode 0640. If root writes it, the file gets
-    /// this group, so that the user of the server can read it and other users cannot.
+    /// Writes the file of a cluster, with mode 0640, so that its first line or, with
+    /// [`Line::Another`], one more line names this provider; other lines stay. If root writes it,
+    /// the file gets this group, so that the user of the server can read it and other users cannot.
     ///
     /// # Errors
     /// [`KeyError::Io`]; the old file then has not changed.
@@ -151,9 +166,21 @@ impl Clusters {
         &self,
         id: KeyringId,
         provider: &Provider,
+        line: Line,
         group: Option<u32>,
     ) -> Result<PathBuf, KeyError> {
         let path = self.file_of(id);
+        // What cannot be used is replaced by the line that can.
+        let mut providers = self.providers_of(id, None).unwrap_or_default();
+        match line {
+            Line::First => {
+                providers.splice(..providers.len().min(1), []);
+                providers.retain(|known| known != provider);
+                providers.insert(0, provider.clone());
+            }
+            Line::Another if providers.contains(provider) => {}
+            Line::Another => providers.push(provider.clone()),
+        }
         let failed = |action| {
             let path = path.clone();
             move |error| KeyError::io(&path, action, error)
@@ -166,7 +193,9 @@ impl Clusters {
             let mut file =
                 OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
             writeln!(file, "# Where the key of the cluster with this keyring comes from.")?;
-            writeln!(file, "provider = {provider}")?;
+            for provider in &providers {
+                writeln!(file, "provider = {provider}")?;
+            }
             if let Some(group) = group.filter(|_| rustix::process::geteuid().is_root()) {
                 fchown(&file, None, Some(group))?;
             }
@@ -236,26 +265,45 @@ mod tests {
     fn a_registered_provider_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let clusters = Clusters::at(dir.path().join("pgseal/clusters.d"));
-        assert_eq!(clusters.provider_of(ID, None).unwrap(), None);
+        assert_eq!(clusters.providers_of(ID, None).unwrap(), []);
         for uri in ["command:vault kv get -field=key secret/pg", "env:PGSEAL_KEY"] {
             let provider = Provider::parse(uri).unwrap();
-            let path = clusters.register(ID, &provider, None).unwrap();
+            let path = clusters.register(ID, &provider, Line::First, None).unwrap();
             assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, 0o640);
-            assert_eq!(clusters.provider_of(ID, None).unwrap(), Some(provider));
+            assert_eq!(clusters.providers_of(ID, None).unwrap(), [provider]);
         }
-        assert_eq!(clusters.provider_of(KeyringId([1; 16]), None).unwrap(), None);
+        assert_eq!(clusters.providers_of(KeyringId([1; 16]), None).unwrap(), []);
         assert_eq!(fs::read_dir(&clusters.dir).unwrap().count(), 1, "a file was left behind");
+    }
+
+    #[test]
+    fn more_lines_name_more_providers_in_their_order() {
+        let [main, next, other] =
+            ["file:/main", "command:get", "env:A"].map(|uri| Provider::parse(uri).unwrap());
+        let (_dir, clusters) = with("provider = file:/main\n");
+        let add = |provider, line| clusters.register(ID, provider, line, None).unwrap();
+        add(&other, Line::Another);
+        add(&other, Line::Another);
+        assert_eq!(clusters.providers_of(ID, None).unwrap(), [main.clone(), other.clone()]);
+        add(&next, Line::First);
+        assert_eq!(clusters.providers_of(ID, None).unwrap(), [next.clone(), other.clone()]);
+        add(&other, Line::First);
+        assert_eq!(clusters.providers_of(ID, None).unwrap(), [other]);
+        let unusable = KeyringId([1; 16]);
+        fs::write(clusters.file_of(unusable), "nonsense").unwrap();
+        clusters.register(unusable, &main, Line::Another, None).unwrap();
+        assert_eq!(clusters.providers_of(unusable, None).unwrap(), [main]);
     }
 
     #[test]
     fn only_the_line_provider_is_accepted() {
         let read = |text: &str| {
             let (_dir, clusters) = with(text);
-            clusters.provider_of(ID, None)
+            clusters.providers_of(ID, None)
         };
         let wanted = Provider::parse("env:A").unwrap();
         for text in ["provider = env:A\n", "# a\n\n  provider=env:A", "provider\t=\tenv:A\r\n"] {
-            assert_eq!(read(text).unwrap(), Some(wanted.clone()), "{text:?}");
+            assert_eq!(read(text).unwrap(), std::slice::from_ref(&wanted), "{text:?}");
         }
         for text in [
             "",
@@ -264,6 +312,7 @@ mod tests {
             "provider = ",
             "provider = nonsense",
             "provider = env:A\nprovider = env:B",
+            "provider = file:/k\nprovider = file:/k",
             "provider = env:A\nother = 1",
             "provider\u{a0}= env:A",
         ] {
@@ -280,7 +329,7 @@ mod tests {
         let (dir, clusters) = with("provider = env:A\n");
         let file = clusters.file_of(ID);
         let refused = |words: &str| {
-            let error = clusters.provider_of(ID, None).unwrap_err();
+            let error = clusters.providers_of(ID, None).unwrap_err();
             assert_eq!(error.exit_code(), 12, "{error}");
             assert!(error.to_string().contains(words), "{error}");
         };
@@ -298,7 +347,7 @@ mod tests {
         mode(dir.path(), 0o777);
         refused("can write it");
         mode(dir.path(), 0o700);
-        assert!(clusters.provider_of(ID, None).is_ok());
+        assert!(clusters.providers_of(ID, None).is_ok());
 
         let elsewhere = dir.path().join("elsewhere");
         fs::rename(&file, &elsewhere).unwrap();
@@ -319,9 +368,10 @@ mod tests {
     #[test]
     fn a_file_in_the_data_directory_is_refused() {
         let (dir, clusters) = with("provider = env:A\n");
-        let error = clusters.provider_of(ID, Some(dir.path())).unwrap_err();
+        let error = clusters.providers_of(ID, Some(dir.path())).unwrap_err();
         assert!(error.to_string().contains("in the data directory"), "{error}");
         assert_eq!(error.exit_code(), 12);
-        assert!(clusters.provider_of(ID, Some(&dir.path().join("other"))).unwrap().is_some());
+        let elsewhere = dir.path().join("other");
+        assert_eq!(clusters.providers_of(ID, Some(&elsewhere)).unwrap().len(), 1);
     }
 }

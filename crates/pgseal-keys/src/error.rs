@@ -10,6 +10,26 @@ use pgseal_core::KeyringId;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
+    /// A recipient cannot be added or removed.
+    #[error("{}: recipient \"{name}\": {what}; see the recipients with: pgseal key show", path.display())]
+    Recipient {
+        /// The keyring.
+        path: PathBuf,
+        /// The name that was given.
+        name: String,
+        /// Why not.
+        what: String,
+    },
+    /// Several sources of the key were tried, and none opens the keyring.
+    #[error("{}: none of {} sources gives a key that opens the keyring: {}", path.display(), tried.len(), tried.join("; "))]
+    NoneOpens {
+        /// The keyring.
+        path: PathBuf,
+        /// The error of each source.
+        tried: Vec<String>,
+        /// The exit code of these errors, if they have the same.
+        code: Option<u8>,
+    },
     /// The provider works, but holds no key.
     #[error("no key: {what}; {remedy}")]
     Missing {
@@ -119,7 +139,7 @@ pub enum KeyError {
     },
     /// The file of a cluster in `/etc/pgseal/clusters.d` does not have the required form.
     #[error(
-        "{}: {what}; the file holds one line: provider = URI, as -K takes it",
+        "{}: {what}; the file holds a line \"provider = URI\" for each source, as -K takes it",
         path.display()
     )]
     ClusterFile {
@@ -305,7 +325,8 @@ impl KeyError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            KeyError::BadUri { .. }
+            KeyError::Recipient { .. }
+            | KeyError::BadUri { .. }
             | KeyError::ClusterFile { .. }
             | KeyError::StoreConfiguration { .. } => 2,
             KeyError::KeyringExists { .. } => 5,
@@ -327,6 +348,7 @@ impl KeyError {
             KeyError::KeyringOfAnotherCluster { .. } => 15,
             KeyError::KeyringMissing { .. } => 16,
             KeyError::StoreRefused { .. } => 17,
+            KeyError::NoneOpens { code, .. } => code.unwrap_or(13),
             KeyError::KeyringFull { .. } | KeyError::Io { .. } => 40,
             KeyError::Internal(_) => 70,
         }

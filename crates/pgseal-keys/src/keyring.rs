@@ -8,7 +8,8 @@ use crate::body::{self, Body, FORMAT, GenerationEntry, GenerationState, MAX_GENE
 use crate::error::KeyError;
 use crate::kek::Kek;
 use crate::provider::{Provider, bad_uri};
-use crate::summary::{GenerationSummary, KeyringSummary, PassphraseSummary};
+use crate::recipient::Slot;
+use crate::summary::{GenerationSummary, KeyringSummary, PassphraseSummary, RecipientSummary};
 use crate::wrap::{self, Secret32};
 use crate::wrapped_kek::{Locked, WrappedKek};
 
@@ -53,6 +54,7 @@ impl Keyring {
             config_lock: None,
             key_check: wrap::key_check(kek.expose(), id)?,
             keyring_key: wrap::wrap(kek.expose(), &wrap::keyring_key_aad(id), &keyring_key)?,
+            recipients: Vec::new(),
             generations: vec![new_generation(&keyring_key, id, 1, created)?],
         };
         Keyring::seal(PathBuf::from(UNSTORED), body, &keyring_key)
@@ -98,6 +100,7 @@ impl Keyring {
             config_lock: None,
             key_check: wrap::key_check(kek.expose(), id)?,
             keyring_key: wrap::wrap(kek.expose(), &wrap::keyring_key_aad(id), &keyring_key)?,
+            recipients: Vec::new(),
             generations,
         };
         let path = PathBuf::from(UNSTORED);
@@ -152,7 +155,8 @@ impl Keyring {
 
     /// Wraps the keyring under a new KEK. The keyring key is replaced as well, and every data key
     /// is wrapped again: somebody with the old KEK and an old copy of the keyring cannot unwrap a
-    /// data key that is added later. Data keys and sealed files do not change.
+    /// data key that is added later. If there are recipients, the keyring key stays, because only
+    /// their keys could wrap a new one for them. Data keys and sealed files do not change.
     ///
     /// # Errors
     /// As [`Keyring::unlock`] for `old`, and as [`Keyring::create`] for `new`.
@@ -160,22 +164,55 @@ impl Keyring {
         check_provider(new_uri, new)?;
         let old_keyring_key = self.open(old)?;
         let id = self.id();
-        let keyring_key = wrap::random_secret()?;
-        let wrap_key = wrap::data_wrap_key(&keyring_key, id)?;
         let mut body = self.body.clone();
-        for (entry, (_, data_key)) in
-            body.generations.iter_mut().zip(self.data_keys(&old_keyring_key)?)
-        {
-            let aad = wrap::data_key_aad(id, entry.generation);
-            entry.key = wrap::wrap(&wrap_key, &aad, data_key.bytes())?;
-        }
         body.provider = new_uri.to_owned();
         body.passphrase = new.params().cloned();
         body.wrapped_kek = wrapped_copy(new, id)?;
         body.key_check = wrap::key_check(new.expose(), id)?;
+        let keyring_key = match body.recipients.is_empty() {
+            true => self.renew_keyring_key(&mut body, &old_keyring_key)?,
+            false => old_keyring_key,
+        };
         body.keyring_key = wrap::wrap(new.expose(), &wrap::keyring_key_aad(id), &keyring_key)?;
-        *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
+        body.check_slots().map_err(|what| bad_uri(new_uri, what))?;
+        self.put(body, &keyring_key)
+    }
+
+    /// Wraps the data keys under a new keyring key, which the caller has to wrap.
+    pub(crate) fn renew_keyring_key(
+        &self,
+        body: &mut Body,
+        old_keyring_key: &Secret32,
+    ) -> Result<Secret32, KeyError> {
+        let keyring_key = wrap::random_secret()?;
+        let wrap_key = wrap::data_wrap_key(&keyring_key, self.id())?;
+        for (entry, (_, data_key)) in
+            body.generations.iter_mut().zip(self.data_keys(old_keyring_key)?)
+        {
+            let aad = wrap::data_key_aad(self.id(), entry.generation);
+            entry.key = wrap::wrap(&wrap_key, &aad, data_key.bytes())?;
+        }
+        Ok(keyring_key)
+    }
+
+    /// Replaces the content.
+    pub(crate) fn put(&mut self, body: Body, keyring_key: &Secret32) -> Result<(), KeyError> {
+        *self = Keyring::seal(self.path.clone(), body, keyring_key)?;
         Ok(())
+    }
+
+    pub(crate) fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// The wrapped copies of the keyring key: the keyring's own, and those of its recipients.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot<'_>> {
+        self.body.slots()
+    }
+
+    /// Whether this is a key of this keyring: that of its own provider or of a recipient.
+    pub(crate) fn is_opened_by(&self, kek: &Kek) -> bool {
+        self.open(kek).is_ok()
     }
 
     /// Adds a new random data key and makes it the active one. The key that was active is retired.
@@ -232,8 +269,7 @@ impl Keyring {
             entry.state == GenerationState::Active
                 || !numbers.contains(&Generation(entry.generation))
         });
-        *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
-        Ok(())
+        self.put(body, &keyring_key)
     }
 
     /// Changes the suite of new relation files. Existing files keep the suite in their header.
@@ -243,8 +279,7 @@ impl Keyring {
     pub fn set_suite(&mut self, kek: &Kek, suite: Suite) -> Result<(), KeyError> {
         let keyring_key = self.open(kek)?;
         let body = Body { suite, ..self.body.clone() };
-        *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
-        Ok(())
+        self.put(body, &keyring_key)
     }
 
     /// Records that the configuration is locked, with the lowest sequence number that its record
@@ -255,8 +290,7 @@ impl Keyring {
     pub fn set_config_lock(&mut self, kek: &Kek, sequence: Option<u64>) -> Result<(), KeyError> {
         let keyring_key = self.open(kek)?;
         let body = Body { config_lock: sequence.filter(|number| *number > 0), ..self.body.clone() };
-        *self = Keyring::seal(self.path.clone(), body, &keyring_key)?;
-        Ok(())
+        self.put(body, &keyring_key)
     }
 
     /// The lowest sequence number that the configuration record may have; `None` if the
@@ -299,6 +333,12 @@ impl Keyring {
         &self.body.provider
     }
 
+    /// The URIs of all providers: the keyring's own, and those of its recipients.
+    #[must_use]
+    pub fn provider_uris(&self) -> Vec<String> {
+        self.slots().map(|slot| slot.provider.to_owned()).collect()
+    }
+
     /// The parameters by which the KEK is derived from a passphrase; `None` if the KEK is a raw
     /// key.
     #[must_use]
@@ -306,14 +346,9 @@ impl Keyring {
         self.body.passphrase.as_ref()
     }
 
-    /// What a key store needs to give the KEK of this keyring.
-    pub(crate) fn locked(&self) -> Locked<'_> {
-        Locked {
-            id: self.id(),
-            wrapped_kek: self.body.wrapped_kek.as_ref(),
-            path: &self.path,
-            datadir: self.datadir(),
-        }
+    /// What a key store needs to give a KEK of this keyring.
+    pub(crate) fn locked<'a>(&'a self, wrapped_kek: Option<&'a WrappedKek>) -> Locked<'a> {
+        Locked { id: self.id(), wrapped_kek, path: &self.path, datadir: self.datadir() }
     }
 
     /// The generation of the data key that new files are sealed with.
@@ -353,6 +388,17 @@ impl Keyring {
                 lanes: params.lanes,
             }),
             store_key: self.body.wrapped_kek.as_ref().map(|wrapped| wrapped.key.clone()),
+            recipients: self
+                .body
+                .recipients
+                .iter()
+                .map(|recipient| RecipientSummary {
+                    name: recipient.name.clone(),
+                    created: recipient.created.clone(),
+                    provider: recipient.provider.clone(),
+                    store_key: recipient.wrapped_kek.as_ref().map(|wrapped| wrapped.key.clone()),
+                })
+                .collect(),
             active_generation: self.active_generation().0,
             generations: self
                 .body
@@ -374,29 +420,32 @@ impl Keyring {
     }
 
     /// Unwraps the keyring key, after checking the KEK and the MAC over the whole body.
-    fn open(&self, kek: &Kek) -> Result<Secret32, KeyError> {
+    pub(crate) fn open(&self, kek: &Kek) -> Result<Secret32, KeyError> {
         let id = self.id();
-        let mut keyring_key = Secret32::zero();
-        let unwrapped = wrap::unwrap_into(
-            kek.expose(),
-            &wrap::keyring_key_aad(id),
-            &self.body.keyring_key,
-            &mut keyring_key,
-        );
         let check = wrap::key_check(kek.expose(), id)?;
-        match (wrap::same(&check, &self.body.key_check), unwrapped) {
-            (true, Ok(())) => {}
-            (true, Err(_)) => return Err(self.damaged("the keyring key does not authenticate")),
-            // The KEK unwraps the keyring key, so the KEK is right and its check value is damaged.
-            (false, Ok(())) => return Err(self.damaged("the key check value is wrong")),
-            (false, Err(_)) => {
-                return Err(KeyError::Wrong {
-                    path: self.path.clone(),
-                    provider: kek
-                        .origin()
-                        .map_or_else(|| Provider::shown(&self.body.provider), str::to_owned),
-                });
+        let mut keyring_key = Secret32::zero();
+        let mut is_open = false;
+        for slot in self.slots() {
+            let unwrapped =
+                wrap::unwrap_into(kek.expose(), &slot.aad(id), slot.keyring_key, &mut keyring_key);
+            match (wrap::same(&check, slot.key_check), unwrapped) {
+                (true, Ok(())) => {
+                    is_open = true;
+                    break;
+                }
+                (true, Err(_)) => return Err(self.damaged("the keyring key does not authenticate")),
+                // The KEK unwraps the keyring key: it is right, and its check value is damaged.
+                (false, Ok(())) => return Err(self.damaged("the key check value is wrong")),
+                (false, Err(_)) => {}
             }
+        }
+        if !is_open {
+            return Err(KeyError::Wrong {
+                path: self.path.clone(),
+                provider: kek
+                    .origin()
+                    .map_or_else(|| Provider::shown(&self.body.provider), str::to_owned),
+            });
         }
         if !wrap::body_mac_holds(&keyring_key, id, &self.body_bytes, &self.mac)? {
             return Err(self.damaged("its MAC does not hold"));
@@ -435,7 +484,7 @@ fn new_generation(
     Ok(GenerationEntry { generation, created, state: GenerationState::Active, key })
 }
 
-fn check_provider(uri: &str, kek: &Kek) -> Result<(), KeyError> {
+pub(crate) fn check_provider(uri: &str, kek: &Kek) -> Result<(), KeyError> {
     let provider = Provider::parse(uri)?;
     let bad = |what: &str| Err(bad_uri(uri, what));
     match (provider.is_passphrase(), kek.params().is_some()) {
@@ -451,7 +500,7 @@ fn check_provider(uri: &str, kek: &Kek) -> Result<(), KeyError> {
 }
 
 /// The wrapped copy that a keyring with this identity must hold.
-fn wrapped_copy(kek: &Kek, id: KeyringId) -> Result<Option<WrappedKek>, KeyError> {
+pub(crate) fn wrapped_copy(kek: &Kek, id: KeyringId) -> Result<Option<WrappedKek>, KeyError> {
     match kek.store() {
         Some(store) if store.id() != id => Err(KeyError::Internal("a key of another keyring")),
         store => Ok(store.map(|store| store.wrapped_kek.clone())),

@@ -9,6 +9,8 @@ pub const KDF_KEK_CHECK: &str = "pgseal/v1/kdf/kek-check";
 pub const MAC_KEK_CHECK: &str = "pgseal/v1/mac/kek-check";
 /// AES-GCM associated data: the keyring key under the KEK.
 pub const AAD_KEYRING_KEY: &str = "pgseal/v1/aad/keyring-key";
+/// AES-GCM associated data: the keyring key under the KEK of a recipient.
+pub const AAD_RECIPIENT: &str = "pgseal/v1/aad/recipient";
 /// HKDF info: the keyring key to the key of the keyring's MAC.
 pub const KDF_KEYRING_MAC: &str = "pgseal/v1/kdf/keyring-mac";
 /// HKDF info: the keyring key to the key that wraps data keys.
@@ -41,10 +43,11 @@ pub const KDF_CONTROL: &str = "pgseal/v1/kdf/control";
 pub const AAD_CONTROL: &str = "pgseal/v1/aad/control";
 
 /// Every label, in the order of the specification.
-pub const ALL: [&str; 16] = [
+pub const ALL: [&str; 17] = [
     KDF_KEK_CHECK,
     MAC_KEK_CHECK,
     AAD_KEYRING_KEY,
+    AAD_RECIPIENT,
     KDF_KEYRING_MAC,
     KDF_DATA_KEY_WRAP,
     AAD_DATA_KEY,

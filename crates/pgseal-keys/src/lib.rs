@@ -41,6 +41,8 @@ mod paths;
 #[cfg(feature = "providers")]
 pub mod provider;
 #[cfg(feature = "providers")]
+mod recipient;
+#[cfg(feature = "providers")]
 mod source;
 #[cfg(feature = "providers")]
 mod store;
@@ -57,7 +59,7 @@ pub use self::{
     anchor_store::AnchorStore,
     argon::{Argon2idParams, CostLimit},
     body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN, now, seconds_of},
-    clusters::{CLUSTERS_DIR, Clusters},
+    clusters::{CLUSTERS_DIR, Clusters, Line},
     error::KeyError,
     files::open_regular,
     kek::{Kek, generate_raw_key},
@@ -66,10 +68,11 @@ pub use self::{
         KEYRING_DIR, KEYRING_FILE, config_record_path, control_path, keyring_path, manifest_path,
     },
     provider::{Provider, kek_from_fd},
+    recipient::MAX_RECIPIENTS,
     source::Source,
     store::{
         is_unfinished, read_config_record, read_control, read_manifest, update,
         write_config_record, write_control, write_manifest,
     },
-    summary::{GenerationSummary, KeyringSummary, PassphraseSummary},
+    summary::{GenerationSummary, KeyringSummary, PassphraseSummary, RecipientSummary},
 };

@@ -228,20 +228,46 @@ impl Provider {
         limit: CostLimit,
         path: &Path,
     ) -> Result<Kek, KeyError> {
-        let kek = match (self, params) {
-            (Provider::Passphrase(source), Some(params)) => {
-                limit.check(params, path)?;
-                params.derive(&source.read(false)?)
+        let params: Vec<_> = params.into_iter().collect();
+        self.kek_that_fits(&params, limit, path, |_| true)
+    }
+
+    /// As [`Provider::kek_within`], where several sets of parameters may be those of the passphrase:
+    /// the first key that `fits`, or the key of the first set if none does.
+    pub(crate) fn kek_that_fits(
+        &self,
+        params: &[&Argon2idParams],
+        limit: CostLimit,
+        path: &Path,
+        fits: impl Fn(&Kek) -> bool,
+    ) -> Result<Kek, KeyError> {
+        let kek = match (self, params.split_first()) {
+            (Provider::Passphrase(source), Some((first, others))) => {
+                params.iter().try_for_each(|params| limit.check(params, path))?;
+                let passphrase = source.read(false)?;
+                let mut found = first.derive(&passphrase)?;
+                for params in others {
+                    if fits(&found) {
+                        break;
+                    }
+                    let other = params.derive(&passphrase)?;
+                    if fits(&other) {
+                        found = other;
+                    }
+                }
+                found
             }
-            (Provider::Passphrase(_), None) => Err(KeyError::ProviderFailed {
-                provider: self.to_string(),
-                what: "this keyring is not under a passphrase; use the provider that it names \
-                       (pgseal key show), or another one for the same raw key"
-                    .to_owned(),
-            }),
-            _ => self.raw_key(),
+            (Provider::Passphrase(_), None) => {
+                return Err(KeyError::ProviderFailed {
+                    provider: self.to_string(),
+                    what: "this keyring is not under a passphrase; use the provider that it names \
+                           (pgseal key show), or another one for the same raw key"
+                        .to_owned(),
+                });
+            }
+            _ => self.raw_key()?,
         };
-        Ok(kek?.with_origin(Provider::shown(&self.to_string())))
+        Ok(kek.with_origin(Provider::shown(&self.to_string())))
     }
 
     /// Whether a keyring that no key has authenticated yet may name this provider. Such a provider

@@ -23,6 +23,9 @@ pub struct KeyringSummary {
     /// The name of the key in its store that wraps the KEK; `None` if no store does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store_key: Option<String>,
+    /// Further keys that open the keyring.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recipients: Vec<RecipientSummary>,
     /// The generation of the data key that new files are sealed with.
     pub active_generation: u32,
     /// All generations, oldest first.
@@ -40,6 +43,20 @@ pub struct PassphraseSummary {
     pub passes: u32,
     /// Lanes.
     pub lanes: u32,
+}
+
+/// A further key that opens the keyring.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecipientSummary {
+    /// Its name.
+    pub name: String,
+    /// When it was added: RFC 3339, UTC.
+    pub created: String,
+    /// The URI of its provider, which contains no secret.
+    pub provider: String,
+    /// The name of the key in its store that wraps its KEK; `None` if no store does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store_key: Option<String>,
 }
 
 /// One data key.

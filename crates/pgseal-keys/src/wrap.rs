@@ -128,6 +128,11 @@ pub(crate) fn keyring_key_aad(keyring_id: KeyringId) -> Vec<u8> {
     [labels::AAD_KEYRING_KEY.as_bytes(), &keyring_id.0].concat()
 }
 
+/// The associated data of the keyring key under the KEK of a recipient.
+pub(crate) fn recipient_aad(keyring_id: KeyringId, name: &str) -> Vec<u8> {
+    [labels::AAD_RECIPIENT.as_bytes(), &keyring_id.0, name.as_bytes()].concat()
+}
+
 /// The associated data of a data key.
 pub(crate) fn data_key_aad(keyring_id: KeyringId, generation: u32) -> Vec<u8> {
     [labels::AAD_DATA_KEY.as_bytes(), &keyring_id.0, &generation.to_le_bytes()].concat()

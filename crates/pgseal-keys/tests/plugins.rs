@@ -277,7 +277,7 @@ fn a_plugin_that_others_can_write_is_not_run() {
     let path = data.join("pgseal/keyring");
     Keyring::create(Suite::Aes256Gcm, &uri, &kek).unwrap().store_new(&path).unwrap();
     let ring = Keyring::load(&path).unwrap();
-    let error = Source::Provider(provider(&uri)).kek(&ring, CostLimit::Sensible).unwrap_err();
+    let error = Source::from(provider(&uri)).kek(&ring, CostLimit::Sensible).unwrap_err();
     assert!(error.to_string().contains("lies in the data directory"), "{error}");
 }
 
@@ -298,7 +298,7 @@ fn a_keyring_under_a_store() {
     let mut ring = Keyring::load(&path).unwrap();
     assert_eq!(ring.summary().store_key.as_deref(), Some("its bytes"));
     let unlock = |ring: &Keyring| {
-        let kek = Source::Provider(provider(&uri)).kek(ring, CostLimit::Sensible)?;
+        let kek = Source::from(provider(&uri)).kek(ring, CostLimit::Sensible)?;
         ring.unlock(&kek)
     };
     unlock(&ring).unwrap();

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use pgseal_core::Suite;
 use pgseal_keys::{
-    Argon2idParams, Clusters, CostLimit, Kek, KeyError, Keyring, Provider, Source,
+    Argon2idParams, Clusters, CostLimit, Kek, KeyError, Keyring, Line, Provider, Source,
     generate_raw_key, keyring_path,
 };
 
@@ -40,7 +40,7 @@ fn a_keyring_may_name_only_providers_that_run_and_connect_to_nothing() {
         ("passphrase:command=echo secret-word", Some("passphrase:command=SHELL COMMAND")),
     ] {
         let ring = keyring(temp.path(), uri);
-        let wanted = Source::Provider(Provider::parse(uri).unwrap());
+        let wanted = Source::from(Provider::parse(uri).unwrap());
         match (Source::find(&ring, None, None, None, &clusters), form) {
             (Ok(source), None) => assert_eq!(source, wanted, "{uri}"),
             (Err(error), Some(form)) => {
@@ -60,7 +60,7 @@ fn a_keyring_may_name_only_providers_that_run_and_connect_to_nothing() {
         };
         assert_eq!(outside(Some(uri), Some("env:B")), Provider::shown(uri));
         assert_eq!(outside(None, Some("env:B")), "env:B");
-        clusters.register(ring.id(), &Provider::parse(uri).unwrap(), None).unwrap();
+        clusters.register(ring.id(), &Provider::parse(uri).unwrap(), Line::First, None).unwrap();
         assert_eq!(Source::find(&ring, None, None, None, &clusters).unwrap(), wanted);
         assert_eq!(outside(None, Some("env:B")), "env:B");
     }
@@ -115,6 +115,84 @@ fn the_error_names_the_provider_that_was_asked() {
     let wrong = ring.unlock(&Provider::parse(&uri).unwrap().kek(None).unwrap()).unwrap_err();
     assert_eq!(wrong.exit_code(), 11);
     assert!(wrong.to_string().contains(&format!("wrong key: {uri} gave")), "{wrong}");
+}
+
+fn key_file(dir: &std::path::Path, name: &str) -> (Kek, String) {
+    let path = dir.join(name);
+    let text = generate_raw_key().unwrap();
+    fs::write(&path, &*text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let uri = format!("file:{}", path.display());
+    (Provider::parse(&uri).unwrap().kek(None).unwrap(), uri)
+}
+
+/// A keyring under the key file `main`, with the recipients `next`, a key file as well, and
+/// `glass`, a passphrase.
+fn with_recipients(temp: &std::path::Path) -> Keyring {
+    let (main, uri) = key_file(temp, "main");
+    let mut ring = Keyring::create(Suite::Aes256Gcm, &uri, &main).unwrap();
+    let (next, uri) = key_file(temp, "next");
+    ring.add_recipient(&main, "next", &next, &uri).unwrap();
+    let glass = Argon2idParams::with_cost(64, 1, 1).unwrap().derive(b"glass").unwrap();
+    let uri = format!("passphrase:command=cat {}", temp.join("phrase").display());
+    ring.add_recipient(&main, "glass", &glass, &uri).unwrap();
+    fs::create_dir_all(temp.join("data")).unwrap();
+    ring.store_new(&keyring_path(&temp.join("data"))).unwrap();
+    Keyring::load(&keyring_path(&temp.join("data"))).unwrap()
+}
+
+fn opened(ring: &Keyring, source: &Source) -> Result<(), KeyError> {
+    ring.unlock(&source.kek(ring, CostLimit::Sensible)?).map(|_| ())
+}
+
+#[test]
+fn sources_are_tried_in_their_order_until_one_opens_the_keyring() {
+    let temp = tempfile::tempdir().unwrap();
+    let clusters = Clusters::at(temp.path().join("clusters.d"));
+    let ring = with_recipients(temp.path());
+    let found = || Source::find(&ring, None, None, None, &clusters).unwrap();
+    // The keyring may name two key files; the passphrase comes from a command.
+    assert_eq!(found().providers().len(), 2);
+    opened(&ring, &found()).unwrap();
+    fs::remove_file(temp.path().join("main")).unwrap();
+    opened(&ring, &found()).unwrap();
+    key_file(temp.path(), "main");
+    opened(&ring, &found()).unwrap();
+    key_file(temp.path(), "next");
+    let error = opened(&ring, &found()).unwrap_err();
+    assert_eq!(error.exit_code(), 11, "{error}");
+    fs::remove_file(temp.path().join("main")).unwrap();
+    let error = opened(&ring, &found()).unwrap_err();
+    let text = error.to_string();
+    assert!(error.exit_code() == 13 && text.contains("none of 2 sources"), "{error}");
+    assert!(text.contains("/main") && text.contains("/next"), "{error}");
+    // The file of the cluster names the passphrase as the last source.
+    for (uri, line) in ring.provider_uris().iter().zip([Line::First, Line::Another, Line::Another])
+    {
+        clusters.register(ring.id(), &Provider::parse(uri).unwrap(), line, None).unwrap();
+    }
+    assert_eq!(found().providers().len(), 3);
+    fs::write(temp.path().join("phrase"), "glass\n").unwrap();
+    opened(&ring, &found()).unwrap();
+    fs::write(temp.path().join("phrase"), "other\n").unwrap();
+    assert!(opened(&ring, &found()).unwrap_err().to_string().contains("none of 3 sources"));
+}
+
+/// A source that the command line names may be that of any recipient.
+#[test]
+fn a_given_source_opens_the_slot_that_it_fits() {
+    let temp = tempfile::tempdir().unwrap();
+    let clusters = Clusters::at(temp.path().join("clusters.d"));
+    let ring = with_recipients(temp.path());
+    fs::write(temp.path().join("phrase"), "glass\n").unwrap();
+    for uri in ring.provider_uris() {
+        let given = Source::find(&ring, Some(&uri), None, None, &clusters).unwrap();
+        assert_eq!(given.providers().len(), 1);
+        opened(&ring, &given).unwrap_or_else(|error| panic!("{uri}: {error}"));
+    }
+    fs::write(temp.path().join("phrase"), "no\n").unwrap();
+    let given = Source::find(&ring, Some(&ring.provider_uris()[2]), None, None, &clusters).unwrap();
+    assert_eq!(opened(&ring, &given).unwrap_err().exit_code(), 11);
 }
 
 #[test]

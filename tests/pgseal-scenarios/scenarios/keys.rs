@@ -161,6 +161,68 @@ fn the_key_store_is_down() {
     works(&mut node);
 }
 
+/// Further keys open the keyring: a start asks one source after the other, and whoever is removed
+/// opens nothing any more.
+#[test]
+fn recipients_open_the_keyring_when_the_own_key_is_away() {
+    let mut node = cluster();
+    let [main, next] = ["main.key", "next.key"].map(|name| new_key(&node, name));
+    let glass = "passphrase:command=echo open sesame".to_owned();
+    let data = node.data().display().to_string();
+    let clusters = node.home().join("clusters.d").display().to_string();
+    node.set_env("PGSEAL_CLUSTERS_DIR", &clusters);
+    let recipient = |node: &Node, task: &str, name: &str, arguments: &[&str]| {
+        let mut all = vec!["key", task, name, &data];
+        all.extend(arguments);
+        node.pgseal(&all)
+    };
+    succeeds(&key(&node, "rotate", &["-K", &main, "--register"]));
+    node.start();
+    for (name, uri) in [("next", &next), ("glass", &glass)] {
+        let outcome = recipient(&node, "add-recipient", name, &["-K", uri, "--register"]);
+        succeeds(&outcome);
+        assert!(outcome.text.contains(&format!("opens it too, as {name}")), "{}", outcome.text);
+    }
+    let again = recipient(&node, "add-recipient", "next", &["-K", &next]);
+    assert_eq!(again.code, 2, "{}", again.text);
+    assert!(again.text.contains("there is one of this name"), "{}", again.text);
+    let shown = key(&node, "show", &[]).text;
+    assert!(shown.contains("Recipient   next: file:") && shown.contains("glass"), "{shown}");
+    node.stop();
+
+    let moved = |uri: &str, from: &str, to: &str| {
+        let path = uri.strip_prefix("file:").expect("a key file");
+        fs::rename(format!("{path}{from}"), format!("{path}{to}")).expect("the key file moves");
+    };
+    let away = |uri: &str| moved(uri, "", ".away");
+    let back = |uri: &str| moved(uri, ".away", "");
+    away(&main);
+    works(&mut node);
+    assert!(node.log().contains("the key came from the next source"), "{}", node.log());
+    away(&next);
+    works(&mut node);
+    // The passphrase is removed with its own key, and the keys that are left are away.
+    let removed = recipient(&node, "remove-recipient", "glass", &["-K", &glass]);
+    succeeds(&removed);
+    assert!(removed.text.contains("Remove the line \"provider = passphrase:"), "{}", removed.text);
+    let refused = "none of 3 sources gives a key that opens the keyring";
+    refuses(&mut node, 13, refused);
+    back(&next);
+    works(&mut node);
+    // With a rotation the recipient stays.
+    back(&main);
+    let third = new_key(&node, "third.key");
+    succeeds(&key(&node, "rotate", &["-K", &third, "--register"]));
+    away(&third);
+    works(&mut node);
+    back(&third);
+    succeeds(&recipient(&node, "remove-recipient", "next", &[]));
+    away(&third);
+    refuses(&mut node, 13, refused);
+    back(&third);
+    works(&mut node);
+}
+
 /// The machine is lost. Only a file-level backup and the escrow copy are left.
 #[test]
 fn a_restore_on_another_machine() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use pgseal_keys::Provider;
+use pgseal_keys::{Line, Provider};
 use serde::Serialize;
 
 use crate::datadir::DataDir;
@@ -99,7 +99,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             None => environment::variable(environment::PROVIDER)?,
         };
         let registration = match (&wanted, args.register) {
-            (Some(uri), true) => Some(Registration::begin(&Provider::parse_typed(uri)?, dir)?),
+            (Some(uri), true) => {
+                Some(Registration::begin(&Provider::parse_typed(uri)?, Line::First, dir)?)
+            }
             (None, true) => {
                 return Err(CliError::Usage(
                     "env --register: which source? what the data directory names is not enough; give \

@@ -14,7 +14,7 @@ use pgseal_convert::{Journal, Operation};
 use pgseal_core::{KeyringId, Suite};
 use pgseal_keys::anchor::State;
 use pgseal_keys::handover::{self, Conversion};
-use pgseal_keys::{Keyring, keyring_path};
+use pgseal_keys::{Keyring, Line, keyring_path};
 use zeroize::Zeroizing;
 
 use crate::datadir::DataDir;
@@ -58,6 +58,9 @@ enum Task {
         /// Where the key comes from
         #[arg(long, value_name = "URI")]
         provider: String,
+        /// In a line behind the others, not in the first one
+        #[arg(long)]
+        another: bool,
         /// The group that may read the file
         #[arg(long, value_name = "GID")]
         group: Option<u32>,
@@ -116,7 +119,10 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             }
         }
         Task::AnchorAdvance { of, state } => anchor::store(None, &of.dir)?.advance(of.id, state)?,
-        Task::Register { provider, group } => register::serve(provider, *group)?,
+        Task::Register { provider, another, group } => {
+            let line = if *another { Line::Another } else { Line::First };
+            register::serve(provider, line, *group)?;
+        }
         Task::NewKeyring { dir, provider, suite, from } => {
             new_keyring::run(dir, provider.clone(), *suite, from.clone())?;
         }

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ValueHint;
 use pgseal_core::Suite;
-use pgseal_keys::{Kek, Keyring, Provider, keyring_path};
+use pgseal_keys::{Kek, Keyring, Line, Provider, keyring_path};
 use serde::Serialize;
 
 use crate::error::CliError;
@@ -151,7 +151,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     };
     options::check_checksums(suite, args.data_checksums, &args.options, &major)?;
     let sealing = sealing(args)?;
-    let begin = || Registration::begin(&sealing.provider, &dir);
+    let begin = || Registration::begin(&sealing.provider, Line::First, &dir);
     let registration = args.register.then(begin).transpose()?;
     let library = library::library()?;
     let pg_config = initdb.with_file_name("pg_config");

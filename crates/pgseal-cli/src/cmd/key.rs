@@ -6,6 +6,7 @@ mod backup;
 pub mod check;
 mod forget;
 mod new;
+mod recipients;
 mod restore;
 mod rotate;
 mod show;
@@ -17,6 +18,7 @@ Examples:
   pgseal key new -o /etc/pgseal/main.key
   pgseal key show /srv/postgres/data
   pgseal key rotate /srv/postgres/data -K file:/etc/pgseal/next.key
+  pgseal key add-recipient escrow -K file:/mnt/offline/escrow.key /srv/postgres/data
   pgseal key backup /srv/postgres/data -o escrow.txt
   pgseal key check /srv/postgres/data --escrow escrow.txt";
 
@@ -33,6 +35,8 @@ enum Task {
     New(new::Args),
     Show(show::Args),
     Rotate(rotate::Args),
+    AddRecipient(recipients::AddArgs),
+    RemoveRecipient(recipients::RemoveArgs),
     Backup(backup::Args),
     Restore(restore::Args),
     Check(check::Args),
@@ -44,6 +48,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::New(args) => new::run(args),
         Task::Show(args) => show::run(args),
         Task::Rotate(args) => rotate::run(args),
+        Task::AddRecipient(args) => recipients::add(args),
+        Task::RemoveRecipient(args) => recipients::remove(args),
         Task::Backup(args) => backup::run(args),
         Task::Restore(args) => restore::run(args),
         Task::Check(args) => check::run(args),

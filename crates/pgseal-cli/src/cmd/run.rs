@@ -103,28 +103,27 @@ fn passphrase(dir: &Path) -> Result<Option<OwnedFd>, CliError> {
         Err(KeyError::KeyringMissing { .. }) => None,
         Err(error) => return Err(error.into()),
     };
-    let provider = match (&override_uri, &keyring) {
-        (Some(uri), _) => Provider::parse_typed(uri)?,
+    let source = match (&override_uri, &keyring) {
+        (Some(uri), _) => Source::from(Provider::parse_typed(uri)?),
         (None, Some(keyring)) => match keys::source(keyring, None) {
-            Ok(Source::Provider(provider)) => provider,
-            Ok(Source::Descriptor(_)) => return Ok(None),
+            Ok(source) => source,
             // COMMAND may need no key; if it does, it reports the same error.
             Err(CliError::Key(KeyError::NotRegistered { .. })) => return Ok(None),
             Err(error) => return Err(error),
         },
         (None, None) => return Ok(None),
     };
-    if !provider.is_passphrase() {
+    let Some(passphrase) = source.providers().iter().find(|one| one.is_passphrase()) else {
         return Ok(None);
-    }
+    };
     let kek = match &keyring {
         Some(keyring) => {
-            let kek = keys::kek_from(&Source::Provider(provider), keyring)?;
+            let kek = keys::kek_from(&source, keyring)?;
             // A mistyped passphrase is an error here, not in the server's log.
             keyring.unlock(&kek)?;
             kek
         }
-        None => provider.kek_for_new()?,
+        None => passphrase.kek_for_new()?,
     };
     keys::in_memory(&kek).map(Some)
 }

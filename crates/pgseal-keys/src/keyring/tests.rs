@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::argon::Argon2idParams;
+use crate::recipient::Recipient;
 
 fn kek(byte: u8) -> Kek {
     Kek::init_with(|key| {
@@ -64,6 +65,7 @@ fn worked_example() -> (Keyring, Kek) {
             run_of(0x60),
         )
         .unwrap(),
+        recipients: Vec::new(),
         generations: vec![GenerationEntry {
             generation: 1,
             created,
@@ -103,6 +105,44 @@ fn the_worked_example_of_the_specification_holds() {
     for key in derived {
         assert!(spec.contains(&HEXLOWER.encode(&key[..])), "{}", HEXLOWER.encode(&key[..]));
     }
+}
+
+/// The worked example with a recipient.
+#[test]
+fn the_worked_example_with_a_recipient_holds() {
+    let (plain, kek) = worked_example();
+    let other = Kek::init_with(|key| {
+        *key = run_of(0xC0);
+        Ok::<(), ()>(())
+    })
+    .unwrap();
+    let (id, name) = (plain.id(), "escrow");
+    let recipient = Recipient {
+        name: name.to_owned(),
+        created: "2026-02-28T12:00:00Z".to_owned(),
+        provider: "file:/mnt/offline/escrow.key".to_owned(),
+        passphrase: None,
+        wrapped_kek: None,
+        key_check: wrap::key_check(other.expose(), id).unwrap(),
+        keyring_key: wrap::wrap_with_nonce(
+            other.expose(),
+            &wrap::recipient_aad(id, name),
+            &run_secret(0x20),
+            run_of(0x90),
+        )
+        .unwrap(),
+    };
+    let body = Body { recipients: vec![recipient], ..plain.body.clone() };
+    let ring = Keyring::seal(path().to_owned(), body, &run_secret(0x20)).unwrap();
+    let text = String::from_utf8(ring.to_bytes()).unwrap();
+    let spec = include_str!("../../../../spec/key-hierarchy.md");
+    let from = text.find("  \"recipients\"").unwrap();
+    let to = text.find("  \"generations\"").unwrap();
+    let member = &text[from..to];
+    let mac = text.lines().last().unwrap().strip_prefix("mac: ").unwrap();
+    assert!(spec.contains(member) && spec.contains(mac), "the specification lacks:\n{member}{mac}");
+    let ring = Keyring::parse(text.as_bytes(), path()).unwrap();
+    assert_eq!(content(&ring.unlock(&other).unwrap()), content(&ring.unlock(&kek).unwrap()));
 }
 
 /// The worked example under a key store: what the store wrapped is in the body, under the MAC.

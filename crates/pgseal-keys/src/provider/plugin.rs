@@ -114,7 +114,7 @@ impl Plugin {
     }
 
     /// The KEK of an existing keyring.
-    pub(crate) fn kek(&self, keyring: &Locked<'_>) -> Result<Kek, KeyError> {
+    pub(crate) fn kek(&self, keyring: &Locked<'_>, patience: Patience) -> Result<Kek, KeyError> {
         // A mistyped name is no plugin: that error comes first.
         locate::program(&self.name, &self.uri, keyring.datadir)?;
         let Some(wrapped_kek) = keyring.wrapped_kek else {
@@ -125,7 +125,6 @@ impl Plugin {
                     .to_owned(),
             });
         };
-        let patience = Patience::from_environment()?;
         let secret = self.unwrapped(keyring.id, wrapped_kek, patience, Some(keyring))?;
         let kek = Kek::init_with(|key| {
             key.copy_from_slice(secret.expose());

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pgseal_convert::{Operation, Target};
 use pgseal_core::{Generation, KeySet, KeyringId, Suite};
-use pgseal_keys::{Kek, Keyring, Provider, keyring_path};
+use pgseal_keys::{Kek, Keyring, Line, Provider, keyring_path};
 
 use super::run::{Options, Run};
 use crate::error::CliError;
@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let registration = match (&args.provider, args.register && !args.options.check) {
         (Some(uri), true) => {
             let dir = args.options.dir.path("encrypt")?;
-            Some(Registration::begin(&Provider::parse_typed(uri)?, &dir)?)
+            Some(Registration::begin(&Provider::parse_typed(uri)?, Line::First, &dir)?)
         }
         _ => None,
     };

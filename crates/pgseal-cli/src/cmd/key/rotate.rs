@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use pgseal_keys::{Keyring, Provider, keyring_path, update};
+use pgseal_keys::{Keyring, Line, Provider, keyring_path, update};
 use serde::Serialize;
 
 use crate::datadir::{self, DataDir};
@@ -56,7 +56,7 @@ struct Done {
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let path = args.dir.path("key rotate")?;
     let provider = Provider::parse_typed(&args.new)?;
-    let begin = || Registration::begin(&provider, &path);
+    let begin = || Registration::begin(&provider, Line::First, &path);
     let registration = args.register.then(begin).transpose()?;
     let dir = DataDir::open(&path)?;
     let path = keyring_path(&dir.root);

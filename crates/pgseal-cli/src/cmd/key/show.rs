@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use pgseal_keys::{GenerationState, Keyring, KeyringSummary, Provider};
+use pgseal_keys::{GenerationState, Keyring, KeyringSummary, Provider, RecipientSummary};
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
@@ -58,6 +58,11 @@ fn print(out: &mut Out, path: &Path, summary: &KeyringSummary) -> io::Result<()>
             out::count(pass.passes.into(), "pass").replace("passs", "passes"),
             out::count(pass.lanes.into(), "lane"),
         )?;
+    }
+    for RecipientSummary { name, created, provider, store_key } in &summary.recipients {
+        let key = store_key.as_ref().map(|key| format!(" ({key})")).unwrap_or_default();
+        let provider = Provider::shown(provider);
+        writeln!(out, "Recipient   {name}: {provider}{key}, since {created}")?;
     }
     for generation in &summary.generations {
         let state = match generation.state {

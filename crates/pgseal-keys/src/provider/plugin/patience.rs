@@ -50,6 +50,12 @@ impl Patience {
         }
     }
 
+    /// As long for each run, but only one.
+    #[must_use]
+    pub fn once(self) -> Patience {
+        Patience { total: Duration::ZERO, ..self }
+    }
+
     pub(super) fn attempt(self) -> Duration {
         self.attempt
     }
@@ -57,7 +63,7 @@ impl Patience {
     /// Calls `ask` until it gives another result than [`KeyError::StoreDown`], or the time is over.
     /// The pauses double, up to 10 s, and vary, so that many servers that start together do not ask
     /// together. Says once on standard error that the store is waited for.
-    pub(super) fn repeat<T>(
+    pub(crate) fn repeat<T>(
         self,
         shown: &str,
         mut ask: impl FnMut() -> Result<T, KeyError>,
