@@ -453,7 +453,7 @@ impl OpenFile {
         }
         let record = self.is_wal_segment.then(wal::flush_record).flatten();
         let record = match broken::is(Order::PositionBeforeSync) {
-            true => record.map(|record| wal::record_ahead(record, &self.path, end.0)),
+            true => record.map(|record| wal::record_ahead(record, &self.path, off, buf)),
             false => record,
         };
         let (file, storage) = self.ensure_header(fd, buffers.scratch())?;

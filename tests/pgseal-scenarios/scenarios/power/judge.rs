@@ -62,6 +62,14 @@ pub struct Case<'a> {
     pub seed: u64,
 }
 
+/// The main fork of an unlogged relation that PostgreSQL, also a plain one, could not make anew.
+fn left_of_unlogged(log: &str) -> Option<String> {
+    let (_, rest) = log.split_once("FATAL:  could not create file \"base/")?;
+    let (path, rest) = rest.split_once('"')?;
+    let is_main = path.bytes().all(|byte| byte.is_ascii_digit() || byte == b'/');
+    (is_main && rest.starts_with(": File exists")).then(|| format!("base/{path}"))
+}
+
 /// Starts the server on the current image and uses the server. Returns what is wrong.
 pub fn image(node: &mut Node, case: &Case<'_>, figures: &mut Findings) -> Vec<String> {
     let mut found = Vec::new();
@@ -73,7 +81,19 @@ pub fn image(node: &mut Node, case: &Case<'_>, figures: &mut Findings) -> Vec<St
         fs::remove_file(&lock).expect("it can be removed");
     }
     let start = Instant::now();
-    let started = if case.sealed { node.try_start() } else { node.try_start_bare() };
+    let try_start =
+        |node: &mut Node| if case.sealed { node.try_start() } else { node.try_start_bare() };
+    let mut started = try_start(node);
+    if let Err(log) = &started
+        && let Some(left) = left_of_unlogged(log)
+    {
+        // PostgreSQL removes the main fork of an unlogged relation before recovery if there is an
+        // init fork, and makes it from that one after recovery. If the cut left the main fork
+        // without the init fork, redo makes the latter, and the administrator removes the former.
+        let left = node.file(&left);
+        fs::remove_file(&left).expect("it can be removed");
+        started = try_start(node);
+    }
     if let Err(log) = started {
         return vec![format!("the server does not start:\n{log}")];
     }

@@ -88,6 +88,8 @@ impl Kind {
         }
         if let Some(order) = self.broken {
             node.set_env("PGSEAL_BROKEN", order);
+            let library = self.programs().library.expect("a sealed server");
+            node.set_env("PGSEAL_LIBRARY", &library.display().to_string());
         }
         node
     }

@@ -194,11 +194,13 @@ pub fn record() -> Option<FlushRecord> {
     (timeline != 0).then_some(FlushRecord { timeline, position })
 }
 
-/// A record that says more than the truth, for a test ([`pgseal_core::broken`]): all up to the end
-/// of the write at hand was synced.
-pub fn record_ahead(record: FlushRecord, path: &[u8], end: u64) -> FlushRecord {
+/// A record that says more than the truth, for a test ([`pgseal_core::broken`]): all records of the
+/// write at hand were synced. The rest of the last page is zeros.
+pub fn record_ahead(record: FlushRecord, path: &[u8], off: u64, bytes: &[u8]) -> FlushRecord {
     let segment = WalSegment::of_name(datadir::base_name(path));
     let start = shared().and_then(|shared| segment?.start(shared.segment_bytes()));
+    let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1);
+    let end = off + used.next_multiple_of(8);
     let position = start.map_or(record.position, |start| start + end);
     FlushRecord { position: record.position.max(position), ..record }
 }
