@@ -1,6 +1,7 @@
 //! Cuts during `pgseal encrypt`, `rekey` and `decrypt`. On each image the conversion is continued
 //! with the same command or undone, as `docs/convert.md` says, and all rows must be there.
 
+use std::fs;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -40,11 +41,14 @@ impl Conversion {
     }
 
     /// Brings an interrupted conversion to its end; `undo`: back to a plain directory, if there is
-    /// something to undo. Returns whether the directory is sealed then.
+    /// something to undo. In its last phase a conversion only goes on. Returns whether the directory
+    /// is sealed then.
     fn finish(self, node: &Node, key: &str, undo: bool) -> Result<bool, String> {
         let is_sealed = || node.file("pgseal/keyring").exists();
-        let is_unfinished = node.file("pgseal/conversion").exists();
-        let next = match undo && is_unfinished && self.command != "decrypt" {
+        let journal = fs::read_to_string(node.file("pgseal/conversion"));
+        let is_unfinished = journal.is_ok();
+        let can_undo = journal.is_ok_and(|text| !text.contains("\"phase\": \"finish\""));
+        let next = match undo && can_undo && self.command != "decrypt" {
             true => Conversion { command: "decrypt", options: &[] },
             false => self,
         };

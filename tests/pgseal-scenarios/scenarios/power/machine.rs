@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::time::{Duration, Instant};
 
+use pgseal_cluster::Patience;
 use pgseal_power::{Cut, Disk, Image, Log, Mounted, Place, Recorder};
 use pgseal_scenarios::backup::base_backup_command;
 use pgseal_scenarios::files::copy_tree;
@@ -320,6 +321,7 @@ fn again(
         return vec![format!("no start on the recording disk:\n{log}")];
     }
     machine.node.kill9();
+    wait_until_left(mounted.path());
     mounted.unmount().expect("nobody uses the disk");
     let run = Run::of(&recorder, None);
     let (_, cut) = run.aims.choose(case.seed ^ 0x5a5a, &run.log, None);
@@ -346,6 +348,17 @@ fn describe(run: &Run, cut: Cut, image: &Image) -> String {
         image.kept,
         ops.get(cut.at).map_or(String::new(), |op| format!("{op:?}")),
     )
+}
+
+/// Waits until no process works below this directory: a killed process may end a little later.
+fn wait_until_left(dir: &Path) {
+    let is_there = |process: fs::DirEntry| {
+        fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
+    };
+    Patience::every(Duration::from_millis(50), 200).wait_until(|| {
+        let mut processes = fs::read_dir("/proc").expect("/proc").flatten();
+        !processes.any(is_there)
+    });
 }
 
 /// Copies an image with a finding to the directory `PGSEAL_POWER_KEEP`, if that is set.
