@@ -126,6 +126,25 @@ pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
     ]
 }
 
+/// Fails if no file names the keyring's own source yet. With a line for a recipient alone, a start
+/// would not ask that source any more.
+///
+/// # Errors
+/// [`CliError::Usage`]; errors of the file.
+pub fn expect_registered(keyring: &Keyring) -> Result<(), CliError> {
+    let clusters = Clusters::from_environment();
+    match clusters.providers_of(keyring.id(), keyring.datadir())?.is_empty() {
+        false => Ok(()),
+        true => Err(CliError::Usage(format!(
+            "--register: {} is not there, and with the new source alone in it the keyring's own \
+             source would not be asked; first have that one written: pgseal env -D DIR --register \
+             -K {}",
+            clusters.file_of(keyring.id()).display(),
+            Provider::shown(keyring.provider_uri())
+        ))),
+    }
+}
+
 /// As [`advice`], after a recipient with this provider was added.
 pub fn advice_on_another(keyring: &Keyring, provider: &Provider) -> Vec<String> {
     let clusters = Clusters::from_environment();
@@ -133,15 +152,21 @@ pub fn advice_on_another(keyring: &Keyring, provider: &Provider) -> Vec<String> 
     if registered.contains(provider) || (registered.is_empty() && provider.is_harmless()) {
         return Vec::new();
     }
-    vec![
+    let mut lines = vec![
         "A start asks only the sources that are named outside of the data directory. To have this \
-         one asked, add this line to"
+         one asked, write into"
             .to_owned(),
-        format!("{}:", clusters.file_of(keyring.id()).display()),
-        format!("    provider = {provider}"),
+        format!("{}, behind what is there:", clusters.file_of(keyring.id()).display()),
+    ];
+    if registered.is_empty() {
+        lines.push(format!("    provider = {}", keyring.provider_uri()));
+    }
+    lines.push(format!("    provider = {provider}"));
+    lines.push(
         "or give it in an emergency: -K, or PGSEAL_PROVIDER in the server's environment."
             .to_owned(),
-    ]
+    );
+    lines
 }
 
 /// What to do after a recipient with this provider was removed: the file may still name it.

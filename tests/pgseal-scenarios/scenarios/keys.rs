@@ -176,6 +176,11 @@ fn recipients_open_the_keyring_when_the_own_key_is_away() {
         all.extend(arguments);
         node.pgseal(&all)
     };
+    // A file with the recipient's line alone would hide the keyring's own source.
+    let refused = recipient(&node, "add-recipient", "next", &["-K", &next, "--register"]);
+    assert_eq!(refused.code, 2, "{}", refused.text);
+    assert!(refused.text.contains("first have that one written"), "{}", refused.text);
+    assert!(!Path::new(&clusters).exists());
     succeeds(&key(&node, "rotate", &["-K", &main, "--register"]));
     node.start();
     for (name, uri) in [("next", &next), ("glass", &glass)] {

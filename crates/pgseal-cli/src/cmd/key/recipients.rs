@@ -1,8 +1,9 @@
 //! `pgseal key add-recipient` and `remove-recipient`: further keys that open a keyring.
 
 use std::io::{self, Write};
+use std::path::Path;
 
-use pgseal_keys::{Keyring, Line, Provider, keyring_path, update};
+use pgseal_keys::{KeyError, Keyring, Line, Provider, keyring_path, update};
 use serde::Serialize;
 
 use crate::datadir::{self, DataDir};
@@ -89,6 +90,9 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
     let dir = DataDir::open(&path)?;
     let path = keyring_path(&dir.root);
     let keyring = keys::own_keyring(&dir)?;
+    if args.register {
+        register::expect_registered(&keyring)?;
+    }
     let old = keys::kek(&keyring, args.old.as_deref())?;
     // Before the new key is asked for: a wrong old key and a bad name are the likelier mistakes.
     keyring.unlock(&old)?;
@@ -153,8 +157,8 @@ pub fn remove(args: &RemoveArgs) -> Result<u8, CliError> {
 /// Changes the keyring of a data directory, and returns what it is now.
 fn changed(
     dir: &DataDir,
-    path: &std::path::Path,
-    change: impl FnOnce(&mut Keyring) -> Result<(), pgseal_keys::KeyError>,
+    path: &Path,
+    change: impl FnOnce(&mut Keyring) -> Result<(), KeyError>,
 ) -> Result<Keyring, CliError> {
     update(path, |keyring| {
         // If an interrupted conversion is undone, that restores the old keyring.
