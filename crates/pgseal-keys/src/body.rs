@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::argon::Argon2idParams;
 use crate::error::KeyError;
 use crate::hex;
-use crate::recipient::Recipient;
+use crate::slot::{MAX_RECIPIENTS, Recipient, Slot, is_name};
 use crate::wrap::Wrapped;
 use crate::wrapped_kek::WrappedKek;
 
@@ -20,8 +20,6 @@ pub(crate) const VERSION: u64 = 1;
 const MAC_PREFIX: &str = "mac: ";
 /// The prefix, 64 hexadecimal digits and a newline.
 const MAC_LINE_LEN: usize = MAC_PREFIX.len() + 64 + 1;
-/// Longest provider URI, in bytes.
-pub(crate) const MAX_URI_LEN: usize = 4096;
 /// The longest keyring file, in bytes.
 pub const MAX_KEYRING_LEN: usize = 1 << 20;
 
@@ -85,6 +83,47 @@ impl Body {
         KeyringId(self.keyring_id)
     }
 
+    /// The keyring's own slot, and those of its recipients, in their order.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot<'_>> {
+        let own = Slot {
+            name: None,
+            provider: &self.provider,
+            passphrase: self.passphrase.as_ref(),
+            wrapped_kek: self.wrapped_kek.as_ref(),
+            key_check: &self.key_check,
+            keyring_key: &self.keyring_key,
+        };
+        let others = self.recipients.iter().map(|recipient| Slot {
+            name: Some(&recipient.name),
+            provider: &recipient.provider,
+            passphrase: recipient.passphrase.as_ref(),
+            wrapped_kek: recipient.wrapped_kek.as_ref(),
+            key_check: &recipient.key_check,
+            keyring_key: &recipient.keyring_key,
+        });
+        core::iter::once(own).chain(others)
+    }
+
+    /// Checks all slots, and the names of recipients.
+    pub(crate) fn check_slots(&self) -> Result<(), &'static str> {
+        self.slots().try_for_each(|slot| slot.check())?;
+        if self.recipients.len() > MAX_RECIPIENTS {
+            return Err("too many recipients");
+        }
+        for (at, recipient) in self.recipients.iter().enumerate() {
+            if !is_name(&recipient.name) {
+                return Err("a recipient without a proper name");
+            }
+            if self.recipients.iter().take(at).any(|other| other.name == recipient.name) {
+                return Err("two recipients of one name");
+            }
+        }
+        if self.slots().filter(|slot| slot.provider.starts_with("env:")).count() > 1 {
+            return Err("two keys in environment variables");
+        }
+        Ok(())
+    }
+
     /// The exact bytes that the MAC covers: pretty JSON and a newline.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, KeyError> {
         let mut bytes =
@@ -120,20 +159,6 @@ impl Body {
         }
         Ok(())
     }
-}
-
-/// Checks what is true of every provider's URI, also of providers that this version does not know.
-pub(crate) fn check_uri_shape(uri: &str) -> Result<(), &'static str> {
-    if uri.len() > MAX_URI_LEN {
-        return Err("the provider URI is too long");
-    }
-    if uri.chars().any(|c| c.is_control()) {
-        return Err("the provider URI has control characters");
-    }
-    if !uri.contains(':') {
-        return Err("the provider URI has no scheme");
-    }
-    Ok(())
 }
 
 /// A parsed file: the body, its exact bytes, and the MAC, which nobody has checked yet.

@@ -8,7 +8,7 @@ use crate::body::{self, Body, FORMAT, GenerationEntry, GenerationState, MAX_GENE
 use crate::error::KeyError;
 use crate::kek::Kek;
 use crate::provider::{Provider, bad_uri};
-use crate::recipient::Slot;
+use crate::slot::Slot;
 use crate::summary::{GenerationSummary, KeyringSummary, PassphraseSummary, RecipientSummary};
 use crate::wrap::{self, Secret32};
 use crate::wrapped_kek::{Locked, WrappedKek};

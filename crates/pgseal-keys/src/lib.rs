@@ -43,6 +43,8 @@ pub mod provider;
 #[cfg(feature = "providers")]
 mod recipient;
 #[cfg(feature = "providers")]
+mod slot;
+#[cfg(feature = "providers")]
 mod source;
 #[cfg(feature = "providers")]
 mod store;
@@ -68,7 +70,7 @@ pub use self::{
         KEYRING_DIR, KEYRING_FILE, config_record_path, control_path, keyring_path, manifest_path,
     },
     provider::{Provider, kek_from_fd},
-    recipient::MAX_RECIPIENTS,
+    slot::MAX_RECIPIENTS,
     source::Source,
     store::{
         is_unfinished, read_config_record, read_control, read_manifest, update,

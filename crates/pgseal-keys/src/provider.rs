@@ -19,10 +19,10 @@ use pgseal_core::KeyringId;
 use zeroize::Zeroizing;
 
 use crate::argon::{Argon2idParams, CostLimit};
-use crate::body::check_uri_shape;
 use crate::error::KeyError;
 use crate::handover::is_variable_name;
 use crate::kek::Kek;
+use crate::slot::check_uri_shape;
 use crate::wrap;
 
 pub(crate) use command::for_anchor as anchor_command;

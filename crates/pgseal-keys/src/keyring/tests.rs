@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::argon::Argon2idParams;
-use crate::recipient::Recipient;
+use crate::slot::Recipient;
 
 fn kek(byte: u8) -> Kek {
     Kek::init_with(|key| {
