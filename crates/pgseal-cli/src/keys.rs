@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgseal_core::KeySet;
-use pgseal_keys::{Clusters, CostLimit, Kek, KeyError, Keyring, Source, keyring_path};
+use pgseal_keys::{Clusters, CostLimit, Kek, KeyError, Keyring, Source, keyring_path, update};
 use rustix::fs::MemfdFlags;
 
 use crate::datadir::{self, DataDir};
@@ -104,6 +104,24 @@ pub fn keyring_of(
 /// As [`keyring_of`].
 pub fn own_keyring(dir: &DataDir) -> Result<Keyring, CliError> {
     keyring_of(dir, &KeyOptions::default(), || scan::any_sealed(&dir.root))
+}
+
+/// Changes the keyring of a data directory that no other program changes meanwhile, and returns what
+/// it is then.
+///
+/// # Errors
+/// Those of `change`; [`CliError`] if a conversion was interrupted before its first file.
+pub fn change_own(
+    dir: &DataDir,
+    change: impl FnOnce(&mut Keyring) -> Result<(), KeyError>,
+) -> Result<Keyring, CliError> {
+    update(&dir.keyring(), |keyring| {
+        // If an interrupted conversion is undone, that restores the old keyring.
+        if let Err(error) = datadir::expect_begun_or_none(&dir.root) {
+            return Ok(Err(error));
+        }
+        change(keyring).map(|()| Ok(keyring.clone()))
+    })?
 }
 
 /// The error about a plain data directory.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use pgseal_core::KeyringId;
-use pgseal_keys::{Clusters, Keyring, Line, Provider};
+use pgseal_keys::{Clusters, KeyError, Keyring, Line, Provider};
 
 use crate::error::CliError;
 use crate::{as_owner, library};
@@ -105,10 +105,16 @@ pub fn parse_id(text: &str) -> Option<KeyringId> {
     u128::from_str_radix(text, 16).ok().map(|number| KeyringId(number.to_be_bytes()))
 }
 
-/// What the user has to do so that this cluster's key is found again, if anything: lines to print.
-pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
+/// The file of the cluster with this keyring, and the providers that it names.
+fn registered(keyring: &Keyring) -> (PathBuf, Result<Vec<Provider>, KeyError>) {
     let clusters = Clusters::from_environment();
     let registered = clusters.providers_of(keyring.id(), keyring.datadir());
+    (clusters.file_of(keyring.id()), registered)
+}
+
+/// What the user has to do so that this cluster's key is found again, if anything: lines to print.
+pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
+    let (file, registered) = registered(keyring);
     let is_needed = match registered.as_deref() {
         Ok([]) => !provider.is_harmless(),
         Ok([first, ..]) => first != provider,
@@ -120,7 +126,7 @@ pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
     vec![
         "The source of the key has to be named outside of the data directory: write this line into"
             .to_owned(),
-        format!("{} as root:", clusters.file_of(keyring.id()).display()),
+        format!("{} as root:", file.display()),
         format!("    provider = {provider}"),
         "or have it written: pgseal env -D DIR --register -K PROVIDER".to_owned(),
     ]
@@ -132,14 +138,14 @@ pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
 /// # Errors
 /// [`CliError::Usage`]; errors of the file.
 pub fn expect_registered(keyring: &Keyring) -> Result<(), CliError> {
-    let clusters = Clusters::from_environment();
-    match clusters.providers_of(keyring.id(), keyring.datadir())?.is_empty() {
+    let (file, registered) = registered(keyring);
+    match registered?.is_empty() {
         false => Ok(()),
         true => Err(CliError::Usage(format!(
             "--register: {} is not there, and with the new source alone in it the keyring's own \
              source would not be asked; first have that one written: pgseal env -D DIR --register \
              -K {}",
-            clusters.file_of(keyring.id()).display(),
+            file.display(),
             Provider::shown(keyring.provider_uri())
         ))),
     }
@@ -147,8 +153,8 @@ pub fn expect_registered(keyring: &Keyring) -> Result<(), CliError> {
 
 /// As [`advice`], after a recipient with this provider was added.
 pub fn advice_on_another(keyring: &Keyring, provider: &Provider) -> Vec<String> {
-    let clusters = Clusters::from_environment();
-    let registered = clusters.providers_of(keyring.id(), keyring.datadir()).unwrap_or_default();
+    let (file, registered) = registered(keyring);
+    let registered = registered.unwrap_or_default();
     if registered.contains(provider) || (registered.is_empty() && provider.is_harmless()) {
         return Vec::new();
     }
@@ -156,7 +162,7 @@ pub fn advice_on_another(keyring: &Keyring, provider: &Provider) -> Vec<String> 
         "A start asks only the sources that are named outside of the data directory. To have this \
          one asked, write into"
             .to_owned(),
-        format!("{}, behind what is there:", clusters.file_of(keyring.id()).display()),
+        format!("{}, behind what is there:", file.display()),
     ];
     if registered.is_empty() {
         lines.push(format!("    provider = {}", keyring.provider_uri()));
@@ -171,12 +177,9 @@ pub fn advice_on_another(keyring: &Keyring, provider: &Provider) -> Vec<String> 
 
 /// What to do after a recipient with this provider was removed: the file may still name it.
 pub fn advice_on_removed(keyring: &Keyring, uri: &str) -> Option<String> {
-    let clusters = Clusters::from_environment();
-    let registered = clusters.providers_of(keyring.id(), keyring.datadir()).ok()?;
-    registered.iter().any(|known| known.to_string() == uri).then(|| {
-        let file = clusters.file_of(keyring.id());
-        format!("Remove the line \"provider = {uri}\" from {}.", file.display())
-    })
+    let (file, registered) = registered(keyring);
+    let is_named = registered.ok()?.iter().any(|known| known.to_string() == uri);
+    is_named.then(|| format!("Remove the line \"provider = {uri}\" from {}.", file.display()))
 }
 
 /// The line to print instead of [`advice`], after the file was written.

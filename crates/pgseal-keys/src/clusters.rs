@@ -7,6 +7,7 @@
 use std::env;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
+use std::iter;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -174,9 +175,8 @@ impl Clusters {
         let mut providers = self.providers_of(id, None).unwrap_or_default();
         match line {
             Line::First => {
-                providers.splice(..providers.len().min(1), []);
-                providers.retain(|known| known != provider);
-                providers.insert(0, provider.clone());
+                let others = providers.into_iter().skip(1).filter(|known| known != provider);
+                providers = iter::once(provider.clone()).chain(others).collect();
             }
             Line::Another if providers.contains(provider) => {}
             Line::Another => providers.push(provider.clone()),

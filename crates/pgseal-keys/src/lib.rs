@@ -70,7 +70,6 @@ pub use self::{
         KEYRING_DIR, KEYRING_FILE, config_record_path, control_path, keyring_path, manifest_path,
     },
     provider::{Provider, kek_from_fd},
-    slot::MAX_RECIPIENTS,
     source::Source,
     store::{
         is_unfinished, read_config_record, read_control, read_manifest, update,

@@ -12,7 +12,7 @@ use crate::wrapped_kek::WrappedKek;
 /// Longest provider URI, in bytes.
 pub(crate) const MAX_URI_LEN: usize = 4096;
 /// The most recipients that a keyring has.
-pub const MAX_RECIPIENTS: usize = 16;
+pub(crate) const MAX_RECIPIENTS: usize = 16;
 const MAX_NAME_LEN: usize = 64;
 
 /// Another KEK that opens the keyring.
@@ -74,8 +74,7 @@ impl Slot<'_> {
 
 /// Whether this can be the name of a recipient: 1 to 64 lower-case letters, digits, `.`, `_` and
 /// `-`, beginning with a letter or digit.
-#[must_use]
-pub fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (1..=MAX_NAME_LEN).contains(&text.len())
         && text.bytes().next().is_some_and(allowed)

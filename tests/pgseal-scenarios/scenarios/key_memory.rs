@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pgseal_cluster::process;
 use pgseal_core::header::{self, Kind};
 use pgseal_core::{KeySet, Suite, geometry};
 use pgseal_keys::handover;
@@ -195,17 +196,23 @@ fn busy(settings: &[(&str, &str)], prepare: impl FnOnce(&mut Node)) -> Busy {
     Busy { node, session, backend }
 }
 
+/// The process number of the postmaster.
+fn postmaster(busy: &Busy) -> String {
+    let pid = process::postmaster(busy.node.data()).expect("the server runs");
+    pid.to_string()
+}
+
 fn check_all(busy: &mut Busy, is_locked: bool) -> Result<(), String> {
     // Overwrite what was left on the stack.
     busy.session.sql("select sum(length(txt)) from t where id % 3 = 0");
     let wanted = wanted(&busy.node);
     let checkpointer =
         busy.node.sql("select pid from pg_stat_activity where backend_type = 'checkpointer'");
-    let postmaster = fs::read_to_string(busy.node.data().join("postmaster.pid")).unwrap();
+    let postmaster = postmaster(busy);
     let files = check("backend", &busy.backend, &wanted, is_locked)?;
     assert!(files > 2, "the schedules of only {files} files were found in the backend");
     check("checkpointer", &checkpointer, &wanted, is_locked)?;
-    check("postmaster", postmaster.lines().next().unwrap(), &wanted, is_locked)?;
+    check("postmaster", &postmaster, &wanted, is_locked)?;
     // The server continues, and its keys are still in the same memory.
     assert!(busy.session.sql("select count(*) from t").contains("20000"));
     Ok(())
@@ -246,8 +253,8 @@ fn no_process_starts_the_generator_of_aws_lc() {
     // Only a sync moves the position of the WAL.
     let mut busy = busy(&[("fsync", "on")], |_| {});
     let all = busy.session.sql("select string_agg(pid::text, ' ') from pg_stat_activity");
-    let postmaster = fs::read_to_string(busy.node.data().join("postmaster.pid")).unwrap();
-    let pids: Vec<&str> = all.split_whitespace().chain(postmaster.lines().next()).collect();
+    let postmaster = postmaster(&busy);
+    let pids: Vec<&str> = all.split_whitespace().chain([postmaster.as_str()]).collect();
     assert!(pids.len() > 5 && pids.contains(&busy.backend.as_str()), "{pids:?}");
     for pid in pids {
         for Mapping { name, flags, .. } in mappings(pid) {

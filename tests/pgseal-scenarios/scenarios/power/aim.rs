@@ -119,12 +119,11 @@ fn is_relation(path: &Path) -> bool {
 
 /// Whether these are whole pages of a sealed relation, and no tag block.
 fn is_page(off: u64, len: u64) -> bool {
-    let group = TAG_BLOCK + GROUP_PAGES * PAGE;
     len > 0
         && off >= HEADER
         && len.is_multiple_of(PAGE)
         && off.is_multiple_of(PAGE)
-        && !(off - HEADER).is_multiple_of(group)
+        && !is_tag_block(off)
 }
 
 /// Whether a tag block of a sealed file has this offset.

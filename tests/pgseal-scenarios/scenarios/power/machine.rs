@@ -3,10 +3,10 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use pgseal_cluster::Patience;
+use pgseal_cluster::{Patience, process};
 use pgseal_power::{Cut, Disk, Image, Log, Mounted, Place, Recorder};
 use pgseal_scenarios::backup::base_backup_command;
 use pgseal_scenarios::files::copy_tree;
@@ -320,8 +320,10 @@ fn again(
     if let Err(log) = machine.node.try_start() {
         return vec![format!("no start on the recording disk:\n{log}")];
     }
+    let processes = process::all_in(machine.node.data());
     machine.node.kill9();
-    wait_until_left(mounted.path());
+    // A process leaves its directory before the kernel has closed all its files.
+    process::wait_until_gone(machine.node.data(), &processes, Patience::seconds(2));
     mounted.unmount().expect("nobody uses the disk");
     let run = Run::of(&recorder, None);
     let (_, cut) = run.aims.choose(case.seed ^ 0x5a5a, &run.log, None);
@@ -350,21 +352,10 @@ fn describe(run: &Run, cut: Cut, image: &Image) -> String {
     )
 }
 
-/// Waits until no process works below this directory: a killed process may end a little later.
-fn wait_until_left(dir: &Path) {
-    let is_there = |process: fs::DirEntry| {
-        fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
-    };
-    Patience::every(Duration::from_millis(50), 200).wait_until(|| {
-        let mut processes = fs::read_dir("/proc").expect("/proc").flatten();
-        !processes.any(is_there)
-    });
-}
-
 /// Copies an image with a finding to the directory `PGSEAL_POWER_KEEP`, if that is set.
 fn keep(machine: &Machine, disk: &Disk, seed: u64, again: &str) {
     if let Some(dir) = env::var_os("PGSEAL_POWER_KEEP") {
-        let dir = Path::new(&dir).join(format!("{seed}{again}-{}", process::id()));
+        let dir = Path::new(&dir).join(format!("{seed}{again}-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("the directory can be made");
         disk.write_to(&dir).expect("the image can be written");
         eprintln!("kept: {} (it was at {})", dir.display(), machine.place.path().display());

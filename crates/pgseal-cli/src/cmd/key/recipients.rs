@@ -1,12 +1,11 @@
 //! `pgseal key add-recipient` and `remove-recipient`: further keys that open a keyring.
 
 use std::io::{self, Write};
-use std::path::Path;
 
-use pgseal_keys::{KeyError, Keyring, Line, Provider, keyring_path, update};
+use pgseal_keys::{Keyring, Line, Provider};
 use serde::Serialize;
 
-use crate::datadir::{self, DataDir};
+use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::exit;
 use crate::given_dir::GivenDir;
@@ -88,7 +87,6 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
     let begin = || Registration::begin(&provider, Line::Another, &path);
     let registration = args.register.then(begin).transpose()?;
     let dir = DataDir::open(&path)?;
-    let path = keyring_path(&dir.root);
     let keyring = keys::own_keyring(&dir)?;
     if args.register {
         register::expect_registered(&keyring)?;
@@ -100,7 +98,7 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
     let new = provider.kek_for_keyring(keyring.id())?;
     let uri = provider.to_string();
     let change = |keyring: &mut Keyring| keyring.add_recipient(&old, &args.name, &new, &uri);
-    let keyring = changed(&dir, &path, change)?;
+    let keyring = keys::change_own(&dir, change)?;
     let registered = registration.map(|known| known.finish(keyring.id())).transpose()?;
     let next = match &registered {
         Some(_) => Vec::new(),
@@ -126,11 +124,10 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
 
 pub fn remove(args: &RemoveArgs) -> Result<u8, CliError> {
     let dir = DataDir::open(&args.dir.path("key remove-recipient")?)?;
-    let path = keyring_path(&dir.root);
     let keyring = keys::own_keyring(&dir)?;
     let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
     let mut uri = String::new();
-    let keyring = changed(&dir, &path, |keyring| {
+    let keyring = keys::change_own(&dir, |keyring| {
         uri = keyring.remove_recipient(&kek, &args.name)?;
         Ok(())
     })?;
@@ -152,21 +149,6 @@ pub fn remove(args: &RemoveArgs) -> Result<u8, CliError> {
     }
     out.flush()?;
     Ok(exit::SOUND)
-}
-
-/// Changes the keyring of a data directory, and returns what it is now.
-fn changed(
-    dir: &DataDir,
-    path: &Path,
-    change: impl FnOnce(&mut Keyring) -> Result<(), KeyError>,
-) -> Result<Keyring, CliError> {
-    update(path, |keyring| {
-        // If an interrupted conversion is undone, that restores the old keyring.
-        if let Err(error) = datadir::expect_begun_or_none(&dir.root) {
-            return Ok(Err(error));
-        }
-        change(keyring).map(|()| Ok(keyring.clone()))
-    })?
 }
 
 impl Done {

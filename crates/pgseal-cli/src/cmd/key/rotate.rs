@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use pgseal_keys::{Keyring, Line, Provider, keyring_path, update};
+use pgseal_keys::{Keyring, Line, Provider};
 use serde::Serialize;
 
-use crate::datadir::{self, DataDir};
+use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
 use crate::out::Out;
@@ -59,7 +59,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let begin = || Registration::begin(&provider, Line::First, &path);
     let registration = args.register.then(begin).transpose()?;
     let dir = DataDir::open(&path)?;
-    let path = keyring_path(&dir.root);
     let keyring = keys::own_keyring(&dir)?;
     let changed = !is_under(&keyring, &provider);
     if changed {
@@ -67,20 +66,14 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         // Before the prompt for the new key: a wrong old key is the likelier mistake.
         keyring.unlock(&old)?;
         let new = provider.kek_for_keyring(keyring.id())?;
-        update(&path, |keyring| {
-            // If an interrupted conversion is undone, that restores the old keyring.
-            if let Err(error) = datadir::expect_begun_or_none(&dir.root) {
-                return Ok(Err(error));
-            }
-            keyring.rotate_kek(&old, &new, &provider.to_string()).map(Ok)
-        })??;
+        keys::change_own(&dir, |keyring| keyring.rotate_kek(&old, &new, &provider.to_string()))?;
     }
     if changed {
         memory::rotated(keyring.id());
     }
     let registered = registration.map(|known| known.finish(keyring.id())).transpose()?;
     let done = Done {
-        keyring: path.display().to_string(),
+        keyring: keyring.path().display().to_string(),
         keyring_id: keyring.id().to_string(),
         provider: Provider::shown(&provider.to_string()),
         changed,
