@@ -5,26 +5,18 @@
 //! asked; empty lines and lines that begin with `#` are skipped.
 
 use std::env;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Read, Write};
 use std::iter;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use data_encoding::HEXLOWER;
 use pgseal_core::KeyringId;
 
 use crate::error::KeyError;
-use crate::files::{Links, expect_private, open_regular_as, sync_dir};
 use crate::provider::Provider;
-use crate::wrap;
+use crate::trusted::TrustedFile;
 
 /// The environment variable that names another directory than [`Clusters::DEFAULT`]. It gives no
 /// new power: somebody who can set a program's environment can also set `PGSEAL_PROVIDER`.
 pub const CLUSTERS_DIR: &str = "PGSEAL_CLUSTERS_DIR";
-
-/// The longest file, in bytes.
-const MAX_LEN: usize = 8192;
 
 /// Why nobody else may write the file.
 const WHY: &str = "it says where a key comes from";
@@ -79,50 +71,10 @@ impl Clusters {
         datadir: Option<&Path>,
     ) -> Result<Vec<Provider>, KeyError> {
         let path = self.file_of(id);
-        let dir = match self.dir.canonicalize() {
-            Ok(dir) => dir,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(KeyError::io(&self.dir, "look for the directory", error)),
-        };
-        let file = match open_regular_as(&dir.join(file_name(&path)), Links::Refused) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                return Err(insecure(
-                    &path,
-                    "it is not a regular file, or a link".to_owned(),
-                    "replace it by a regular file",
-                ));
-            }
-            Err(error) => {
-                return Err(KeyError::io(&path, "open the file of the cluster", error));
-            }
-        };
-        if let Some(datadir) = datadir.and_then(|datadir| datadir.canonicalize().ok())
-            && dir.starts_with(&datadir)
-        {
-            return Err(insecure(
-                &path,
-                "it lies in the data directory, whose writer could write it".to_owned(),
-                "keep such files in /etc/pgseal/clusters.d",
-            ));
+        match trusted(&path).read(datadir, bad)? {
+            Some(text) => Clusters::parse(&text, &path),
+            None => Ok(Vec::new()),
         }
-        let meta = file.metadata().map_err(|error| KeyError::io(&path, "stat the file", error))?;
-        expect_private(&path, &meta, WHY)?;
-        for above in dir.ancestors() {
-            let meta = fs::metadata(above)
-                .map_err(|error| KeyError::io(above, "stat the directory", error))?;
-            expect_private(above, &meta, WHY)?;
-        }
-        let mut text = String::new();
-        let limit = u64::try_from(MAX_LEN + 1).unwrap_or(u64::MAX);
-        file.take(limit)
-            .read_to_string(&mut text)
-            .map_err(|error| KeyError::io(&path, "read the file", error))?;
-        if text.len() > MAX_LEN {
-            return Err(bad(&path, "it is longer than 8192 bytes".to_owned()));
-        }
-        Clusters::parse(&text, &path)
     }
 
     /// The providers in the text of a cluster's file. `path` is for messages.
@@ -181,34 +133,11 @@ impl Clusters {
             Line::Another if providers.contains(provider) => {}
             Line::Another => providers.push(provider.clone()),
         }
-        let failed = |action| {
-            let path = path.clone();
-            move |error| KeyError::io(&path, action, error)
-        };
-        self.make_dir()?;
-        let mut random = [0; 8];
-        wrap::random(&mut random)?;
-        let new = self.dir.join(format!(".{id}.{}", HEXLOWER.encode(&random)));
-        let written = (|| {
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-            writeln!(file, "# Where the key of the cluster with this keyring comes from.")?;
-            for provider in &providers {
-                writeln!(file, "provider = {provider}")?;
-            }
-            if let Some(group) = group.filter(|_| rustix::process::geteuid().is_root()) {
-                fchown(&file, None, Some(group))?;
-            }
-            file.set_permissions(fs::Permissions::from_mode(0o640))?;
-            file.sync_all()?;
-            fs::rename(&new, &path)
-        })();
-        if written.is_err() {
-            // This fails if the file was not even created, which is fine.
-            let _ = fs::remove_file(&new);
+        let mut text = "# Where the key of the cluster with this keyring comes from.\n".to_owned();
+        for provider in &providers {
+            text += &format!("provider = {provider}\n");
         }
-        written.map_err(failed("write the file of the cluster"))?;
-        sync_dir(&self.dir)?;
+        trusted(&path).write(&text, 0o640, group)?;
         Ok(path)
     }
 
@@ -223,32 +152,21 @@ impl Clusters {
             KeyError::io(&self.dir, "write there, which --register asks for", error.into())
         })
     }
-
-    fn make_dir(&self) -> Result<(), KeyError> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&self.dir)
-            .map_err(|error| KeyError::io(&self.dir, "make the directory", error))
-    }
 }
 
-fn file_name(path: &Path) -> &Path {
-    path.file_name().map_or(path, Path::new)
+fn trusted(path: &Path) -> TrustedFile<'_> {
+    TrustedFile { path, why: WHY, place: "/etc/pgseal/clusters.d" }
 }
 
 fn bad(path: &Path, what: String) -> KeyError {
     KeyError::ClusterFile { path: path.to_owned(), what }
 }
 
-fn insecure(path: &Path, what: String, remedy: &str) -> KeyError {
-    KeyError::Insecure { path: path.to_owned(), what, remedy: remedy.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     const ID: KeyringId = KeyringId([0xab; 16]);
 

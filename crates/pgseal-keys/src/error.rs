@@ -148,6 +148,17 @@ pub enum KeyError {
         /// What is wrong with it.
         what: String,
     },
+    /// The file of the key policy does not have the required form.
+    #[error(
+        "{}: {what}; the file holds lines like \"rotate-days = 365\": docs/keys.md",
+        path.display()
+    )]
+    PolicyFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The keyring, which nobody has authenticated yet, asks for a very expensive derivation of the
     /// key from the passphrase.
     #[error(
@@ -328,6 +339,7 @@ impl KeyError {
             KeyError::Recipient { .. }
             | KeyError::BadUri { .. }
             | KeyError::ClusterFile { .. }
+            | KeyError::PolicyFile { .. }
             | KeyError::StoreConfiguration { .. } => 2,
             KeyError::KeyringExists { .. } => 5,
             KeyError::Missing { .. } | KeyError::EscrowShares { .. } => 10,

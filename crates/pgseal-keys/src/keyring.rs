@@ -215,6 +215,44 @@ impl Keyring {
         self.open(kek).is_ok()
     }
 
+    /// The numbers of the slots that this key opens: 0 for the keyring's own, n for its nth
+    /// recipient.
+    #[must_use]
+    pub fn slots_opened_by(&self, kek: &Kek) -> Vec<usize> {
+        (0..self.slots().count()).filter(|at| self.open_slot(*at, kek).is_ok()).collect()
+    }
+
+    /// Whether this key opens this slot, and the keyring with it.
+    ///
+    /// # Errors
+    /// As [`Keyring::unlock`].
+    pub(crate) fn open_slot(&self, at: usize, kek: &Kek) -> Result<(), KeyError> {
+        let id = self.id();
+        let Some(slot) = self.slots().nth(at) else { return Err(self.wrong(kek)) };
+        let check = wrap::key_check(kek.expose(), id)?;
+        let mut keyring_key = Secret32::zero();
+        let unwrapped =
+            wrap::unwrap_into(kek.expose(), &slot.aad(id), slot.keyring_key, &mut keyring_key);
+        match (wrap::same(&check, slot.key_check), unwrapped) {
+            (true, Ok(()))
+                if wrap::body_mac_holds(&keyring_key, id, &self.body_bytes, &self.mac)? =>
+            {
+                Ok(())
+            }
+            (true, Ok(())) => Err(self.damaged("its MAC does not hold")),
+            (false, Err(_)) => Err(self.wrong(kek)),
+            _ => Err(self.damaged("a wrapped keyring key or its check value")),
+        }
+    }
+
+    fn wrong(&self, kek: &Kek) -> KeyError {
+        let own = || Provider::shown(&self.body.provider);
+        KeyError::Wrong {
+            path: self.path.clone(),
+            provider: kek.origin().map_or_else(own, str::to_owned),
+        }
+    }
+
     /// Adds a new random data key and makes it the active one. The key that was active is retired.
     ///
     /// # Errors
@@ -440,12 +478,7 @@ impl Keyring {
             }
         }
         if !is_open {
-            return Err(KeyError::Wrong {
-                path: self.path.clone(),
-                provider: kek
-                    .origin()
-                    .map_or_else(|| Provider::shown(&self.body.provider), str::to_owned),
-            });
+            return Err(self.wrong(kek));
         }
         if !wrap::body_mac_holds(&keyring_key, id, &self.body_bytes, &self.mac)? {
             return Err(self.damaged("its MAC does not hold"));

@@ -21,6 +21,8 @@ mod anchor_store;
 #[cfg(feature = "providers")]
 mod argon;
 #[cfg(feature = "providers")]
+mod attempt;
+#[cfg(feature = "providers")]
 mod body;
 #[cfg(feature = "providers")]
 mod clusters;
@@ -39,6 +41,8 @@ mod keyring;
 #[cfg(feature = "providers")]
 mod paths;
 #[cfg(feature = "providers")]
+mod policy;
+#[cfg(feature = "providers")]
 pub mod provider;
 #[cfg(feature = "providers")]
 mod recipient;
@@ -51,6 +55,8 @@ mod store;
 #[cfg(feature = "providers")]
 mod summary;
 #[cfg(feature = "providers")]
+mod trusted;
+#[cfg(feature = "providers")]
 mod wrap;
 #[cfg(feature = "providers")]
 mod wrapped_kek;
@@ -60,6 +66,7 @@ pub use self::envelope::RecordError;
 pub use self::{
     anchor_store::AnchorStore,
     argon::{Argon2idParams, CostLimit},
+    attempt::Attempt,
     body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN, now, seconds_of},
     clusters::{CLUSTERS_DIR, Clusters, Line},
     error::KeyError,
@@ -69,6 +76,7 @@ pub use self::{
     paths::{
         KEYRING_DIR, KEYRING_FILE, config_record_path, control_path, keyring_path, manifest_path,
     },
+    policy::{KeyPolicy, POLICY_FILE, RULES, kind_of},
     provider::{Provider, kek_from_fd},
     source::Source,
     store::{

@@ -110,6 +110,11 @@ impl Provider {
         matches!(self, Provider::Passphrase(source) if source.needs_person())
     }
 
+    /// Whether the provider gives the key itself: no passphrase, and nothing that a store unwraps.
+    pub(crate) fn is_raw(&self) -> bool {
+        matches!(self, Provider::Env(_) | Provider::File(_) | Provider::Command(_))
+    }
+
     /// The environment variable that holds the key.
     #[must_use]
     pub fn variable(&self) -> Option<&str> {

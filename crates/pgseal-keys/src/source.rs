@@ -7,6 +7,7 @@ use crate::clusters::Clusters;
 use crate::error::KeyError;
 use crate::kek::Kek;
 use crate::keyring::Keyring;
+use crate::policy::kind_of;
 use crate::provider::{Patience, Plugin, Provider, kek_from_fd};
 
 /// The source of a KEK.
@@ -165,10 +166,9 @@ fn ask_store(plugin: &Plugin, keyring: &Keyring, patience: Patience) -> Result<K
         let slots = keyring.slots().filter(|slot| is_meant(slot.provider));
         slots.filter_map(|slot| slot.wrapped_kek).collect::<Vec<_>>()
     };
-    let kind = |uri: &str| uri.split(':').next().unwrap_or_default().to_owned();
     let mut candidates = wrapped(&|uri| uri == plugin.uri());
     if candidates.is_empty() {
-        candidates = wrapped(&|uri| kind(uri) == kind(plugin.uri()));
+        candidates = wrapped(&|uri| kind_of(uri) == kind_of(plugin.uri()));
     }
     let own = keyring.slots().next().and_then(|slot| slot.wrapped_kek);
     let Some((first, others)) = candidates.split_first() else {
