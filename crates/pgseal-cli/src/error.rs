@@ -20,6 +20,16 @@ pub enum CliError {
         /// The path.
         path: PathBuf,
     },
+    /// There is no key policy, or it has no rule.
+    #[error(
+        "{}: there is no rule in it, or no such file; write one with: pgseal key policy --set \
+         NAME=VALUE",
+        path.display()
+    )]
+    NoPolicy {
+        /// The file.
+        path: PathBuf,
+    },
     /// The path is not a data directory.
     #[error("{}: not a PostgreSQL data directory: {why}; {remedy}", path.display())]
     NotDataDir {

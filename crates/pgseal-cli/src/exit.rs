@@ -41,7 +41,9 @@ pub const BUG: u8 = 70;
 pub fn code_of(error: &CliError) -> u8 {
     match error {
         CliError::Usage(_) => USAGE,
-        CliError::NoSuchFile { .. } | CliError::NotDataDir { .. } => NOT_FOUND,
+        CliError::NoSuchFile { .. } | CliError::NoPolicy { .. } | CliError::NotDataDir { .. } => {
+            NOT_FOUND
+        }
         CliError::NotSealed { .. } => NOT_SEALED,
         CliError::Exists { .. } => EXISTS,
         CliError::Key(error) => error.exit_code(),

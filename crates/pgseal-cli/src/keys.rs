@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pgseal_core::KeySet;
-use pgseal_keys::{Clusters, CostLimit, Kek, KeyError, Keyring, Source, keyring_path, update};
+use pgseal_keys::{
+    Attempt, Clusters, CostLimit, Kek, KeyError, Keyring, Source, keyring_path, update,
+};
 use rustix::fs::MemfdFlags;
 
 use crate::datadir::{self, DataDir};
@@ -65,6 +67,18 @@ pub fn kek_from(source: &Source, keyring: &Keyring) -> Result<Kek, CliError> {
         return Ok(key);
     }
     Ok(source.kek(keyring, cost_limit())?)
+}
+
+/// What each provider of a source gives for each slot of the keyring; none if the key was read
+/// already.
+///
+/// # Errors
+/// As [`Source::try_all`].
+pub fn try_all(source: &Source, keyring: &Keyring) -> Result<Vec<Attempt>, CliError> {
+    if source.provider().and_then(key_ahead::of).is_some() {
+        return Ok(Vec::new());
+    }
+    Ok(source.try_all(keyring, cost_limit())?)
 }
 
 static COST_IS_ALLOWED: AtomicBool = AtomicBool::new(false);

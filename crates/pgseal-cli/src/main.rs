@@ -27,6 +27,7 @@ mod guard_conf;
 mod help_text;
 mod json_file;
 mod key_ahead;
+mod key_policy;
 mod keys;
 mod library;
 mod locks;

@@ -1,5 +1,5 @@
-//! What pgseal remembers of a cluster on this machine: when its keyring got another key, and which
-//! checks of it and of its backups were made.
+//! What pgseal remembers of a cluster on this machine: when its keyring got another key, which
+//! checks of it and of its backups were made, and which escrow copies it has seen.
 //!
 //! The file is outside of the data directory, because whoever can write there could write a good
 //! result. It is `KEYRING-ID.json` in `/var/lib/pgseal`, or in the directory of `PGSEAL_STATE_DIR`.
@@ -23,6 +23,8 @@ const STATE_DIR_VARIABLE: &str = "PGSEAL_STATE_DIR";
 pub const MODE: u32 = 0o644;
 /// The most paths whose last check is remembered.
 const MAX_CHECKS: usize = 64;
+/// The most escrow copies that are remembered.
+const MAX_COPIES: usize = 16;
 
 /// Everything about one keyring.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -32,6 +34,33 @@ pub struct Memory {
     /// The last check of each path, the latest one last.
     #[serde(default)]
     pub checks: Vec<Check>,
+    /// The escrow copies that were made or checked on this machine, the latest one last.
+    #[serde(default)]
+    pub escrow: Vec<EscrowCopy>,
+    /// The last check that compared an escrow copy with the keyring, and found nothing wrong
+    /// (`pgseal key check --escrow`).
+    #[serde(default)]
+    pub drill: Option<Drill>,
+}
+
+/// An escrow copy that this machine has seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EscrowCopy {
+    /// When it was made: RFC 3339, UTC.
+    pub made: String,
+    /// What opens it, in words.
+    pub opened_by: String,
+    /// The generations that it holds.
+    pub generations: Vec<u32>,
+}
+
+/// A check with an escrow copy that found nothing wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drill {
+    /// When it was made: RFC 3339, UTC.
+    pub when: String,
+    /// The generations that the copies held together.
+    pub generations: Vec<u32>,
 }
 
 /// One check.
@@ -72,6 +101,32 @@ pub fn of(id: KeyringId) -> Memory {
 /// Remembers that the keyring got another key.
 pub fn rotated(id: KeyringId) {
     change(id, |memory, when| memory.rotated = Some(when));
+}
+
+/// Remembers an escrow copy of the keyring that was just made.
+pub fn escrow_made(id: KeyringId, copy: EscrowCopy) {
+    change(id, |memory, _| memory.add_copy(copy));
+}
+
+/// Remembers that these escrow copies were compared with the keyring, and hold all keys in use.
+pub fn drilled(id: KeyringId, copies: Vec<EscrowCopy>) {
+    change(id, |memory, when| {
+        let mut generations: Vec<u32> =
+            copies.iter().flat_map(|copy| copy.generations.iter().copied()).collect();
+        generations.sort_unstable();
+        generations.dedup();
+        copies.into_iter().for_each(|copy| memory.add_copy(copy));
+        memory.drill = Some(Drill { when, generations });
+    });
+}
+
+impl Memory {
+    fn add_copy(&mut self, copy: EscrowCopy) {
+        self.escrow.retain(|known| *known != copy);
+        self.escrow.push(copy);
+        let surplus = self.escrow.len().saturating_sub(MAX_COPIES);
+        self.escrow.drain(..surplus);
+    }
 }
 
 /// Remembers the result of a check that began at this time.

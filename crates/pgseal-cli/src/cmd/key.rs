@@ -6,6 +6,7 @@ mod backup;
 pub mod check;
 mod forget;
 mod new;
+mod policy;
 mod recipients;
 mod restore;
 mod rotate;
@@ -40,6 +41,7 @@ enum Task {
     Backup(backup::Args),
     Restore(restore::Args),
     Check(check::Args),
+    Policy(policy::Args),
     Forget(forget::Args),
 }
 
@@ -53,6 +55,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::Backup(args) => backup::run(args),
         Task::Restore(args) => restore::run(args),
         Task::Check(args) => check::run(args),
+        Task::Policy(args) => policy::run(args),
         Task::Forget(args) => forget::run(args),
     }
 }

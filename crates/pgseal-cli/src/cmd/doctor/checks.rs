@@ -118,6 +118,18 @@ pub const CHECKS: &[Check] = &[
         keys::escrow,
     ),
     check(
+        "recipients",
+        "The key of each recipient that can be asked for opens the keyring",
+        "see what pgseal key check DIR says; docs/keys.md",
+        keys::recipients,
+    ),
+    check(
+        "policy",
+        "The keys meet the policy of this machine (/etc/pgseal/policy.conf)",
+        "see what pgseal key policy DIR says; docs/keys.md",
+        keys::policy,
+    ),
+    check(
         "backups",
         "The files of the backups that were named open with the keys",
         "see what pgseal key check PATH says; keep old keys as long as their backups",

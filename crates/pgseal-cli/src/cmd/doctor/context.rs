@@ -8,7 +8,7 @@ use pgseal_convert::ConvertError;
 use pgseal_core::Suite;
 use pgseal_keys::{Keyring, Provider};
 
-use crate::cmd::key::check::{self as key_check, Report as KeyReport};
+use crate::cmd::key::check::{self as key_check, Asks, Report as KeyReport};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::keys::{self, KeyOptions};
@@ -93,13 +93,14 @@ impl Context {
         };
         let environment = environment::variable(environment::PROVIDER)?;
         let uri = options.provider.as_deref().or(environment.as_deref());
-        let provider = match (uri, &keyring) {
-            (Some(uri), _) => Provider::parse_typed(uri).ok(),
-            (None, Some(keyring)) => {
-                keys::source(keyring, None).ok().and_then(|source| source.provider().cloned())
-            }
-            (None, None) => None,
+        let providers: Vec<Provider> = match (uri, &keyring) {
+            (Some(uri), _) => Provider::parse_typed(uri).into_iter().collect(),
+            (None, Some(keyring)) => keys::source(keyring, None)
+                .map(|source| source.providers().to_vec())
+                .unwrap_or_default(),
+            (None, None) => Vec::new(),
         };
+        let provider = providers.first().cloned();
         let server_pid = dir.server_pid();
         let postgres = find_postgres(&dir, server_pid, bindir);
         let settings = match &postgres {
@@ -111,7 +112,8 @@ impl Context {
         };
         let control = postgres.as_deref().and_then(Path::parent);
         let control = control.and_then(|bindir| cluster::control_data(bindir, &dir.root).ok());
-        let needs_passphrase = provider.as_ref().is_some_and(Provider::needs_person);
+        let needs_passphrase =
+            !providers.is_empty() && providers.iter().all(Provider::needs_person);
         let key = if needs_passphrase {
             Err("the provider asks for a passphrase, which doctor does not; pgseal key check does"
                 .to_owned())
@@ -174,7 +176,7 @@ fn look_at_backup(path: &Path, dir: &DataDir, options: &KeyOptions) -> KeyLook {
     let has_own = path.is_dir() && pgseal_keys::keyring_path(path).is_file();
     let keyring = if has_own { None } else { Some(dir.keyring()) };
     let options = KeyOptions { provider: options.provider.clone(), keyring };
-    key_check::look(path, &options, &[]).map_err(|error| error.to_string())
+    key_check::look(path, &options, &[], Asks::Machines).map_err(|error| error.to_string())
 }
 
 /// The program `postgres`: the one that runs now, else as [`bindir::of_major`]. Not the one that

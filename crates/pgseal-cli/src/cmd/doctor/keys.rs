@@ -5,12 +5,13 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use pgseal_keys::{Provider, escrow};
+use pgseal_keys::{KeyPolicy, Provider, escrow};
 
 use super::context::{Context, KeyLook};
 use super::verdict::{Verdict, fail, ok, skip, warn};
-use crate::cmd::key::check::Report;
+use crate::cmd::key::check::{Report, State};
 use crate::escrow_record;
+use crate::key_policy::{Facts, Look, State as PolicyState};
 
 /// If a provider takes longer than this, a start of the server may time out.
 const SLOW_MS: u64 = 5000;
@@ -83,6 +84,68 @@ pub fn escrow(context: &Context) -> Verdict {
     }
 }
 
+pub fn recipients(context: &Context) -> Verdict {
+    let Ok(report) = &context.key else { return skip("no source of a key was asked") };
+    let keys = &report.sources.keys;
+    if keys.len() < 2 {
+        return skip("there is none: only the keyring's own key opens it");
+    }
+    let named = |wanted: &dyn Fn(State) -> bool| {
+        let rows = keys.iter().filter(|row| wanted(row.state));
+        let names = rows.map(|row| match &row.name {
+            Some(name) => format!("recipient {name}"),
+            None => "the keyring's own key".to_owned(),
+        });
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let closed = named(&|state| !matches!(state, State::Opens | State::NotAsked));
+    let not_asked = match named(&|state| state == State::NotAsked) {
+        names if names.is_empty() => names,
+        names => format!("; not asked: {names}"),
+    };
+    match closed.is_empty() {
+        true => {
+            let opening = named(&|state| state == State::Opens);
+            match opening.is_empty() {
+                true => skip(format!("nothing was asked{not_asked}")),
+                false => ok(format!("opened by {opening}{not_asked}")),
+            }
+        }
+        false => warn(format!("not opened by {closed}{not_asked}")),
+    }
+}
+
+pub fn policy(context: &Context) -> Verdict {
+    let Some(keyring) = &context.keyring else { return skip("there is no keyring to judge") };
+    let Some(look) = Look::at(keyring, &Facts::of(keyring)) else {
+        return skip(format!("there is none: no {}", KeyPolicy::path().display()));
+    };
+    let is_open = context.key.as_ref().is_ok_and(|report| report.unlocked);
+    judge_policy(&look, is_open)
+}
+
+fn judge_policy(look: &Look, is_open: bool) -> Verdict {
+    if let Some(error) = &look.error {
+        return fail(error.clone());
+    }
+    // What nobody authenticated can be good news that somebody wrote.
+    let read = if is_open { "" } else { "; the keyring is not unlocked, so this is not sure" };
+    let of = |state| -> Vec<String> {
+        let rows = look.rules.iter().filter(|row| row.state == state);
+        rows.map(|row| format!("{}: {}", row.rule, row.found)).collect()
+    };
+    let (broken, unknown) = (of(PolicyState::Broken), of(PolicyState::Unknown));
+    let all = [broken.as_slice(), unknown.as_slice()].concat().join("; ");
+    let met = crate::out::count(look.set_rules() as u64, "rule");
+    match (broken.is_empty(), unknown.is_empty()) {
+        (false, _) => fail(format!("{all}{read}")),
+        (true, false) => warn(format!("{all}{read}")),
+        (true, true) if look.set_rules() == 0 => skip(format!("{} has no rule", look.file)),
+        (true, true) if is_open => ok(format!("{met} met")),
+        (true, true) => warn(format!("{met} met{read}")),
+    }
+}
+
 pub fn backups(context: &Context) -> Verdict {
     if context.backups.is_empty() {
         return skip("none was named; give --backup PATH");
@@ -109,6 +172,33 @@ pub fn backups(context: &Context) -> Verdict {
 mod tests {
     use super::super::verdict::State;
     use super::*;
+    use crate::key_policy::Row;
+
+    #[test]
+    fn the_policy_is_judged() {
+        let look = |state| Look {
+            file: "/etc/pgseal/policy.conf".to_owned(),
+            error: None,
+            rules: vec![Row {
+                rule: "escrow",
+                wanted: None,
+                state,
+                found: "words".to_owned(),
+                days_left: None,
+            }],
+        };
+        for (state, is_open, wanted) in [
+            (PolicyState::Met, true, State::Ok),
+            (PolicyState::Met, false, State::Warn),
+            (PolicyState::Unknown, true, State::Warn),
+            (PolicyState::Broken, true, State::Fail),
+            (PolicyState::Unset, true, State::Skipped),
+        ] {
+            assert_eq!(judge_policy(&look(state), is_open).state, wanted, "{state:?}");
+        }
+        let refused = Look { error: Some("x".to_owned()), ..look(PolicyState::Met) };
+        assert_eq!(judge_policy(&refused, true).state, State::Fail);
+    }
 
     #[test]
     fn the_place_of_a_key_file_is_judged() {

@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::given_dir::GivenPath;
 use crate::out::{self, Out};
 use crate::values::KeySource;
-use crate::{as_owner, escrow_record, exit, keys, library, private_file};
+use crate::{as_owner, escrow_record, exit, keys, library, memory, private_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -108,8 +108,19 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         }
     };
     write_all(&copies, args.output.as_deref())?;
-    if let (Some(dir), Some(copy)) = (dir, copies.first()) {
-        escrow_record::write(&dir, &copy.summary());
+    if let Some(copy) = copies.first() {
+        let summary = copy.summary();
+        if let Some(dir) = dir {
+            escrow_record::write(&dir, &summary);
+        }
+        memory::escrow_made(
+            keyring.id(),
+            memory::EscrowCopy {
+                generations: summary.generations.iter().map(|(number, _)| *number).collect(),
+                made: summary.made,
+                opened_by: summary.opened_by,
+            },
+        );
     }
     if let Some(path) = &args.output {
         say(&copies, path, args.json)?;

@@ -1,6 +1,7 @@
 //! `pgseal key check`: checks whether the known keys open a directory's files.
 
 mod report;
+mod sources;
 
 use std::fs;
 use std::io::Write;
@@ -11,11 +12,12 @@ use std::time::{Duration, Instant};
 use pgseal_core::geometry::HEAD_LEN;
 use pgseal_core::{KeySet, KeyringId, SealError, SealedFile};
 use pgseal_keys::escrow::{self, EscrowCopy};
-use pgseal_keys::{Kek, Keyring};
+use pgseal_keys::{Kek, Keyring, Provider, Source};
 use zeroize::Zeroizing;
 
 pub use self::report::Report;
 use self::report::{DATA_DIRECTORY, EscrowRow, Fault, KeyringRow, LastEscrow, ProviderRow};
+pub use self::sources::State;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::escrow_record;
@@ -33,7 +35,8 @@ Examples:
   pgseal key check /backup/wal --keyring /backup/base/pgseal/keyring
 
 Nothing is changed, no server is needed, and one may run. What is read of each file is its header,
-which is authenticated; the blocks behind it are what \"pgseal verify\" looks at.
+which is authenticated; the blocks behind it are what \"pgseal verify\" looks at. Every source of
+a key is asked, for the keyring itself and for each recipient; one that opens the keyring is enough.
 
 Exit status: 0 everything would open; 1 a header is damaged, or an escrow copy does not cover the
 files; 10 to 16 as for every command that needs the key: pgseal --help.";
@@ -56,6 +59,10 @@ pub struct Args {
     /// An escrow copy: does it hold all keys in use? Needs nothing that opens it; may be repeated
     #[arg(long, value_name = "FILE")]
     escrow: Vec<PathBuf>,
+    /// Fail if one of the keys that open the keyring does not open it now: its own, or that of a
+    /// recipient. A passphrase that a person types is not asked for
+    #[arg(long)]
+    every_recipient: bool,
     /// List every file that would not open
     #[arg(long)]
     list: bool,
@@ -66,7 +73,9 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let copies = read_copies(&args.escrow)?;
-    let report = look(&args.path.path("key check")?, &args.keys, &copies)?;
+    let mut report = look(&args.path.path("key check")?, &args.keys, &copies, Asks::Everybody)?;
+    report.every_recipient = args.every_recipient;
+    report.remember_drill();
     let mut out = Out::new();
     if args.json {
         out.json(&report)?;
@@ -82,17 +91,32 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 /// # Errors
 /// Only when the path cannot be checked at all; everything that keeps files from opening is in the
 /// report.
-pub fn look(path: &Path, options: &KeyOptions, copies: &[EscrowCopy]) -> Result<Report, CliError> {
+pub fn look(
+    path: &Path,
+    options: &KeyOptions,
+    copies: &[EscrowCopy],
+    asks: Asks,
+) -> Result<Report, CliError> {
     let (what, mut scan, dir) = open(path)?;
-    judge(path, what, dir.as_ref(), &mut scan, options, copies)
+    judge(path, what, dir.as_ref(), &mut scan, options, copies, asks)
 }
 
-/// The check of a data directory that was scanned already.
+/// The check of a data directory that was scanned already. No person is asked for a passphrase if
+/// there is another source.
 ///
 /// # Errors
 /// As [`look`].
 pub fn look_at(dir: &DataDir, scan: &mut Scan, options: &KeyOptions) -> Result<Report, CliError> {
-    judge(&dir.root, DATA_DIRECTORY, Some(dir), scan, options, &[])
+    judge(&dir.root, DATA_DIRECTORY, Some(dir), scan, options, &[], Asks::Machines)
+}
+
+/// Who may be asked for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Every source.
+    Everybody,
+    /// No person, if there is another source.
+    Machines,
 }
 
 fn judge(
@@ -102,6 +126,7 @@ fn judge(
     scan: &mut Scan,
     options: &KeyOptions,
     copies: &[EscrowCopy],
+    asks: Asks,
 ) -> Result<Report, CliError> {
     let is_live = dir.is_some_and(|dir| dir.server_pid().is_some());
     let mut report = Report::new(path.display().to_string(), what, is_live);
@@ -113,7 +138,7 @@ fn judge(
         Ok(keyring)
     });
     let keys = keyring.and_then(|keyring| {
-        let kek = ask(&keyring, options.provider.as_deref(), &mut report)?;
+        let kek = ask(&keyring, options.provider.as_deref(), asks, &mut report)?;
         Ok(keyring.unlock(&kek)?)
     });
     let keys = match keys {
@@ -203,16 +228,47 @@ fn find_keyring(
     }
 }
 
-fn ask(keyring: &Keyring, provider: Option<&str>, report: &mut Report) -> Result<Kek, CliError> {
+/// Tries every source with every slot, and returns a key that opens the keyring.
+fn ask(
+    keyring: &Keyring,
+    provider: Option<&str>,
+    asks: Asks,
+    report: &mut Report,
+) -> Result<Kek, CliError> {
     let start = Instant::now();
     let source = keys::source(keyring, provider)?;
-    let kek = keys::kek_from(&source, keyring);
+    // Where there is one source for one key, trying it would only ask twice.
+    let is_one = source.providers().len() == 1 && keyring.provider_uris().len() == 1;
+    let attempts = if is_one { Vec::new() } else { keys::try_all(&source, keyring)? };
+    let opened = attempts.iter().find_map(|attempt| attempt.result.as_ref().ok());
+    let kek = match opened {
+        Some(kek) => Ok(kek.duplicate()),
+        // Again, as a start does it: with patience, at last a person, and with its words.
+        None => keys::kek_from(&who(&source, asks), keyring),
+    };
     report.provider = Some(ProviderRow {
         provider: source.shown(),
         answered: kek.is_ok(),
         ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
     });
+    report.sources = sources::rows(keyring, &source, &attempts, kek.as_ref().ok());
+    match &kek {
+        _ if !is_one => {}
+        Ok(kek) => report.sources.only(keyring.unlock(kek).as_ref().err()),
+        Err(CliError::Key(error)) => report.sources.only(Some(error)),
+        Err(_) => {}
+    }
     kek
+}
+
+/// The source without persons, where none may be asked and there is another one.
+fn who(source: &Source, asks: Asks) -> Source {
+    let machines: Vec<Provider> =
+        source.providers().iter().filter(|one| !one.needs_person()).cloned().collect();
+    match asks {
+        Asks::Machines if !machines.is_empty() => Source::Providers(machines),
+        _ => source.clone(),
+    }
 }
 
 fn check_file(entry: &mut Entry, keys: Option<&KeySet>, is_live: bool, report: &mut Report) {

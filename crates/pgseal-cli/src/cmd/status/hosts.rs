@@ -116,11 +116,21 @@ fn remote(host: &str, dir: Option<&str>, timeout: Duration) -> Command {
     command
 }
 
-const COLUMNS: [&str; 9] =
-    ["Cluster", "PG", "Server", "Sealed", "Suite", "Since", "Rotated", "Escrow", "Backup checked"];
+const COLUMNS: [&str; 10] = [
+    "Cluster",
+    "PG",
+    "Server",
+    "Sealed",
+    "Suite",
+    "Since",
+    "Rotated",
+    "Keys",
+    "Escrow",
+    "Backup checked",
+];
 
 fn print(out: &mut Out, rows: &[Row]) -> io::Result<()> {
-    let cells: Vec<[String; 9]> = rows.iter().map(cells).collect();
+    let cells: Vec<[String; 10]> = rows.iter().map(cells).collect();
     let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
     for row in cells.iter().map(|row| row.each_ref().map(String::as_str)).chain([COLUMNS]) {
         for (at, cell) in row.iter().enumerate() {
@@ -129,7 +139,7 @@ fn print(out: &mut Out, rows: &[Row]) -> io::Result<()> {
         }
     }
     let rule: String = widths.values().map(|width| format!("+{}", "-".repeat(width + 2))).collect();
-    let line = |row: [&str; 9]| -> String {
+    let line = |row: [&str; 10]| -> String {
         let cells = row.iter().zip(widths.values());
         cells.map(|(cell, width)| format!("| {cell:width$} ")).collect()
     };
@@ -140,10 +150,10 @@ fn print(out: &mut Out, rows: &[Row]) -> io::Result<()> {
     writeln!(out, "{rule}+")
 }
 
-fn cells(row: &Row) -> [String; 9] {
+fn cells(row: &Row) -> [String; 10] {
     let target = diff::shown(&row.target);
     let Some(status) = &row.status else {
-        let mut cells: [String; 9] = Default::default();
+        let mut cells: [String; 10] = Default::default();
         cells[0] = target;
         cells[3] = "no answer".to_owned();
         return cells;
@@ -160,6 +170,8 @@ fn cells(row: &Row) -> [String; 9] {
         text(&status.suite),
         day(&kept.since),
         day(&kept.key_rotated),
+        // The keyring's own key, and those of the recipients.
+        if kept.since.is_some() { (1 + kept.recipients.len()).to_string() } else { "-".to_owned() },
         match &kept.escrow {
             None => "NONE".to_owned(),
             Some(copy) if copy.lacks.is_empty() => day(&Some(copy.made.clone())),

@@ -1,9 +1,11 @@
 //! `pgseal status --prometheus`: metrics in the text exposition format, version 0.0.4
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 
+use std::fmt::Display;
 use std::io::{self, Write};
 
 use super::survey::Status;
+use crate::key_policy::State;
 
 /// The name of a counter of the server in `pgseal_pgdata::counters`, and its help.
 const CLASS_METRICS: [(&str, &str); 8] = [
@@ -24,12 +26,12 @@ const COLUMN_METRICS: [(&str, &str); 3] = [
 ];
 
 /// Writes one metric family: its help and type, and a sample for each set of labels.
-fn family<'a>(
+fn family<'a, V: Display>(
     out: &mut dyn Write,
     name: &str,
     kind: &str,
     help: &str,
-    samples: impl Iterator<Item = (Vec<(&'a str, &'a str)>, u64)>,
+    samples: impl Iterator<Item = (Vec<(&'a str, &'a str)>, V)>,
 ) -> io::Result<()> {
     writeln!(out, "# HELP {name} {help}")?;
     writeln!(out, "# TYPE {name} {kind}")?;
@@ -68,7 +70,7 @@ pub fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         "pgseal_info",
         "gauge",
         "The cluster, its keyring and suite.",
-        [(labels, 1)].into_iter(),
+        [(labels, 1u64)].into_iter(),
     )?;
     let help = "Whether a server runs on the directory and counts what it seals.";
     family(out, "pgseal_up", "gauge", help, one(status.counters.is_some().into()))?;
@@ -76,6 +78,7 @@ pub fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         let help = "The generation of the data key that new files get.";
         family(out, "pgseal_active_generation", "gauge", help, one(generation.into()))?;
     }
+    keys(out, status, dir)?;
     if let Some(counters) = &status.counters {
         let help = "When the server started and began to count, seconds since 1970.";
         family(out, "pgseal_start_time_seconds", "gauge", help, one(counters.started_unix_s))?;
@@ -92,6 +95,67 @@ pub fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         }
     }
     if status.files_seen { files(out, status, dir) } else { Ok(()) }
+}
+
+/// The metrics of keys. A time that is not known is no metric.
+fn keys(out: &mut dyn Write, status: &Status, dir: (&str, &str)) -> io::Result<()> {
+    let Some(facts) = &status.key_facts else { return Ok(()) };
+    let drilled = facts.drill.as_ref().map(|drill| &drill.when);
+    for (name, time, help) in [
+        ("pgseal_keyring_age_seconds", Some(&facts.created), "How long ago the keyring was made."),
+        (
+            "pgseal_data_key_age_seconds",
+            Some(&facts.data_key_since),
+            "How long ago the data key was made that new files get.",
+        ),
+        (
+            "pgseal_key_age_seconds",
+            facts.rotated.as_ref(),
+            "How long ago the keyring got another key, as far as this machine remembers.",
+        ),
+        (
+            "pgseal_drill_age_seconds",
+            drilled,
+            "How long ago an escrow copy was compared with the keyring, without a finding.",
+        ),
+    ] {
+        if let Some(age) = time.and_then(|time| facts.age(time)) {
+            family(out, name, "gauge", help, [(vec![dir], age)].into_iter())?;
+        }
+    }
+    let help = "Further keys that open the keyring.";
+    let recipients = facts.recipients.len();
+    family(out, "pgseal_recipients", "gauge", help, [(vec![dir], recipients)].into_iter())?;
+    if recipients > 0 {
+        let help = "How long ago each recipient was added.";
+        let ages = facts.recipients.iter().filter_map(|recipient| {
+            let age = facts.age(&recipient.created)?;
+            Some((vec![dir, ("recipient", recipient.name.as_str())], age))
+        });
+        family(out, "pgseal_recipient_age_seconds", "gauge", help, ages)?;
+    }
+    if facts.remembers {
+        let help = "Escrow copies that this machine remembers, by whether they hold all data keys.";
+        let copies = [("all", true), ("some", false)]
+            .map(|(label, all)| (vec![dir, ("keys", label)], facts.copies_that_hold(all)));
+        family(out, "pgseal_escrow_copies", "gauge", help, copies.into_iter())?;
+    }
+    let Some(policy) = &status.key_policy else { return Ok(()) };
+    let help = "Whether the file of the key policy can be used.";
+    let is_usable = u64::from(policy.error.is_none());
+    family(out, "pgseal_policy_usable", "gauge", help, [(vec![dir], is_usable)].into_iter())?;
+    let set = || policy.rules.iter().filter(|row| row.state != State::Unset);
+    if set().next().is_some() {
+        let help = "Whether a rule of the key policy is met.";
+        let met = set().map(|row| (vec![dir, ("rule", row.rule)], u64::from(!row.is_open())));
+        family(out, "pgseal_policy_met", "gauge", help, met)?;
+    }
+    if set().any(|row| row.days_left.is_some()) {
+        let help = "Whole days until a rule of the key policy is broken; below 0: overdue.";
+        let left = set().filter_map(|row| Some((vec![dir, ("rule", row.rule)], row.days_left?)));
+        family(out, "pgseal_policy_days_left", "gauge", help, left)?;
+    }
+    Ok(())
 }
 
 fn files(out: &mut dyn Write, status: &Status, dir: (&str, &str)) -> io::Result<()> {

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use pgseal_keys::Keyring;
+use pgseal_keys::{Keyring, Provider};
 use serde::{Deserialize, Serialize};
 
 use crate::datadir::DataDir;
@@ -48,6 +48,16 @@ pub struct Escrow {
     pub lacks: Vec<u32>,
 }
 
+/// A further key that opens the keyring.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RecipientRow {
+    pub name: String,
+    /// The URI of its provider, without secrets.
+    pub provider: String,
+    /// When it was added.
+    pub since: String,
+}
+
 /// The answers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Protection {
@@ -62,6 +72,9 @@ pub struct Protection {
     /// When the keyring last got another key, as far as this machine remembers.
     pub key_rotated: Option<String>,
     pub escrow: Option<Escrow>,
+    /// Further keys that open the keyring.
+    #[serde(default)]
+    pub recipients: Vec<RecipientRow>,
     /// The last check of this directory that this machine remembers.
     pub verified: Option<Check>,
     /// The last check of another path with the same keyring: a backup, a copy, an archive.
@@ -91,6 +104,12 @@ impl Protection {
         let active = summary.generations.iter().find(|entry| is_active(entry.generation));
         self.data_key_since = active.map(|entry| entry.created.clone());
         self.since = Some(summary.created);
+        let rows = summary.recipients.into_iter().map(|recipient| RecipientRow {
+            provider: Provider::shown(&recipient.provider),
+            name: recipient.name,
+            since: recipient.created,
+        });
+        self.recipients = rows.collect();
         let record = escrow_record::read(dir);
         let record = record.filter(|record| record.keyring_id == summary.keyring_id);
         self.escrow = record.map(|record| {
@@ -148,6 +167,9 @@ impl Protection {
             "not known: there is no /var/lib/pgseal to remember it in (docs/monitoring.md)"
         };
         writeln!(out, "Key rotated     {}", self.key_rotated.as_deref().unwrap_or(unknown))?;
+        for RecipientRow { name, provider, since } in &self.recipients {
+            writeln!(out, "Recipient       {name}: {provider}, since {since}")?;
+        }
         match &self.escrow {
             None => writeln!(out, "Escrow copy     NONE: pgseal key backup {dir} -o FILE")?,
             Some(copy) if copy.lacks.is_empty() => {

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::protection::Protection;
 use crate::counters::Counters;
 use crate::datadir::DataDir;
+use crate::key_policy::{Facts, Look};
 use crate::scan::{Entry, Scan, Seen};
 
 /// What encryption of files does not hide. Every status prints it, so that nobody relies on it.
@@ -66,6 +67,11 @@ pub struct Status {
     pub configuration: Option<String>,
     /// The answers of the first screen.
     pub protection: Protection,
+    /// The key policy of this machine and how the cluster stands; `None` if there is no policy.
+    pub key_policy: Option<Look>,
+    /// What the policy is judged by.
+    #[serde(skip)]
+    pub key_facts: Option<Facts>,
     pub counters: Option<Counters>,
     pub no_counters: Option<String>,
     /// Whether the files were scanned; if not, the fields below are empty.
@@ -87,6 +93,9 @@ pub fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) ->
         Ok(counters) => (Some(counters), None),
         Err(why) => (None, Some(why.to_string())),
     };
+    let key_facts = keyring.map(Facts::of);
+    let key_policy = keyring.zip(key_facts.as_ref());
+    let key_policy = key_policy.and_then(|(keyring, facts)| Look::at(keyring, facts));
     let mut status = Status {
         data_directory: dir.root.display().to_string(),
         postgresql: dir.major.clone(),
@@ -99,6 +108,8 @@ pub fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) ->
         active_generation: keyring.map(|keyring| keyring.active_generation().0),
         configuration: keyring.map(|keyring| configuration(&dir.root, keyring).to_owned()),
         protection: Protection::of(dir, scan, keyring),
+        key_policy,
+        key_facts,
         counters,
         no_counters,
         files_seen: scan.is_some(),

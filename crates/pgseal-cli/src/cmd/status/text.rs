@@ -30,6 +30,21 @@ pub fn print(out: &mut Out, status: &Status, brief: bool) -> io::Result<()> {
         writeln!(out, "{name}{}", value.as_deref().unwrap_or("unknown: the keyring is missing"))?;
     }
     status.protection.print(out, &status.data_directory)?;
+    if let Some(policy) = &status.key_policy {
+        let (open, rules) = (policy.open_rules(), policy.set_rules() as u64);
+        match &policy.error {
+            Some(error) => writeln!(out, "Key policy      REFUSED: {error}")?,
+            None if open.is_empty() => {
+                writeln!(out, "Key policy      {} met", out::count(rules, "rule"))?;
+            }
+            None => writeln!(
+                out,
+                "Key policy      NOT MET: {} (pgseal key policy {})",
+                open.join(", "),
+                status.data_directory
+            )?,
+        }
+    }
     if brief {
         return Ok(());
     }

@@ -6,10 +6,12 @@ use std::io::{self, Write};
 use pgseal_keys::{Keyring, Provider, escrow};
 use serde::Serialize;
 
+use super::sources::Sources;
 use crate::error::CliError;
-use crate::exit;
+use crate::memory::{self, EscrowCopy};
 use crate::out::{Out, count, human_bytes};
 use crate::scan::{Entry, Seen};
+use crate::{exit, register};
 
 /// The most files that are shown without `--list`.
 const SHOWN: usize = 10;
@@ -134,6 +136,11 @@ pub struct Report {
     pub keyring: Option<KeyringRow>,
     /// The provider, if it was asked.
     pub provider: Option<ProviderRow>,
+    /// Which of the keys that open the keyring do so now.
+    pub sources: Sources,
+    /// Whether a key that could be asked for, and does not open the keyring, is a failure.
+    #[serde(skip)]
+    pub every_recipient: bool,
     /// Whether the keyring could be unlocked.
     pub unlocked: bool,
     error: Option<KeyFault>,
@@ -173,6 +180,8 @@ impl Report {
             server_running,
             keyring: None,
             provider: None,
+            sources: Sources::default(),
+            every_recipient: false,
             unlocked: false,
             error: None,
             sealed_files: 0,
@@ -255,11 +264,27 @@ impl Report {
             exit::OTHER_KEYRING
         } else if has(&[Fault::Header]) || !self.escrow.iter().all(EscrowRow::covers) {
             exit::DAMAGE
+        } else if let Some(code) = self.sources.failure().filter(|_| self.every_recipient) {
+            code
         } else if has(&[Fault::Unreadable]) {
             exit::IO
         } else {
             exit::SOUND
         }
+    }
+
+    /// Remembers on this machine that escrow copies were compared with the keyring, if all is
+    /// well.
+    pub fn remember_drill(&self) {
+        let id = self.keyring.as_ref().and_then(|keyring| register::parse_id(&keyring.id));
+        let is_sound = self.unlocked && self.exit_code() == exit::SOUND;
+        let Some(id) = id.filter(|_| is_sound && !self.escrow.is_empty()) else { return };
+        let copies = self.escrow.iter().map(|copy| EscrowCopy {
+            made: copy.made.clone(),
+            opened_by: copy.opened_by.clone(),
+            generations: copy.generations.clone(),
+        });
+        memory::drilled(id, copies.collect());
     }
 
     /// The first error or fault, in words.
@@ -292,6 +317,7 @@ impl Report {
             let did = if provider.answered { "answered" } else { "FAILED" };
             writeln!(out, "Provider  {}: {did} in {} ms", provider.provider, provider.ms)?;
         }
+        self.sources.print(out)?;
         match &self.error {
             Some(error) => writeln!(out, "FAILED    {}", error.text)?,
             None => writeln!(out, "Unlocked  yes: the key is right, and the keyring is sound")?,
