@@ -156,3 +156,32 @@ fn change(id: KeyringId, change: impl FnOnce(&mut Memory, String)) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_escrow_copy_is_remembered_once_and_the_oldest_are_forgotten() {
+        let copy = |number: u32| EscrowCopy {
+            made: format!("2026-01-31T12:00:{number:02}Z"),
+            opened_by: "a passphrase".to_owned(),
+            generations: vec![1],
+        };
+        let mut memory = Memory::default();
+        for number in [1, 2, 1] {
+            memory.add_copy(copy(number));
+        }
+        assert_eq!(memory.escrow, [copy(2), copy(1)]);
+        (3..30).for_each(|number| memory.add_copy(copy(number)));
+        assert_eq!(memory.escrow.len(), MAX_COPIES);
+        assert_eq!(memory.escrow.last(), Some(&copy(29)));
+    }
+
+    #[test]
+    fn a_memory_of_an_earlier_version_is_read() {
+        let old = r#"{ "rotated": "2026-01-31T12:00:00Z", "checks": [] }"#;
+        let memory: Memory = serde_json::from_str(old).unwrap();
+        assert!(memory.rotated.is_some() && memory.escrow.is_empty() && memory.drill.is_none());
+    }
+}

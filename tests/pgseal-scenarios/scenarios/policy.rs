@@ -162,6 +162,9 @@ fn a_policy_is_set_broken_and_met() {
     let unread = pgseal(&node, &["key", "policy", "DIR", "--no-key"]);
     ends(&unread, 0, &["NOT AUTHENTICATED"]);
     doctor(&node, "policy", "WARN", "not sure");
+    let other = Node::sealed(&[]);
+    fs::copy(other.file("pgseal/keyring"), &keyring).expect("a copy");
+    ends(&policy(&node), 15, &["the keyring of another cluster"]);
     fs::write(&keyring, whole).expect("it can be written");
     ends(&policy(&node), 0, &[]);
 }

@@ -190,6 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_below_zero_is_written() {
+        let mut text = Vec::new();
+        let samples = [(vec![("rule", "rotate-days")], -3i64)].into_iter();
+        family(&mut text, "pgseal_x", "gauge", "Days.", samples).unwrap();
+        let wanted =
+            "# HELP pgseal_x Days.\n# TYPE pgseal_x gauge\npgseal_x{rule=\"rotate-days\"} -3\n";
+        assert_eq!(String::from_utf8(text).unwrap(), wanted);
+    }
+
+    #[test]
     fn label_values_are_escaped() {
         assert_eq!(escaped("a\\b\"c\nd"), r#"a\\b\"c\nd"#);
     }

@@ -179,3 +179,78 @@ impl Sources {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pgseal_core::Suite;
+
+    use super::*;
+
+    fn kek(byte: u8) -> Kek {
+        Kek::init_with(|key| {
+            key.fill(byte);
+            Ok::<(), ()>(())
+        })
+        .unwrap()
+    }
+
+    fn ring() -> Keyring {
+        let mut ring = Keyring::create(Suite::Aes256Gcm, "file:/main", &kek(1)).unwrap();
+        ring.add_recipient(&kek(1), "store", &kek(2), "command:get").unwrap();
+        ring.add_recipient(&kek(1), "offline", &kek(3), "file:/offline").unwrap();
+        ring
+    }
+
+    fn attempt(uri: &str, slot: usize, named: bool, result: Result<Kek, KeyError>) -> Attempt {
+        Attempt { provider: Provider::parse(uri).unwrap(), slot, is_named: named, result }
+    }
+
+    fn away() -> KeyError {
+        KeyError::StoreDown { provider: "command:get".to_owned(), what: "no route".to_owned() }
+    }
+
+    fn missing(what: &str) -> KeyError {
+        KeyError::Missing { what: what.to_owned(), remedy: String::new() }
+    }
+
+    #[test]
+    fn each_key_has_a_state_and_a_source_that_opens_nothing_is_named() {
+        let uris = ["file:/main", "command:get", "file:/stray"];
+        let source = Source::Providers(uris.map(|uri| Provider::parse(uri).unwrap()).to_vec());
+        let attempts = [
+            attempt(uris[0], 0, true, Ok(kek(1))),
+            // A raw key is tried with every slot; what others say of it is no news of them.
+            attempt(uris[0], 2, false, Err(missing("no key of that slot"))),
+            attempt(uris[1], 1, true, Err(away())),
+            attempt(uris[2], 0, false, Err(missing("/stray"))),
+        ];
+        let found = rows(&ring(), &source, &attempts, Some(&kek(1)));
+        let states: Vec<State> = found.keys.iter().map(|row| row.state).collect();
+        assert_eq!(states, [State::Opens, State::Away, State::NotAsked]);
+        assert_eq!(found.failure(), Some(13));
+        let strays: Vec<(&str, State)> =
+            found.strays.iter().map(|row| (row.provider.as_str(), row.state)).collect();
+        assert_eq!(strays, [("file:/stray", State::NoKey)]);
+    }
+
+    #[test]
+    fn a_person_is_not_asked_and_no_failure() {
+        let source = Source::from(Provider::parse("passphrase:").unwrap());
+        let mut ring = ring();
+        ring.remove_recipient(&kek(1), "store").unwrap();
+        let found = rows(&ring, &source, &[], Some(&kek(3)));
+        let states: Vec<State> = found.keys.iter().map(|row| row.state).collect();
+        assert_eq!(states, [State::NotAsked, State::Opens]);
+        assert_eq!(found.failure(), None);
+    }
+
+    #[test]
+    fn the_error_of_the_only_source_is_that_of_the_key() {
+        let ring = Keyring::create(Suite::Aes256Gcm, "file:/main", &kek(1)).unwrap();
+        let source = Source::from(Provider::parse("file:/main").unwrap());
+        let mut found = rows(&ring, &source, &[], None);
+        found.only(Some(&missing("/main")));
+        let first = found.keys.first().unwrap();
+        assert_eq!((first.state, found.failure()), (State::NoKey, Some(10)));
+    }
+}
