@@ -116,12 +116,15 @@ pub fn recipients(context: &Context) -> Verdict {
 }
 
 pub fn policy(context: &Context) -> Verdict {
-    let Some(keyring) = &context.keyring else { return skip("there is no keyring to judge") };
+    // The one that was unlocked: somebody may have put another one in its place meanwhile.
+    let opened = context.key.as_ref().ok().and_then(|report| report.opened.as_ref());
+    let Some(keyring) = opened.or(context.keyring.as_ref()) else {
+        return skip("there is no keyring to judge");
+    };
     let Some(look) = Look::at(keyring, &Facts::of(keyring)) else {
         return skip(format!("there is none: no {}", KeyPolicy::path().display()));
     };
-    let is_open = context.key.as_ref().is_ok_and(|report| report.unlocked);
-    judge_policy(&look, is_open)
+    judge_policy(&look, opened.is_some())
 }
 
 fn judge_policy(look: &Look, is_open: bool) -> Verdict {

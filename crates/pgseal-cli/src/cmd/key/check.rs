@@ -139,7 +139,9 @@ fn judge(
     });
     let keys = keyring.and_then(|keyring| {
         let kek = ask(&keyring, options.provider.as_deref(), asks, &mut report)?;
-        Ok(keyring.unlock(&kek)?)
+        let keys = keyring.unlock(&kek)?;
+        report.opened = Some(keyring);
+        Ok(keys)
     });
     let keys = match keys {
         Ok(keys) => Some(keys),

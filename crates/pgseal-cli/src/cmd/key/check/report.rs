@@ -134,6 +134,9 @@ pub struct Report {
     server_running: bool,
     /// The keyring, if one was found and could be read.
     pub keyring: Option<KeyringRow>,
+    /// The keyring itself, if a key has authenticated it.
+    #[serde(skip)]
+    pub opened: Option<Keyring>,
     /// The provider, if it was asked.
     pub provider: Option<ProviderRow>,
     /// Which of the keys that open the keyring do so now.
@@ -179,6 +182,7 @@ impl Report {
             what,
             server_running,
             keyring: None,
+            opened: None,
             provider: None,
             sources: Sources::default(),
             every_recipient: false,
