@@ -7,6 +7,7 @@ pub mod check;
 mod forget;
 mod new;
 mod recipients;
+mod renew;
 mod restore;
 mod rotate;
 mod show;
@@ -18,6 +19,7 @@ Examples:
   pgseal key new -o /etc/pgseal/main.key
   pgseal key show /srv/postgres/data
   pgseal key rotate /srv/postgres/data -K file:/etc/pgseal/next.key
+  pgseal key renew /srv/postgres/data
   pgseal key add-recipient escrow -K file:/mnt/offline/escrow.key /srv/postgres/data
   pgseal key backup /srv/postgres/data -o escrow.txt
   pgseal key check /srv/postgres/data --escrow escrow.txt";
@@ -35,6 +37,7 @@ enum Task {
     New(new::Args),
     Show(show::Args),
     Rotate(rotate::Args),
+    Renew(renew::Args),
     AddRecipient(recipients::AddArgs),
     RemoveRecipient(recipients::RemoveArgs),
     Backup(backup::Args),
@@ -48,6 +51,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::New(args) => new::run(args),
         Task::Show(args) => show::run(args),
         Task::Rotate(args) => rotate::run(args),
+        Task::Renew(args) => renew::run(args),
         Task::AddRecipient(args) => recipients::add(args),
         Task::RemoveRecipient(args) => recipients::remove(args),
         Task::Backup(args) => backup::run(args),
