@@ -35,6 +35,7 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("helper", "helper keys --keyring DATA/pgseal/keyring", false),
     ("key show", "key show DATA", false),
     ("key check", "key check DATA", false),
+    ("key renew", "key renew DATA", true),
     ("key backup", "key backup DATA --lock file:HOME/key2", true),
     ("key rotate", "key rotate DATA -K file:HOME/key2", true),
     ("key forget", "key forget DATA --no-backup-has-them", true),

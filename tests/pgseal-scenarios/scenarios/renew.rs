@@ -176,6 +176,21 @@ fn backups_and_standbys_during_renewals() {
         let outcome = node.verify_dir(dir);
         assert_eq!(outcome.code, 0, "{}", outcome.text);
     }
+    // A standby with a copy of the primary's keyring gets the new key with the next copy.
+    let mut twin = node.standby(&node, "twin", Keys::Same);
+    twin.start();
+    renew(&node, &[]);
+    fs::copy(node.file("pgseal/keyring"), twin.file("pgseal/keyring")).expect("it can be written");
+    let before = generations(twin.data());
+    let said = renew(&twin, &["--finish"]);
+    assert!(said.contains("The server, process"), "{said}");
+    let newest = generations(node.data());
+    assert!(newest.len() == 1 && newest.is_disjoint(&before), "{newest:?} {before:?}");
+    assert_eq!(generations(twin.data()), newest);
+    node.sql("insert into t values (100001, 'twin')");
+    twin.catch_up(&node);
+    assert_same_contents(&node, &[&twin]);
+    twin.stop_sound(MARKER);
     standby.stop_sound(MARKER);
     node.stop_sound(MARKER);
     let mut restored = Node::at(&node, &backups[0]);
