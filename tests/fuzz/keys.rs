@@ -7,12 +7,13 @@
 use std::path::Path;
 
 use pgseal_core::random::LibraryRandom;
+use pgseal_core::{Generation, KeySet};
 use pgseal_keys::anchor::{Directory, State};
 use pgseal_keys::config_record::{ConfigRecord, MAX_KEPT_LEN, is_name};
 use pgseal_keys::control::{PART_LEN, open_controls, open_flushed, whole};
 use pgseal_keys::handover::{Answer, Unlocked};
 use pgseal_keys::manifest::Manifest;
-use pgseal_keys::{Clusters, CostLimit, Kek, Keyring, Provider, handover};
+use pgseal_keys::{Clusters, CostLimit, Kek, Keyring, Provider, handover, renewal};
 
 /// Parses any bytes as a keyring. An accepted keyring is written back unchanged, its costs are
 /// within bounds before anything is derived, and an unrelated key does not open it.
@@ -142,4 +143,20 @@ pub fn cluster(data: &[u8]) {
     let lines = providers.iter().map(|provider| format!("provider = {provider}\n"));
     let again: String = core::iter::once("# written\n".to_owned()).chain(lines).collect();
     assert_eq!(Clusters::parse(&again, path).unwrap(), providers);
+}
+
+/// Opens any bytes as a renewal file, with the keys under which the seed is sealed. Only the seed
+/// opens, and hands over what was sealed.
+pub fn renewal(data: &[u8]) {
+    let keys = renewal_keys();
+    let sealed = include_bytes!("seeds/renewal/sealed");
+    if let Ok((generation, key)) = renewal::open(data, &keys) {
+        assert_eq!(data, sealed, "a file that nobody sealed");
+        assert_eq!((generation, key.bytes()), (Generation(9), &[9; 32]));
+    }
+}
+
+/// The keys of the seed.
+pub fn renewal_keys() -> KeySet {
+    handover::decode(include_bytes!("seeds/frame/two-keys")).unwrap().unlocked().unwrap().keys
 }

@@ -66,7 +66,7 @@ const RECORDS: [Record; 3] = [
 pub fn seal_anew(root: &Path, keys: &KeySet) -> Result<(), CliError> {
     for record in &RECORDS {
         let Some(file) = (record.read)(root)? else { continue };
-        if (record.generation_of)(&file) == Ok(keys.active) {
+        if (record.generation_of)(&file) == Ok(keys.active()) {
             continue;
         }
         let sealed = (record.anew)(&file, keys).map_err(|why| {

@@ -253,5 +253,5 @@ fn a_rekey_goes_on_with_an_escrow_copy_that_has_the_keys_of_its_files() {
     let json = fixture.on_data(&["status", "--json"]);
     assert!(json.out.contains("generation 2") && !json.out.contains("generation 1\""), "{json:?}");
     assert_eq!(fixture.on_data(&["verify"]).code, 0);
-    assert_eq!(fixture.keys().active, Generation(2));
+    assert_eq!(fixture.keys().active(), Generation(2));
 }

@@ -47,6 +47,8 @@ const BLOCK: usize = BLOCK_LEN as usize;
 const BATCH: usize = 16;
 /// How often a block that does not authenticate is read again.
 const RETRIES: u32 = 6;
+/// How often a head is read that another process wraps anew meanwhile.
+const HEAD_TRIES: u32 = 8;
 /// Zeros to fill gaps with; a static, so that filling needs no heap.
 static ZEROS: [u8; BATCH * BLOCK] = [0; BATCH * BLOCK];
 
@@ -132,8 +134,22 @@ impl SealedFile {
     /// Reads the head of a file, and opens the file if it is sealed.
     pub fn open<S: Storage + ?Sized>(storage: &S, keys: &KeySet) -> Result<Opened, SealError> {
         let mut start = [0; HEAD_LEN as usize];
+        for _ in 1..HEAD_TRIES {
+            let got = storage.read_at(&mut start, SealedOff(0))?;
+            let opened = SealedFile::open_head(storage, &start[..got], keys);
+            if opened.is_ok() || !header::was_rewritten(storage, &start[..got])? {
+                return opened;
+            }
+        }
         let got = storage.read_at(&mut start, SealedOff(0))?;
-        let start = &start[..got];
+        SealedFile::open_head(storage, &start[..got], keys)
+    }
+
+    fn open_head<S: Storage + ?Sized>(
+        storage: &S,
+        start: &[u8],
+        keys: &KeySet,
+    ) -> Result<Opened, SealError> {
         match header::classify(start)? {
             Kind::Plain => Ok(Opened::Plain),
             Kind::NoHeader => {

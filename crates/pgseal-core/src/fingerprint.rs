@@ -43,34 +43,34 @@ impl Fingerprint {
         let mut head = [0; HEAD_LEN as usize];
         let got = storage.read_at(&mut head, SealedOff(0))?;
         let head = head.get(..got).unwrap_or_default();
-        context.update(head);
-        let mut file_id = [0; 16];
-        if let Ok(Kind::Sealed(header)) = header::classify(head) {
-            file_id = header.file_id;
-            match header.layout {
-                Layout::Paged | Layout::Wal => {
-                    let mut group = 0;
-                    loop {
-                        let start = geometry::tag_block_off(group).0;
-                        if start >= sealed_len.0 {
-                            break;
-                        }
-                        let end = sealed_len.0.min(start + TAG_BLOCK_LEN);
-                        add(&mut context, storage, start, end)?;
-                        group += 1;
+        let sealed = head.first_chunk().zip(header::classify(head).ok());
+        let Some((whole, Kind::Sealed(header))) = sealed else {
+            context.update(head);
+            return Ok(Fingerprint { sealed_len, file_id: [0; 16], digest: finish(context) });
+        };
+        // A renewal of the data key leaves the file as it is.
+        header::lasting(whole).into_iter().for_each(|part| context.update(part));
+        match header.layout {
+            Layout::Paged | Layout::Wal => {
+                let mut group = 0;
+                loop {
+                    let start = geometry::tag_block_off(group).0;
+                    if start >= sealed_len.0 {
+                        break;
                     }
+                    let end = sealed_len.0.min(start + TAG_BLOCK_LEN);
+                    add(&mut context, storage, start, end)?;
+                    group += 1;
                 }
-                Layout::Stream | Layout::Sectored => {
-                    add(&mut context, storage, HEADER_LEN, sealed_len.0)?;
-                }
-                // No nonces and no tags: nothing short of the whole content tells two versions
-                // apart.
-                Layout::InPlace => {}
             }
+            Layout::Stream | Layout::Sectored => {
+                add(&mut context, storage, HEADER_LEN, sealed_len.0)?;
+            }
+            // No nonces and no tags: nothing short of the whole content tells two versions
+            // apart.
+            Layout::InPlace => {}
         }
-        let mut digest = [0; 32];
-        digest.copy_from_slice(context.finish().as_ref());
-        Ok(Fingerprint { sealed_len, file_id, digest })
+        Ok(Fingerprint { sealed_len, file_id: header.file_id, digest: finish(context) })
     }
 
     /// Whether the file holds no page and no byte of content.
@@ -98,6 +98,12 @@ impl Fingerprint {
         digest.copy_from_slice(&bytes[24..]);
         Fingerprint { sealed_len: SealedLen(u64::from_le_bytes(len)), file_id, digest }
     }
+}
+
+fn finish(context: Context) -> [u8; 32] {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
 }
 
 /// Adds the bytes of a range to the digest.

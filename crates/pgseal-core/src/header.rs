@@ -4,7 +4,9 @@
 //! holds either all fields or none. The rest of the header is padding: zeros that no reader looks
 //! at.
 
-use aws_lc_rs::aead::{Aad, Nonce};
+use std::io;
+
+use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 
 use crate::error::{HeaderFault, SealError};
 use crate::geometry::{HEAD_LEN, HEADER_LEN};
@@ -12,7 +14,9 @@ use crate::keyset::{Generation, KeySet, KeyringId};
 use crate::memory::KeyBytes;
 use crate::place::Place;
 use crate::random::Random;
+use crate::storage::Storage;
 use crate::suite::{Layout, Suite};
+use crate::units::SealedOff;
 
 /// The first eight bytes of every sealed file.
 pub const MAGIC: [u8; 8] = *b"\x89PGSEAL\n";
@@ -23,6 +27,7 @@ pub const FORMAT_VERSION: u16 = 2;
 pub const FILE_KEY_LEN: usize = 64;
 
 const LEN: usize = HEAD_LEN as usize;
+const GENERATION_AT: usize = 48;
 const PLACE_AT: usize = 64;
 const PLACE_END: usize = PLACE_AT + 2 + Place::MAX_LEN;
 /// The bytes before the wrap nonce, which are authenticated with the file key.
@@ -162,6 +167,17 @@ pub(crate) fn create(
     bytes[32..48].copy_from_slice(&keyring_id.0);
     bytes[48..52].copy_from_slice(&generation.0.to_le_bytes());
     place.encode(&mut bytes[PLACE_AT..PLACE_END]);
+    wrap_key(&mut bytes, nonce, wrapping_key, &file_key)?;
+    Ok((header, file_key, bytes))
+}
+
+/// Writes nonce, wrapped file key and tag behind the other fields of a head.
+fn wrap_key(
+    bytes: &mut [u8],
+    nonce: [u8; 12],
+    wrapping_key: &LessSafeKey,
+    file_key: &FileKey,
+) -> Result<(), SealError> {
     bytes[NONCE_AT..WRAPPED_AT].copy_from_slice(&nonce);
     let (aad, rest) = bytes.split_at_mut(AAD_LEN);
     let body = &mut rest[WRAPPED_AT - AAD_LEN..TAG_AT - AAD_LEN];
@@ -170,7 +186,46 @@ pub(crate) fn create(
         .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), body)
         .map_err(|_| SealError::Cipher("file key not wrapped"))?;
     bytes[TAG_AT..LEN].copy_from_slice(tag.as_ref());
-    Ok((header, file_key, bytes))
+    Ok(())
+}
+
+/// The head of the same file with its file key wrapped under the active generation of `keys`: file
+/// key, identity, form and place stay. `start` is the head that [`classify`] called sealed, with
+/// this header.
+///
+/// # Errors
+/// As for opening the file; the keys need its generation and the active one.
+pub fn rewrap(
+    start: &[u8],
+    header: &Header,
+    keys: &KeySet,
+    random: &dyn Random,
+) -> Result<[u8; LEN], SealError> {
+    let file_key = unwrap_key(start, header, keys)?;
+    let (keyring_id, generation) = (header.keyring_id, keys.active());
+    let wrapping_key =
+        keys.wrapping_key(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
+    let mut nonce = [0; 12];
+    random.fill(&mut nonce)?;
+    let mut head = [0; LEN];
+    head.copy_from_slice(&start[..LEN]);
+    head[GENERATION_AT..GENERATION_AT + 4].copy_from_slice(&generation.0.to_le_bytes());
+    wrap_key(&mut head, nonce, wrapping_key, &file_key)?;
+    Ok(head)
+}
+
+/// The bytes of a sealed head that stay when the file key is wrapped anew ([`rewrap`]).
+#[must_use]
+pub fn lasting(head: &[u8; LEN]) -> [&[u8]; 2] {
+    [&head[..GENERATION_AT], &head[GENERATION_AT + 4..AAD_LEN]]
+}
+
+/// Whether the head of a file is not `start` any more, which was read before and did not open: a
+/// reader may have met a head that was just being wrapped anew, and reads again.
+pub fn was_rewritten<S: Storage + ?Sized>(storage: &S, start: &[u8]) -> io::Result<bool> {
+    let mut again = [0; LEN];
+    let got = storage.read_at(&mut again, SealedOff(0))?;
+    Ok(again[..got] != *start)
 }
 
 /// Unwraps the file key of a header that [`classify`] called sealed. Public also for tests of other
@@ -212,6 +267,7 @@ fn array_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keyset::DataKey;
     use crate::random::LibraryRandom;
     use crate::testing::keys;
 
@@ -221,10 +277,31 @@ mod tests {
         let random = LibraryRandom::new();
         let place = Place::of(b"base/5/16384").unwrap();
         let form = Form { suite: Suite::Aes256Gcm, layout: Layout::Paged, place };
-        let (header, key, bytes) = create(&form, &keys, keys.active, &random).unwrap();
+        let (header, key, bytes) = create(&form, &keys, keys.active(), &random).unwrap();
         assert_eq!(header.place, place);
         assert_eq!(classify(&bytes[..]).unwrap(), Kind::Sealed(header));
         assert_eq!(unwrap_key(&bytes[..], &header, &keys).unwrap()[..], key[..]);
+    }
+
+    #[test]
+    fn a_head_is_wrapped_anew_with_the_same_key() {
+        let keys = keys();
+        let random = LibraryRandom::new();
+        let place = Place::of(b"base/5/16384").unwrap();
+        let form = Form { suite: Suite::Aes256Gcm, layout: Layout::Paged, place };
+        let (header, key, bytes) = create(&form, &keys, keys.active(), &random).unwrap();
+        let next = Generation(keys.active().0 + 1);
+        assert!(keys.adopt(next, DataKey::init_with(|key| random.fill(key)).unwrap()));
+        let head = rewrap(&bytes, &header, &keys, &random).unwrap();
+        let Kind::Sealed(renewed) = classify(&head).unwrap() else { panic!("not sealed") };
+        assert_eq!(renewed, Header { generation: next, ..header });
+        assert_eq!(unwrap_key(&head, &renewed, &keys).unwrap()[..], key[..]);
+        assert_eq!(lasting(&head), lasting(bytes.first_chunk().unwrap()));
+        assert!(unwrap_key(&bytes, &renewed, &keys).is_err(), "the generation is authenticated");
+        // A damaged head stays one.
+        let mut damaged = bytes;
+        damaged[440] ^= 1;
+        assert!(rewrap(&damaged, &header, &keys, &random).is_err());
     }
 
     /// Every bit of the header matters: none can be flipped without an error or another verdict.
@@ -234,7 +311,7 @@ mod tests {
         let random = LibraryRandom::new();
         let place = Place::of(b"pg_xact/0000").unwrap();
         let form = Form { suite: Suite::Aes256Xts, layout: Layout::InPlace, place };
-        let (_, key, mut bytes) = create(&form, &keys, keys.active, &random).unwrap();
+        let (_, key, mut bytes) = create(&form, &keys, keys.active(), &random).unwrap();
         for bit in 0..LEN * 8 {
             bytes[bit / 8] ^= 1 << (bit % 8);
             let accepted = match classify(&bytes[..]) {

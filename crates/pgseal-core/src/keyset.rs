@@ -5,6 +5,7 @@
 
 use core::fmt;
 use std::alloc::Layout;
+use std::sync::OnceLock;
 
 use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
 use zeroize::Zeroizing;
@@ -83,12 +84,14 @@ pub struct KeySet {
     pub keyring_id: KeyringId,
     /// The suite that new relation files get.
     pub suite: Suite,
-    /// The generation that new files get.
-    pub active: Generation,
     /// The least sequence number that the configuration record may have (`spec/config-lock.md`); 0
     /// where the configuration is not locked.
     pub config_lock: u64,
+    /// The generation that new files got when the keyring was unlocked.
+    active: Generation,
     keys: Vec<Entry>,
+    /// Keys that came later, in the order of their generations.
+    adopted: Box<[OnceLock<Entry>; KeySet::MAX_ADOPTED]>,
 }
 
 /// A data key with its key schedule, which every opening of a file needs.
@@ -98,29 +101,64 @@ struct Entry {
     wrapping: Option<LessSafeKey>,
 }
 
+impl Entry {
+    fn new(generation: Generation, key: DataKey) -> Entry {
+        let wrapping = UnboundKey::new(&AES_256_GCM, key.bytes()).map(LessSafeKey::new).ok();
+        Entry { generation, key, wrapping }
+    }
+}
+
 impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeySet")
             .field("keyring_id", &self.keyring_id)
             .field("suite", &self.suite)
-            .field("active", &self.active)
+            .field("active", &self.active())
             .field("generations", &self.generations().collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
 }
 
 impl KeySet {
+    /// The most keys that a set in use adopts.
+    pub const MAX_ADOPTED: usize = 16;
+
     /// A set without keys; add at least the active generation before use.
     #[must_use]
     pub fn new(keyring_id: KeyringId, suite: Suite, active: Generation) -> KeySet {
-        KeySet { keyring_id, suite, active, config_lock: 0, keys: Vec::new() }
+        let adopted = Box::new([const { OnceLock::new() }; KeySet::MAX_ADOPTED]);
+        KeySet { keyring_id, suite, config_lock: 0, active, keys: Vec::new(), adopted }
+    }
+
+    /// The generation that new files get.
+    #[must_use]
+    pub fn active(&self) -> Generation {
+        let adopted = self.adopted.iter().map_while(OnceLock::get);
+        adopted.last().map_or(self.active, |entry| entry.generation)
     }
 
     /// Adds the key of a generation; a second one of the same generation replaces the first.
     pub fn insert(&mut self, generation: Generation, key: DataKey) {
         self.keys.retain(|known| known.generation != generation);
-        let wrapping = UnboundKey::new(&AES_256_GCM, key.bytes()).map(LessSafeKey::new).ok();
-        self.keys.push(Entry { generation, key, wrapping });
+        self.keys.push(Entry::new(generation, key));
+    }
+
+    /// Adds the key of a generation above the active one to a set that is in use; this generation
+    /// is then the active one. Returns whether the set has it now: not if its number is too low, or
+    /// if [`KeySet::MAX_ADOPTED`] keys were adopted already.
+    pub fn adopt(&self, generation: Generation, key: DataKey) -> bool {
+        if generation <= self.active() || generation.is_ephemeral() {
+            return false;
+        }
+        let mut entry = Entry::new(generation, key);
+        for slot in self.adopted.iter() {
+            match slot.set(entry) {
+                Ok(()) => return true,
+                // Taken: the next one.
+                Err(unused) => entry = unused,
+            }
+        }
+        false
     }
 
     /// The key of a generation.
@@ -135,12 +173,16 @@ impl KeySet {
     }
 
     fn entry(&self, generation: Generation) -> Option<&Entry> {
-        self.keys.iter().find(|entry| entry.generation == generation)
+        self.entries().find(|entry| entry.generation == generation)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.keys.iter().chain(self.adopted.iter().map_while(OnceLock::get))
     }
 
     /// The generations in the set.
     pub fn generations(&self) -> impl Iterator<Item = Generation> + '_ {
-        self.keys.iter().map(|entry| entry.generation)
+        self.entries().map(|entry| entry.generation)
     }
 }
 
@@ -151,13 +193,34 @@ pub type Secret = Zeroizing<Vec<u8>>;
 mod tests {
     use super::*;
 
-    #[test]
-    fn debug_shows_no_key() {
-        let key = DataKey::init_with(|bytes| {
-            bytes.fill(0xAB);
+    fn key(byte: u8) -> DataKey {
+        DataKey::init_with(|bytes| {
+            bytes.fill(byte);
             Ok::<(), ()>(())
         })
-        .unwrap();
+        .unwrap()
+    }
+
+    #[test]
+    fn a_set_in_use_adopts_newer_keys_only() {
+        let mut set = KeySet::new(KeyringId([1; 16]), Suite::Aes256Gcm, Generation(3));
+        set.insert(Generation(3), key(3));
+        set.insert(Generation::EPHEMERAL, key(9));
+        let refused = [2, 3, u32::MAX];
+        assert!(refused.into_iter().all(|number| !set.adopt(Generation(number), key(1))));
+        assert_eq!(set.active(), Generation(3));
+        for number in 4..4 + KeySet::MAX_ADOPTED as u32 {
+            assert!(set.adopt(Generation(number), key(4)));
+            assert_eq!(set.active(), Generation(number));
+        }
+        assert!(set.get(Generation(3)).is_some() && set.wrapping_key(Generation(5)).is_some());
+        assert!(!set.adopt(Generation(99), key(5)), "there is no room");
+        assert_eq!(set.generations().count(), 2 + KeySet::MAX_ADOPTED);
+    }
+
+    #[test]
+    fn debug_shows_no_key() {
+        let key = key(0xAB);
         let mut set = KeySet::new(KeyringId([1; 16]), Suite::Aes256Gcm, Generation(1));
         set.insert(Generation(1), key);
         let shown = format!("{set:?}").to_lowercase();

@@ -51,5 +51,5 @@ pub fn new_file<S: Storage + ?Sized>(
     layout: Layout,
 ) -> Result<SealedFile, SealError> {
     let (form, keys) = (Form::anywhere(suite, layout), keys());
-    SealedFile::create(storage, &form, &keys, keys.active, &LibraryRandom::new())
+    SealedFile::create(storage, &form, &keys, keys.active(), &LibraryRandom::new())
 }

@@ -210,7 +210,7 @@ impl World {
             &self.storage,
             &Form::anywhere(suite, layout),
             &self.keys,
-            self.keys.active,
+            self.keys.active(),
             &self.random,
         );
         if let Some(mut file) = allowed(made) {

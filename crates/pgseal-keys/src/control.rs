@@ -124,7 +124,7 @@ impl Sealer {
             &MAGIC,
             &(part as u16).to_le_bytes(),
             &[0; 2],
-            &keys.active.0.to_le_bytes(),
+            &keys.active().0.to_le_bytes(),
             &keys.keyring_id.0,
             &salt,
         ];
@@ -135,7 +135,7 @@ impl Sealer {
             }
             at += field.len();
         }
-        Ok(Sealer { key: key(keys, keys.active, &head)?, head })
+        Ok(Sealer { key: key(keys, keys.active(), &head)?, head })
     }
 
     fn seal(
@@ -271,14 +271,20 @@ fn expect_zeros(reserved: &[u8]) -> Result<(), RecordError> {
     }
 }
 
-/// The generation of the data key that the file says its first part is sealed with; not
-/// authenticated.
+/// The lowest generation of a data key that the file says a part of it is sealed with; not
+/// authenticated. Each part is sealed anew when it changes, so they may differ.
 ///
 /// # Errors
 /// [`RecordError::Damaged`].
 pub fn generation_of(file: &[u8]) -> Result<Generation, RecordError> {
-    let (head, _) = take::<HEAD_LEN>(file)?;
-    Ok(fields_of(Part::Controls, &head)?.0)
+    let generation = |part, at: usize| -> Result<Generation, RecordError> {
+        let (head, _) = take::<HEAD_LEN>(file.get(at..).unwrap_or_default())?;
+        Ok(fields_of(part, &head)?.0)
+    };
+    let first = generation(Part::Controls, 0)?;
+    // A slot that was never written, or not to its end, does not count.
+    let slots = [0, 1].map(|slot| generation(Part::Flushed, slot_off(slot)));
+    Ok(slots.into_iter().flatten().fold(first, Generation::min))
 }
 
 /// Checks the head of a part, and returns generation and keyring.
@@ -386,6 +392,18 @@ mod tests {
         assert_eq!(open_flushed(&file, &keys_here), Ok(flushed));
         assert!(controls.fit(b"old") && controls.fit(b"new") && !controls.fit(b"older"));
         assert_eq!(generation_of(&file), Ok(Generation(2)));
+        // A server wrote the first part under a newer data key than the second.
+        let mut older = KeySet::new(keys_here.keyring_id, Suite::Aes256Gcm, Generation(1));
+        let key = DataKey::init_with(|bytes| {
+            bytes.fill(1);
+            Ok::<(), ()>(())
+        });
+        older.insert(Generation(1), key.unwrap());
+        let mut mixed = whole(&controls, flushed, &older, &LibraryRandom::new()).unwrap();
+        assert_eq!(generation_of(&mixed), Ok(Generation(1)));
+        mixed[..PART_LEN].copy_from_slice(&file[..PART_LEN]);
+        assert_eq!(open_controls(&mixed, &keys_here), Ok(controls));
+        assert_eq!(generation_of(&mixed), Ok(Generation(1)));
         for at in 0..CONTROL_LEN {
             let mut changed = file;
             changed[at] ^= 1;

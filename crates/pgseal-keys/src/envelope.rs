@@ -85,31 +85,46 @@ impl Envelope {
         keys: &KeySet,
         random: &dyn Random,
     ) -> Result<Vec<u8>, RecordError> {
+        self.seal_under(body, keys, keys.active(), random)
+    }
+
+    /// As [`Envelope::seal`], with a key derived from the data key of this generation.
+    ///
+    /// # Errors
+    /// As [`Envelope::seal`]; [`RecordError::KeyUnknown`].
+    pub fn seal_under(
+        &self,
+        body: Vec<u8>,
+        keys: &KeySet,
+        generation: Generation,
+        random: &dyn Random,
+    ) -> Result<Vec<u8>, RecordError> {
         let mut nonce = [0; NONCE_LEN];
         random.fill(&mut nonce)?;
-        self.seal_with_nonce(body, keys, nonce)
+        self.seal_with_nonce(Zeroizing::new(body), keys, generation, nonce)
     }
 
     pub fn seal_with_nonce(
         &self,
-        mut body: Vec<u8>,
+        mut body: Zeroizing<Vec<u8>>,
         keys: &KeySet,
+        generation: Generation,
         nonce: [u8; NONCE_LEN],
     ) -> Result<Vec<u8>, RecordError> {
         if body.len() > self.max_len - OVERHEAD {
             return Err(RecordError::TooLarge);
         }
-        let key = self.key(keys, keys.active)?;
+        let key = self.key(keys, generation)?;
         let mut file = Vec::with_capacity(body.len() + OVERHEAD);
         file.extend_from_slice(&self.magic);
         file.extend_from_slice(&keys.keyring_id.0);
-        file.extend_from_slice(&keys.active.0.to_le_bytes());
+        file.extend_from_slice(&generation.0.to_le_bytes());
         file.extend_from_slice(&[0; 4]);
         let aad = self.aad(&file);
         file.extend_from_slice(&nonce);
         let nonce = Nonce::assume_unique_for_key(nonce);
         let tag = key
-            .seal_in_place_separate_tag(nonce, Aad::from(aad), &mut body)
+            .seal_in_place_separate_tag(nonce, Aad::from(aad), &mut body[..])
             .map_err(|_| RecordError::Internal)?;
         file.extend_from_slice(&body);
         file.extend_from_slice(tag.as_ref());

@@ -159,7 +159,7 @@ pub fn encode_keys(keys: &KeySet, key_variable: Option<&str>) -> Zeroizing<Vec<u
     frame.extend_from_slice(&keys.suite.id().to_le_bytes());
     frame.extend_from_slice(&0u16.to_le_bytes());
     frame.extend_from_slice(&keys.keyring_id.0);
-    frame.extend_from_slice(&keys.active.0.to_le_bytes());
+    frame.extend_from_slice(&keys.active().0.to_le_bytes());
     let count = u32::try_from(stored.len()).unwrap_or(u32::MAX);
     frame.extend_from_slice(&count.to_le_bytes());
     frame.extend_from_slice(&keys.config_lock.to_le_bytes());
@@ -357,7 +357,7 @@ mod tests {
         let Unlocked { keys, key_variable } = decode(&frame).unwrap().unlocked().unwrap();
         assert_eq!(key_variable.as_deref(), Some(NAME));
         assert_eq!(keys.keyring_id, KeyringId([7; 16]));
-        assert_eq!((keys.suite, keys.active), (Suite::Aes256Gcm, Generation(2)));
+        assert_eq!((keys.suite, keys.active()), (Suite::Aes256Gcm, Generation(2)));
         assert_eq!(keys.config_lock, 9);
         assert_eq!(keys.get(Generation(1)).unwrap().bytes(), &[0x11; 32]);
         assert_eq!(keys.get(Generation(2)).unwrap().bytes(), &[0x22; 32]);

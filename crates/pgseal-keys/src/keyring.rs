@@ -79,7 +79,7 @@ impl Keyring {
         let entry = |(generation, created): &(Generation, String)| {
             let key = keys.get(*generation).ok_or(KeyError::Internal("a generation's key"))?;
             let aad = wrap::data_key_aad(id, generation.0);
-            let is_active = *generation == keys.active;
+            let is_active = *generation == keys.active();
             Ok(GenerationEntry {
                 generation: generation.0,
                 created: created.clone(),

@@ -42,8 +42,13 @@ pub const KDF_CONTROL: &str = "pgseal/v1/kdf/control";
 /// AES-GCM associated data: a part of the control record.
 pub const AAD_CONTROL: &str = "pgseal/v1/aad/control";
 
+/// HKDF info: a data key to the key of the renewal file.
+pub const KDF_RENEWAL: &str = "pgseal/v1/kdf/renewal";
+/// AES-GCM associated data: the renewal file.
+pub const AAD_RENEWAL: &str = "pgseal/v1/aad/renewal";
+
 /// Every label, in the order of the specification.
-pub const ALL: [&str; 17] = [
+pub const ALL: [&str; 19] = [
     KDF_KEK_CHECK,
     MAC_KEK_CHECK,
     AAD_KEYRING_KEY,
@@ -61,6 +66,8 @@ pub const ALL: [&str; 17] = [
     AAD_MANIFEST,
     KDF_CONTROL,
     AAD_CONTROL,
+    KDF_RENEWAL,
+    AAD_RENEWAL,
 ];
 
 #[cfg(test)]

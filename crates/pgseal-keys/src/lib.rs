@@ -3,8 +3,8 @@
 //!
 //! The formats are specified in `spec/key-hierarchy.md`, `spec/key-escrow.md` and
 //! `spec/config-lock.md`, `spec/manifest.md`, `spec/control.md`, `spec/anchor.md`. The preloaded
-//! library needs only [`handover`], [`anchor`], [`config_record`], [`control`] and [`manifest`]: it
-//! builds the crate without the feature `providers`.
+//! library needs only [`handover`], [`anchor`], [`config_record`], [`control`], [`manifest`] and
+//! [`renewal`]: it builds the crate without the feature `providers`.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod envelope;
 pub mod handover;
 pub mod labels;
 pub mod manifest;
+pub mod renewal;
 
 #[cfg(feature = "providers")]
 mod anchor_store;
@@ -75,13 +76,14 @@ pub use self::{
     keyring::Keyring,
     paths::{
         KEYRING_DIR, KEYRING_FILE, config_record_path, control_path, keyring_path, manifest_path,
+        renewal_path,
     },
     policy::{KeyPolicy, POLICY_FILE, RULES, kind_of},
     provider::{Provider, kek_from_fd},
     source::Source,
     store::{
         is_unfinished, read_config_record, read_control, read_manifest, update,
-        write_config_record, write_control, write_manifest,
+        write_config_record, write_control, write_manifest, write_renewal,
     },
     summary::{GenerationSummary, KeyringSummary, PassphraseSummary, RecipientSummary},
 };

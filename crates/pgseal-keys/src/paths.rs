@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::config_record::CONFIG_RECORD_FILE;
 use crate::control::CONTROL_FILE;
 use crate::manifest::MANIFEST_FILE;
+use crate::renewal::RENEWAL_FILE;
 
 /// The name of pgseal's directory in a data directory.
 pub const KEYRING_DIR: &str = "pgseal";
@@ -33,6 +34,12 @@ pub fn manifest_path(datadir: &Path) -> PathBuf {
 #[must_use]
 pub fn control_path(datadir: &Path) -> PathBuf {
     datadir.join(KEYRING_DIR).join(CONTROL_FILE)
+}
+
+/// `DATADIR/pgseal/renewal`.
+#[must_use]
+pub fn renewal_path(datadir: &Path) -> PathBuf {
+    datadir.join(KEYRING_DIR).join(RENEWAL_FILE)
 }
 
 /// The data directory of a keyring at this path; `None` if the path is not `DIR/pgseal/keyring`.

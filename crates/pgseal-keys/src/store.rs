@@ -16,7 +16,10 @@ use crate::error::KeyError;
 use crate::files::{Links, open_regular, open_regular_as, sync_dir};
 use crate::keyring::Keyring;
 use crate::manifest::{MANIFEST_FILE, MAX_MANIFEST_LEN};
-use crate::paths::{KEYRING_FILE, config_record_path, control_path, datadir_of, manifest_path};
+use crate::paths::{
+    KEYRING_FILE, config_record_path, control_path, datadir_of, manifest_path, renewal_path,
+};
+use crate::renewal::RENEWAL_FILE;
 use crate::wrap;
 
 /// Refuses a keyring that belongs neither to root nor to the owner of the data directory nor to the
@@ -204,6 +207,14 @@ pub fn write_control(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError> {
     write_own(&control_path(datadir), CONTROL_FILE, bytes)
 }
 
+/// Stores the renewal file, in the way of [`Keyring::store_atomically`].
+///
+/// # Errors
+/// [`KeyError::Io`].
+pub fn write_renewal(datadir: &Path, bytes: &[u8]) -> Result<(), KeyError> {
+    write_own(&renewal_path(datadir), RENEWAL_FILE, bytes)
+}
+
 fn write_own(path: &Path, name: &str, bytes: &[u8]) -> Result<(), KeyError> {
     let dir = parent(path)?;
     put_in_place(NewFile::write(dir, path, name, bytes)?, dir, path)
@@ -224,7 +235,7 @@ fn put_in_place(new: NewFile, dir: &Path, path: &Path) -> Result<(), KeyError> {
 #[must_use]
 pub fn is_unfinished(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
-    let random = [KEYRING_FILE, CONFIG_RECORD_FILE, MANIFEST_FILE, CONTROL_FILE]
+    let random = [KEYRING_FILE, CONFIG_RECORD_FILE, MANIFEST_FILE, CONTROL_FILE, RENEWAL_FILE]
         .into_iter()
         .find_map(|stem| name.strip_prefix(stem.as_bytes())?.strip_prefix(b".new."));
     random.is_some_and(|hex| hex.len() == 16 && hex.iter().all(u8::is_ascii_hexdigit))

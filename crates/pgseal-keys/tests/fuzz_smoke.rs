@@ -16,7 +16,7 @@ use pgseal_keys::anchor::State;
 use pgseal_keys::config_record::ConfigRecord;
 use pgseal_keys::control::open_controls;
 use pgseal_keys::manifest::Manifest;
-use pgseal_keys::{Clusters, Keyring, handover};
+use pgseal_keys::{Clusters, Keyring, handover, renewal};
 
 #[test]
 fn keyrings() {
@@ -62,6 +62,13 @@ fn control_records() {
     };
     smoke::expect_accepted("control_record", opens);
     smoke::run("control_record", 1500, bodies::control_record);
+}
+
+#[test]
+fn renewals() {
+    let keys = bodies::renewal_keys();
+    smoke::expect_accepted("renewal", |seed| renewal::open(seed, &keys).is_ok());
+    smoke::run("renewal", 1500, bodies::renewal);
 }
 
 #[test]

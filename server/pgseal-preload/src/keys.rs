@@ -8,5 +8,6 @@ pub mod copies;
 pub mod helper;
 pub mod load;
 pub mod make;
+pub mod renewal;
 pub mod upgrade;
 pub mod vault;

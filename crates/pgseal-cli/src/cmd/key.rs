@@ -8,6 +8,7 @@ mod forget;
 mod new;
 mod policy;
 mod recipients;
+mod renew;
 mod restore;
 mod rotate;
 mod show;
@@ -19,6 +20,7 @@ Examples:
   pgseal key new -o /etc/pgseal/main.key
   pgseal key show /srv/postgres/data
   pgseal key rotate /srv/postgres/data -K file:/etc/pgseal/next.key
+  pgseal key renew /srv/postgres/data
   pgseal key add-recipient escrow -K file:/mnt/offline/escrow.key /srv/postgres/data
   pgseal key backup /srv/postgres/data -o escrow.txt
   pgseal key check /srv/postgres/data --escrow escrow.txt";
@@ -36,6 +38,7 @@ enum Task {
     New(new::Args),
     Show(show::Args),
     Rotate(rotate::Args),
+    Renew(renew::Args),
     AddRecipient(recipients::AddArgs),
     RemoveRecipient(recipients::RemoveArgs),
     Backup(backup::Args),
@@ -50,6 +53,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::New(args) => new::run(args),
         Task::Show(args) => show::run(args),
         Task::Rotate(args) => rotate::run(args),
+        Task::Renew(args) => renew::run(args),
         Task::AddRecipient(args) => recipients::add(args),
         Task::RemoveRecipient(args) => recipients::remove(args),
         Task::Backup(args) => backup::run(args),

@@ -94,7 +94,7 @@ impl Fixture {
         let (_, place) = pgseal_pgdata::locate(rel.as_bytes());
         let form = Form { suite, layout, place };
         let (storage, random) = (MemStorage::default(), LibraryRandom::new());
-        let generation = generation.unwrap_or(keys.active);
+        let generation = generation.unwrap_or(keys.active());
         let mut file = SealedFile::create(&storage, &form, keys, generation, &random).unwrap();
         file.write_at(&storage, &mut Scratch::new(), plain, PlainOff(0), &random).unwrap();
         self.write(rel, &storage.bytes());

@@ -137,7 +137,9 @@ fn the_worked_example_holds() {
     record.set(b"server.key", vec![Version::digest_of(b"secret")]);
     let mut nonce = [0; 12];
     counted(0x60)(&mut nonce);
-    let file = ENVELOPE.seal_with_nonce(record.encode().unwrap(), &keys, nonce).unwrap();
+    let file = ENVELOPE
+        .seal_with_nonce(record.encode().unwrap().into(), &keys, keys.active(), nonce)
+        .unwrap();
     let hex = HEXLOWER.encode(&file);
     let lines: Vec<&str> =
         hex.as_bytes().chunks(64).map(|line| core::str::from_utf8(line).unwrap()).collect();

@@ -43,7 +43,7 @@ fn fixed(opened_by: OpenedBy, secret: &Secret32, share: Option<Share>) -> Escrow
     let copy = EscrowCopy {
         keyring_id: keys.keyring_id,
         suite: keys.suite,
-        active: keys.active,
+        active: keys.active(),
         made: "2026-02-01T08:30:00Z".to_owned(),
         generations: vec![generation(1), generation(3)],
         opened_by,
@@ -184,7 +184,7 @@ fn check(text: &str, name: &str) {
     };
     let keys = opened.keys();
     assert_eq!(keys.keyring_id.to_string(), field("keyring").unwrap(), "{name}");
-    assert_eq!(keys.active.to_string(), field("active").unwrap(), "{name}");
+    assert_eq!(keys.active().to_string(), field("active").unwrap(), "{name}");
     let mut listed = String::new();
     for generation in keys.generations() {
         let key = HEXLOWER.encode(keys.get(generation).unwrap().bytes());

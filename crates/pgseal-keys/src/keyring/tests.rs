@@ -205,7 +205,7 @@ fn a_keyring_unlocks_to_the_same_keys_each_time() {
     let ring = sample();
     let keys = ring.unlock(&kek(0xA5)).unwrap();
     assert_eq!(content(&keys), content(&ring.unlock(&kek(0xA5)).unwrap()));
-    assert_eq!((keys.keyring_id, keys.active), (ring.id(), Generation(2)));
+    assert_eq!((keys.keyring_id, keys.active()), (ring.id(), Generation(2)));
     assert_eq!(keys.suite, Suite::Aes256Gcm);
     let (first, second) = (keys.get(Generation(1)).unwrap(), keys.get(Generation(2)).unwrap());
     assert_ne!(first.bytes(), second.bytes());
@@ -427,7 +427,7 @@ fn retired_data_keys_are_forgotten_and_the_active_one_is_not() {
     let ring = Keyring::parse(&ring.to_bytes(), path()).unwrap();
     let keys = ring.unlock(&kek(0xA5)).unwrap();
     assert_eq!(keys.generations().collect::<Vec<_>>(), [Generation(2)]);
-    assert_eq!(keys.active, Generation(2));
+    assert_eq!(keys.active(), Generation(2));
 }
 
 #[test]

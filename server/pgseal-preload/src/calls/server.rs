@@ -17,6 +17,7 @@ use crate::file::open_file;
 use crate::file::storage::FdStorage;
 use crate::file::wal;
 use crate::keys::load;
+use crate::keys::renewal;
 use crate::keys::vault;
 use crate::os::log::{self, Shown};
 use crate::os::memory::{self, with_reserve};
@@ -88,6 +89,7 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
         counters::share();
         changes::share();
         held::share();
+        renewal::server_starts(root);
         open_file::take_buffers()?;
         memory::grow_stack();
     }

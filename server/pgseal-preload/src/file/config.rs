@@ -23,7 +23,7 @@ use crate::os::real::Errno;
 use crate::os::sys::{self, PathText};
 use crate::place::datadir::{self, Location, Root};
 use crate::place::program::{self, Role};
-use crate::place::symbol::Symbol;
+use crate::place::symbol::{Symbol, is_under_postmaster};
 
 const MAIN: &[u8] = b"postgresql.conf";
 const AUTO: &[u8] = b"postgresql.auto.conf";
@@ -299,12 +299,6 @@ fn in_memory(bytes: &[u8], flags: c_int) -> Result<c_int, Errno> {
     let number = fd.0;
     core::mem::forget(fd);
     Ok(number)
-}
-
-/// Whether this is a child of the postmaster (`IsUnderPostmaster`, `utils/init/globals.c`).
-fn is_under_postmaster() -> bool {
-    static UNDER_POSTMASTER: Symbol = Symbol::new(c"IsUnderPostmaster");
-    UNDER_POSTMASTER.flag() == Some(true)
 }
 
 /// Whether this process serves a client (`MyProcPort`, `utils/init/globals.c`).

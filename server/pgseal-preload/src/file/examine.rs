@@ -3,16 +3,17 @@
 
 use core::ffi::c_int;
 
-use pgseal_core::{geometry, storage};
+use pgseal_core::{SealError, geometry, storage};
 
 use crate::file::damage::{self, Head, Reason};
 use crate::file::manifest;
-use crate::file::open_file::{self, OpenFile};
+use crate::file::open_file::{self, OpenFile, RangeLock};
 use crate::file::plan::SealTarget;
 use crate::file::sealing::Sealing;
 use crate::file::storage::FdStorage;
 use crate::os::real::Errno;
 use crate::os::sys;
+use crate::place::datadir::Root;
 
 /// Examines the file of a descriptor. `None`: the file is plain.
 pub fn examine(
@@ -41,7 +42,7 @@ pub fn examine(
         return without_header(sealing.filter(|_| is_regular(fd)));
     }
     // What is wrong with the header says more than that the file is not as listed.
-    let head = match (damage::look(fd, start, sealing, root), difference) {
+    let head = match (look(fd, start, sealing, root), difference) {
         (Ok(Head::Sealed(_) | Head::Empty), Some(difference)) => {
             Ok(Head::Bad(Reason::Differs(difference)))
         }
@@ -69,6 +70,26 @@ pub fn examine(
             damage::fails(reason, path);
             Err(reason.errno())
         }
+    }
+}
+
+/// As [`damage::look`]. A header that does not open may be one whose file key was just being wrapped
+/// anew (`pgseal key renew`): it is read again under the lock under which headers are written.
+fn look(
+    fd: c_int,
+    start: &[u8],
+    sealing: Option<Sealing>,
+    root: Option<&'static Root>,
+) -> Result<Head, SealError> {
+    let head = damage::look(fd, start, sealing, root);
+    if !matches!(head, Ok(Head::Bad(Reason::Header(_)))) {
+        return head;
+    }
+    let Ok(_lock) = RangeLock::shared(fd) else { return head };
+    let mut again = [0; geometry::HEAD_LEN as usize];
+    match sys::pread_full(fd, &mut again, 0) {
+        Ok(got) if again[..got] != *start => damage::look(fd, &again[..got], sealing, root),
+        _ => head,
     }
 }
 

@@ -336,8 +336,8 @@ impl OpenFile {
 
     fn create(&mut self, fd: c_int, sealing: Sealing) -> Result<(), Errno> {
         let storage = FdStorage::new(fd);
-        let Sealing { keys, form, generation, .. } = sealing;
-        let file = SealedFile::create(&storage, &form, keys, generation, &KernelRandom)
+        let Sealing { keys, form, .. } = sealing;
+        let file = SealedFile::create(&storage, &form, keys, sealing.generation(), &KernelRandom)
             .and_then(|file| Ok(memory::boxed(file)?));
         self.state = State::Sealed(file.map_err(|error| self.failed(&error))?);
         self.header_flushed = false;
@@ -631,12 +631,22 @@ fn lock_writers(
 /// or child that shares the descriptor. The locked byte lies behind every possible byte of a file,
 /// so that the lock does not conflict with locks that the program takes. Threads of one process are
 /// excluded by the mutex of the buffers.
-struct RangeLock(c_int);
+pub struct RangeLock(c_int);
 
 impl RangeLock {
+    /// Waits for the lock, which nobody else has then. The descriptor must be open for writing.
     fn new(fd: c_int) -> Result<RangeLock, Errno> {
+        RangeLock::take(fd, libc::F_WRLCK)
+    }
+
+    /// Waits until nobody writes a header. The descriptor must be open for reading.
+    pub fn shared(fd: c_int) -> Result<RangeLock, Errno> {
+        RangeLock::take(fd, libc::F_RDLCK)
+    }
+
+    fn take(fd: c_int, kind: c_int) -> Result<RangeLock, Errno> {
         loop {
-            if Self::set(fd, libc::F_WRLCK) >= 0 {
+            if Self::set(fd, kind) >= 0 {
                 return Ok(RangeLock(fd));
             }
             match real::errno() {

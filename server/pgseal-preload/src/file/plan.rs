@@ -151,9 +151,8 @@ pub fn sealing_of(
     let Policy::Seal { scope, .. } = class.policy() else { return Ok(None) };
     let keys = load::of(root)?;
     let Some(form) = class.form(place, keys.suite) else { return Ok(None) };
-    let ephemeral = scope == KeyScope::Ephemeral && keys.get(Generation::EPHEMERAL).is_some();
-    let generation = if ephemeral { Generation::EPHEMERAL } else { keys.active };
-    Ok(Some(Sealing { keys, form, generation, class: Some(class) }))
+    let is_ephemeral = scope == KeyScope::Ephemeral && keys.get(Generation::EPHEMERAL).is_some();
+    Ok(Some(Sealing { keys, form, is_ephemeral, class: Some(class) }))
 }
 
 /// How a copy of a sealed file is sealed. The copy may have any name.
@@ -164,7 +163,7 @@ fn sealing_of_copy(root: &'static Root, kind: FileKind) -> Result<Sealing, Errno
     if kind == FileKind::Wal {
         form.place = pgseal_pgdata::WAL;
     }
-    Ok(Sealing { keys, form, generation: keys.active, class: None })
+    Ok(Sealing { keys, form, is_ephemeral: false, class: None })
 }
 
 /// Whether the real call must not work on the file at this path: the file is sealed, would be

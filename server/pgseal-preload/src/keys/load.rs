@@ -10,6 +10,7 @@ use pgseal_core::{DataKey, Generation, KeySet, KeyringId};
 use pgseal_keys::handover::{self, Answer, Conversion};
 
 use crate::keys::helper;
+use crate::keys::renewal;
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
 use crate::os::random::KernelRandom;
@@ -19,7 +20,9 @@ use crate::place::program::{self, Role};
 /// The data keys of a data directory, fetched on first use.
 pub fn of(root: &Root) -> Result<&'static KeySet, c_int> {
     // Without an identity the helper answers with keys or not at all.
-    of_keyring(root, None)?.ok_or(libc::EACCES)
+    let keys = of_keyring(root, None)?.ok_or(libc::EACCES)?;
+    renewal::catch_up(keys);
+    Ok(keys)
 }
 
 /// The data keys of a data directory, fetched on first use. With `wanted`, only if the keyring has
@@ -73,6 +76,7 @@ fn find_with_id(
     let met = datadir::met_roots();
     let roots = || near.into_iter().chain(met.iter().copied());
     if let Some(keys) = roots().filter_map(Root::loaded_keys).find(|keys| keys.keyring_id == id) {
+        renewal::catch_up(keys);
         return Ok(Some(keys));
     }
     let mut failed = None;

@@ -68,3 +68,9 @@ impl Symbol {
         Some(unsafe { address.cast::<u8>().read_volatile() } != 0)
     }
 }
+
+/// Whether this is a child of the postmaster (`IsUnderPostmaster`, `utils/init/globals.c`).
+pub fn is_under_postmaster() -> bool {
+    static UNDER_POSTMASTER: Symbol = Symbol::new(c"IsUnderPostmaster");
+    UNDER_POSTMASTER.flag() == Some(true)
+}

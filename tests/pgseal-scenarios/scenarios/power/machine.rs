@@ -188,6 +188,7 @@ pub fn work(node: &mut Node, recorder: &Recorder, workload: &mut Workload, kind:
         }
         if is_sealed {
             Phase::KeyRotate.does(&note, || rotate_key(node));
+            Phase::KeyRenew.does(&note, || renew_key(node));
         }
     });
     node.stop_at_once();
@@ -213,6 +214,11 @@ fn rotate_key(node: &Node) {
     let (data, key) = (node.data().display().to_string(), node.new_key("new.key"));
     let rotated = node.pgseal(&["key", "rotate", &data, "-K", &format!("file:{}", key.display())]);
     assert_eq!(rotated.code, 0, "{}", rotated.text);
+}
+
+fn renew_key(node: &Node) {
+    let renewed = node.pgseal(&["key", "renew", &node.data().display().to_string()]);
+    assert_eq!(renewed.code, 0, "{}", renewed.text);
 }
 
 /// How many images a test judges.

@@ -30,6 +30,8 @@ pub enum Phase {
     Backup,
     /// `pgseal key rotate`.
     KeyRotate,
+    /// `pgseal key renew`.
+    KeyRenew,
     /// `pgseal encrypt`, `rekey` or `decrypt`.
     Conversion,
     /// The promotion of a standby.
@@ -38,12 +40,13 @@ pub enum Phase {
 
 impl Phase {
     /// All phases, with the names that the figures show.
-    pub const ALL: [(Phase, &str); 7] = [
+    pub const ALL: [(Phase, &str); 8] = [
         (Phase::Checkpoint, "in a checkpoint"),
         (Phase::Stop, "in a clean stop"),
         (Phase::Start, "in a start"),
         (Phase::Backup, "in a base backup"),
         (Phase::KeyRotate, "in key rotate"),
+        (Phase::KeyRenew, "in key renew"),
         (Phase::Conversion, "in a conversion"),
         (Phase::Promotion, "in a promotion"),
     ];

@@ -52,12 +52,16 @@ pub fn wal(lab: &mut Lab) {
     lab.try_change("WAL, then recovery", "one bit among committed records", |lab| {
         flip_bit(&lab.file(&segment), at);
     });
-    lab.try_change("WAL, then recovery", "8 KiB zeroed", |lab| {
-        zero(&lab.file(&segment), at / 512 * 512, PAGE);
+    // Of the page with that record.
+    let start = (at - HEADER) / PAGE * PAGE + HEADER;
+    lab.try_change("WAL, then recovery", "a page of 8 KiB zeroed", |lab| {
+        zero(&lab.file(&segment), start, PAGE);
+    });
+    lab.try_change("WAL, then recovery", "8 KiB across two pages zeroed", |lab| {
+        zero(&lab.file(&segment), start + 512, PAGE);
     });
     lab.try_change("WAL, then recovery", "two blocks of 8 KiB swapped", |lab| {
         let path = lab.file(&segment);
-        let start = (at - HEADER) / PAGE * PAGE + HEADER;
         let (a, b) = (read(&path, start, PAGE), read(&path, start + PAGE, PAGE));
         write(&path, start, &b);
         write(&path, start + PAGE, &a);

@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         run.expect_suite(&journal, args.suite)?;
         run.resume(journal, |run, _| {
             let (keyring, keys) = run.unlock(provider)?;
-            let target = target(keyring.suite(), keys.active);
+            let target = target(keyring.suite(), keys.active());
             Ok((keys, target))
         })?;
     } else {
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             Some((uri, kek)) => {
                 let keyring = Keyring::create(suite, &uri, &kek)?;
                 let keys = keyring.unlock(&kek)?;
-                let target = target(suite, keys.active);
+                let target = target(suite, keys.active());
                 run.begin(Some(suite), &keys, target, || {
                     keyring.store_new(&path)?;
                     Ok((keyring.unlock(&kek)?, target))
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             None => {
                 // A check seals nothing and needs no key.
                 let keys = KeySet::new(KeyringId([0; 16]), suite, Generation(1));
-                let target = target(suite, keys.active);
+                let target = target(suite, keys.active());
                 run.begin(Some(suite), &keys, target, || Err(no_key()))?
             }
         };

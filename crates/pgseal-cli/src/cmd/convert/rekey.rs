@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             } else {
                 keyring.unlock(&kek)?
             };
-            let target = target(suite, keys.active);
+            let target = target(suite, keys.active());
             Ok((keys, target))
         })?;
         next_steps(&mut run)?;
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let stopped = run.begin(Some(suite), &old, checked, || {
         keep_keyring(&root)?;
         let keys = new_generation(&root, &kek, suite)?;
-        let target = target(suite, keys.active);
+        let target = target(suite, keys.active());
         Ok((keys, target))
     })?;
     if let Some(code) = stopped {

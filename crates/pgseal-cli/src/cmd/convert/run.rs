@@ -177,7 +177,7 @@ impl<'a> Run<'a> {
         let mut journal = Journal::new(self.operation, text, suite, cluster.facts, config);
         journal.keyring = keys.keyring_id.to_string();
         if self.operation != Operation::Encrypt {
-            journal.generation_before = keys.active.0;
+            journal.generation_before = keys.active().0;
         }
         self.check_manifest(keys)?;
         self.check_files(&journal, keys, target)?;

@@ -1,0 +1,173 @@
+//! `pgseal key renew`: a new data key for all files, while the server runs.
+
+mod hand_over;
+mod rewrap;
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+
+use pgseal_core::Generation;
+use pgseal_keys::{GenerationState, Keyring, update};
+use serde::Serialize;
+
+use crate::datadir::DataDir;
+use crate::error::CliError;
+use crate::given_dir::GivenDir;
+use crate::keys::{self, PresentKey};
+use crate::locks::{OwnLock, ServerLock};
+use crate::out::Out;
+use crate::{exit, records};
+
+const EXAMPLES: &str = "\
+Examples:
+  pgseal key renew /srv/postgres/data
+  pgseal key renew --finish /srv/postgres/data      # after an interruption
+  pgseal key backup /srv/postgres/data -o escrow.txt
+
+The pages are not encrypted anew: each file keeps its own key. If somebody may have read file keys, or
+to change the suite, use \"pgseal rekey\".";
+
+/// Make a new data key and put the key of each file under it; the server may run
+///
+/// Writes one sector of each file: seconds, not hours. A running server takes the new data key when
+/// it reads its configuration again, which this command has it do (as pg_ctl reload). The older
+/// data keys stay in the keyring for backups and archived WAL (pgseal key forget).
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    dir: GivenDir,
+    #[command(flatten)]
+    key: PresentKey,
+    /// Make no new data key: put the files that still have an older one under the newest
+    #[arg(long)]
+    finish: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done.
+#[derive(Debug, Serialize)]
+struct Done {
+    /// The generation that all files have now.
+    generation: u32,
+    /// Whether this command made it.
+    is_new: bool,
+    /// The process id of the server that took the key.
+    server: Option<u32>,
+    /// Files whose header was written.
+    files: u64,
+    /// Files that keep an older data key.
+    left: Vec<Left>,
+    /// Generations that stay in the keyring.
+    retired: Vec<u32>,
+}
+
+/// A file that keeps an older data key, or whose key cannot be known.
+#[derive(Debug, Serialize)]
+struct Left {
+    path: String,
+    why: String,
+}
+
+pub fn run(args: &Args) -> Result<u8, CliError> {
+    let dir = DataDir::open(&args.dir.path("key renew")?)?;
+    dir.expect_whole()?;
+    let _own = OwnLock::take(&dir.root)?;
+    let server = dir.server_pid();
+    // No server starts on the data directory meanwhile.
+    let _stopped = match server {
+        Some(_) => None,
+        None => {
+            expect_no_lock_file(&dir)?;
+            Some(ServerLock::take(&dir)?)
+        }
+    };
+    let keyring = keys::own_keyring(&dir)?;
+    let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
+    keyring.unlock(&kek)?;
+    // On the disk before the first file needs it.
+    let keyring = match args.finish {
+        true => keyring,
+        false => keys::change_own(&dir, |keyring| keyring.add_generation(&kek).map(|_| ()))?,
+    };
+    let keys = keyring.unlock(&kek)?;
+    let retired = retired(&keyring);
+    if let Some(pid) = server.filter(|_| !retired.is_empty()) {
+        hand_over::to_server(&dir.root, pid, &keys, &retired)?;
+    }
+    if server.is_none() {
+        // A server that runs writes them itself, with the next change of each.
+        update(&dir.keyring(), |_| Ok(records::seal_anew(&dir.root, &keys)))??;
+    }
+    let shows_progress = !args.json && io::stderr().is_terminal();
+    let outcome = rewrap::all(&dir.root, &keys, shows_progress)?;
+    let left = outcome.left.into_iter();
+    let done = Done {
+        generation: keys.active().0,
+        is_new: !args.finish,
+        server,
+        files: outcome.files,
+        left: left.map(|(path, why)| Left { path: path.display().to_string(), why }).collect(),
+        retired: retired.iter().map(|generation| generation.0).collect(),
+    };
+    let mut out = Out::new();
+    if args.json {
+        out.json(&done)?;
+    } else {
+        print(&mut out, &done, &dir)?;
+    }
+    out.flush()?;
+    Ok(if done.left.is_empty() { exit::SOUND } else { exit::DAMAGE })
+}
+
+/// Refuses a lock file of a process that is not here: a server in another container would not learn
+/// of the new key, and could not open its files.
+fn expect_no_lock_file(dir: &DataDir) -> Result<(), CliError> {
+    let path = dir.root.join("postmaster.pid");
+    if fs::symlink_metadata(&path).is_err() {
+        return Ok(());
+    }
+    Err(CliError::NotNow(format!(
+        "{}: no process that is visible here has this lock file. If the server runs in a container, \
+         run this command there; if it crashed, start it, or remove the file",
+        path.display(),
+    )))
+}
+
+fn retired(keyring: &Keyring) -> Vec<Generation> {
+    let all = keyring.summary().generations.into_iter();
+    let retired = all.filter(|entry| entry.state == GenerationState::Retired);
+    retired.map(|entry| Generation(entry.generation)).collect()
+}
+
+fn print(out: &mut Out, done: &Done, dir: &DataDir) -> io::Result<()> {
+    let Done { generation, files, .. } = done;
+    let root = dir.root.display();
+    let how = match done.server {
+        Some(pid) => format!("The server, process {pid}, has it."),
+        None => "No server runs.".to_owned(),
+    };
+    writeln!(out, "{root}: data key {generation} is in use. {how}")?;
+    writeln!(out, "{files} files were put under it.")?;
+    for Left { path, why } in &done.left {
+        writeln!(out, "Left as it is: {path}: {why}")?;
+    }
+    if !done.left.is_empty() {
+        writeln!(out, "Mend or remove these files, then: pgseal key renew --finish {root}")?;
+    }
+    if done.is_new {
+        writeln!(out, "Older escrow copies lack it: pgseal key backup {root} -o FILE")?;
+    }
+    if !done.retired.is_empty() {
+        let retired: Vec<String> = done.retired.iter().map(u32::to_string).collect();
+        writeln!(
+            out,
+            "Data keys {} stay for backups and archived WAL; when none is left that has them, stop \
+             the server: pgseal key forget {root}",
+            retired.join(", ")
+        )?;
+    }
+    Ok(())
+}
