@@ -59,6 +59,12 @@ fn a_new_data_key_under_load() {
     let mut node = filled(&[]);
     let mut old_session = node.session();
     old_session.sql("select count(*) from t");
+    // This session has files open that get their headers from others, under newer keys.
+    let empty = |number: u32| format!("empty{number}");
+    for number in 2..6 {
+        old_session.sql(&format!("create table {} (a int)", empty(number)));
+        old_session.sql(&format!("select * from {}", empty(number)));
+    }
     let mut ledger = Ledger::create(&node, 3);
     ledger.start(&node);
     for number in 2..6 {
@@ -68,6 +74,9 @@ fn a_new_data_key_under_load() {
             said.contains(&format!("data key {number} is in use. The server, process")),
             "{said}"
         );
+        node.sql(&format!("insert into {} select generate_series(1, 700)", empty(number)));
+        let seen = old_session.sql(&format!("select count(*) from {}", empty(number)));
+        assert_eq!(seen.trim(), "700");
         node.sql(&format!("create table after{number} as select * from t"));
         assert_eq!(old_session.sql(&format!("select count(*) from after{number}")).trim(), "5000");
         let relation = node.data().join(node.relation(&format!("after{number}")));

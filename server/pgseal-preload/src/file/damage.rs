@@ -24,6 +24,7 @@ use crate::file::plan;
 use crate::file::sealing::Sealing;
 use crate::file::storage::FdStorage;
 use crate::keys::load;
+use crate::keys::renewal;
 use crate::os::log;
 use crate::os::real::Errno;
 use crate::os::sys::errno_of;
@@ -117,7 +118,11 @@ pub fn look(
         Err(error) => return Err(error),
     };
     let keys = match sealing.map(|sealing| sealing.keys) {
-        Some(keys) if keys.keyring_id == header.keyring_id => keys,
+        Some(keys) if keys.keyring_id == header.keyring_id => {
+            // The file may have been opened before a newer data key came.
+            renewal::catch_up(keys);
+            keys
+        }
         _ => match load::with_id(header.keyring_id, root).map_err(errno)? {
             Some(keys) => keys,
             None => {

@@ -13,6 +13,7 @@ use pgseal_core::{OnDamage, Opened, PlainOff, Scratch, SealedFile, memory};
 use pgseal_pgdata::{PlainFiles, Relation, RelationKind};
 
 use crate::file::storage::FdStorage;
+use crate::keys::renewal;
 use crate::os::log::Shown;
 use crate::os::sys::{self, Fd};
 use crate::place::datadir::{self, Root};
@@ -115,6 +116,7 @@ impl Catalogs {
 impl Catalog {
     fn open(root: &'static Root, rel: &[u8]) -> Option<Catalog> {
         let keys = root.loaded_keys()?;
+        renewal::catch_up(keys);
         let path = datadir::join(root.path(), rel);
         let fd = sys::open(&sys::c_path(&path).ok()?, O_RDONLY | O_CLOEXEC, 0).ok()?;
         let Ok(Opened::Sealed(file)) = SealedFile::open(&FdStorage::new(fd.0), keys) else {
