@@ -29,15 +29,18 @@ impl Checkpoint {
     #[must_use]
     pub fn read(control: &[u8]) -> Option<Checkpoint> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*control.get(at..)?.first_chunk()?));
-        // `pg_control_version` is 1300 for 15 to 17, 1800 for 18, and 1901 or more for 19.
-        let wide_members = u32_at(8)? >= 1900;
+        // `pg_control_version` is 1300 for 15 to 17, 1800 for 18, 1901 for the first betas of 19, and
+        // 1905 for its release candidate, whose `logicalDecodingEnabled` moves what follows.
+        let version = u32_at(8)?;
+        let wide_members = version >= 1900;
+        let at = if version >= 1905 { 72 } else { 64 };
         let next_member = match wide_members {
-            true => u64::from_le_bytes(*control.get(80..)?.first_chunk()?),
-            false => u32_at(80)?.into(),
+            true => u64::from_le_bytes(*control.get(at + 16..)?.first_chunk()?),
+            false => u32_at(at + 16)?.into(),
         };
         Some(Checkpoint {
-            next_xid: u32_at(64)?.into(),
-            next_multi: u32_at(76)?.into(),
+            next_xid: u32_at(at)?.into(),
+            next_multi: u32_at(at + 12)?.into(),
             next_member,
             wide_members,
         })
@@ -95,10 +98,11 @@ mod tests {
     fn control(version: u32, next_xid: u32, next_multi: u32, next_member: u64) -> [u8; 512] {
         let mut bytes = [0; 512];
         bytes[8..12].copy_from_slice(&version.to_le_bytes());
-        bytes[64..68].copy_from_slice(&next_xid.to_le_bytes());
-        bytes[68..72].copy_from_slice(&7_u32.to_le_bytes());
-        bytes[76..80].copy_from_slice(&next_multi.to_le_bytes());
-        bytes[80..88].copy_from_slice(&next_member.to_le_bytes());
+        let at = if version == 1905 { 72 } else { 64 };
+        bytes[at..at + 4].copy_from_slice(&next_xid.to_le_bytes());
+        bytes[at + 4..at + 8].copy_from_slice(&7_u32.to_le_bytes());
+        bytes[at + 12..at + 16].copy_from_slice(&next_multi.to_le_bytes());
+        bytes[at + 16..at + 24].copy_from_slice(&next_member.to_le_bytes());
         bytes
     }
 
@@ -127,7 +131,7 @@ mod tests {
             let checkpoint = Checkpoint::read(&control).unwrap();
             checkpoint.has_synced(b"pg_multixact/members", segment.as_bytes(), page)
         };
-        for version in [1300, 1800, 1901] {
+        for version in [1300, 1800, 1901, 1905] {
             assert!(!synced(version, 0, "0000", 0), "no member yet");
             assert!(synced(version, 1636, "0000", 0) && !synced(version, 1636, "0000", 1));
         }

@@ -86,9 +86,13 @@ pub fn wal_segment_bytes(control: &[u8]) -> Option<u64> {
     let format = 1_234_567.0_f64.to_le_bytes();
     let (words, _) = control.as_chunks::<8>();
     let at = words.iter().position(|word| *word == format)? * 8;
-    // `blcksz`, `relseg_size` and `xlog_blcksz` stand between.
-    let bytes = u64::from(u32::from_le_bytes(*control.get(at + 20..)?.first_chunk()?));
-    (SEGMENT_BYTES.contains(&bytes) && bytes.is_power_of_two()).then_some(bytes)
+    // `blcksz`, `relseg_size` and `xlog_blcksz` stand between; 19 also has `slru_pages_per_segment`
+    // there. None of the numbers in question is as large as the shortest segment.
+    [20, 24].into_iter().find_map(|behind| {
+        let field = control.get(at + behind..)?.first_chunk()?;
+        let bytes = u64::from(u32::from_le_bytes(*field));
+        (SEGMENT_BYTES.contains(&bytes) && bytes.is_power_of_two()).then_some(bytes)
+    })
 }
 
 #[cfg(test)]
@@ -136,6 +140,14 @@ mod tests {
         assert_eq!(control(0, 1 << 24), Some(1 << 24));
         assert_eq!(control(48, 1 << 30), Some(1 << 30));
         assert_eq!(control(4, 1 << 24), None);
+        // As 19 has it: blcksz, relseg_size, slru_pages_per_segment, xlog_blcksz, xlog_seg_size.
+        let mut of_19 = [0_u8; 512];
+        of_19[216..224].copy_from_slice(&1_234_567.0_f64.to_le_bytes());
+        let fields = [8192_u32, 131_072, 32, 8192, 1 << 24];
+        for (field, value) in of_19[224..].chunks_mut(4).zip(fields) {
+            field.copy_from_slice(&value.to_le_bytes());
+        }
+        assert_eq!(wal_segment_bytes(&of_19), Some(1 << 24));
         assert_eq!(control(0, 3 << 20), None);
         assert_eq!(control(0, 1 << 12), None);
         assert_eq!(wal_segment_bytes(&[]), None);

@@ -100,7 +100,7 @@ fn files_of_other_classes_and_layouts_are_refused() {
         (table.as_str(), wal.clone()),
         ("pg_xact/0000", node.file("pg_subtrans/0000")),
         ("pg_xact/0000", wal),
-        ("pg_multixact/offsets/0000", node.file("pg_multixact/members/0000")),
+        ("pg_multixact/offsets/0000", node.file("pg_subtrans/0000")),
         ("base/5/pg_filenode.map", node.file("base/1/pg_filenode.map")),
         ("global/pg_filenode.map", node.file("base/5/pg_filenode.map")),
     ] {

@@ -35,7 +35,11 @@ impl Killed {
         // The clusters of other tests have it off.
         let mut node = Node::sealed(&[&[("fsync", "on")], settings].concat());
         node.start();
-        node.sql("create extension amcheck;; create table t (id int, v text);; checkpoint");
+        // What the tests change lies in one segment, of which the rows fill some pages.
+        node.sql(
+            "create extension amcheck;; create table t (id int, v text);; checkpoint;;
+             select pg_switch_wal()",
+        );
         let segment = |node: &Node| {
             node.sql("select 'pg_wal/' || pg_walfile_name(pg_current_wal_insert_lsn())")
         };
@@ -50,6 +54,7 @@ impl Killed {
             node.sql(&format!("insert into t values ({id}, repeat('w', 300))"));
         }
         let end = lsn(&node.sql("select pg_current_wal_flush_lsn()"));
+        assert!((end - 1) % SEGMENT_BYTES / 8192 >= 2, "the tests change three pages");
         node.kill9();
         let kept = node.home().join("kept");
         copy_tree(node.data(), &kept);

@@ -94,8 +94,14 @@ impl Shared {
 /// postmaster calls this before it forks.
 pub fn server_starts(root: &'static Root, keys: &KeySet) -> Result<(), Errno> {
     let Some(control) = datadir::control_file(root) else { return Ok(()) };
-    let Some(segment_bytes) = wal_segment_bytes(&control) else { return Ok(()) };
     let flushed = record::server_starts(root, keys, &control)?;
+    let Some(segment_bytes) = wal_segment_bytes(&control) else {
+        log::line(format_args!(
+            "ERROR: \"{}/global/pg_control\" does not say how long WAL segments are in a form that this pgseal knows: use a pgseal for this version of PostgreSQL",
+            Shown(root.path())
+        ));
+        return Err(libc::EACCES);
+    };
     if program::only_prints() {
         return Ok(());
     }
