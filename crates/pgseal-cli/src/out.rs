@@ -3,6 +3,7 @@
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pgseal_core::verify::BlockRange;
 use serde::Serialize;
 
@@ -82,6 +83,17 @@ pub fn is_terminal() -> bool {
 pub fn complain(message: &str) {
     // If standard error is closed, too, the message is lost.
     let _ = writeln!(io::stderr(), "pgseal: {message}");
+}
+
+/// A progress bar of this form (`indicatif`) on standard error.
+pub fn progress_bar(len: u64, is_hidden: bool, form: &str) -> ProgressBar {
+    let target =
+        if is_hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let bar = ProgressBar::with_draw_target(Some(len), target);
+    if let Ok(style) = ProgressStyle::with_template(form) {
+        bar.set_style(style);
+    }
+    bar
 }
 
 /// A count of bytes for people: 1024-based, three digits.

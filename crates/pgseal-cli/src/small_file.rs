@@ -1,9 +1,13 @@
-//! Reads small text files of a data directory, which an attacker may have written.
+//! Reads small text files of a data directory, which an attacker may have written, and removes
+//! files.
 
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
 use pgseal_keys::open_regular;
+
+use crate::error::CliError;
 
 /// The longest file that is read, in bytes.
 pub const MAX_LEN: u64 = 1 << 20;
@@ -15,6 +19,19 @@ pub const MAX_LEN: u64 = 1 << 20;
 /// [`io::ErrorKind::FileTooLarge`]; those of the file system.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_up_to(path, MAX_LEN)
+}
+
+/// Removes a file, if it exists.
+///
+/// # Errors
+/// [`CliError::Io`].
+pub fn remove_if_there(path: &Path) -> Result<(), CliError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(CliError::io(path, "remove the file")(error))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// As [`read`], with another limit, in bytes.

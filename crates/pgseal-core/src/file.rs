@@ -134,15 +134,20 @@ impl SealedFile {
     /// Reads the head of a file, and opens the file if it is sealed.
     pub fn open<S: Storage + ?Sized>(storage: &S, keys: &KeySet) -> Result<Opened, SealError> {
         let mut start = [0; HEAD_LEN as usize];
+        let mut got = storage.read_at(&mut start, SealedOff(0))?;
+        let mut opened = SealedFile::open_head(storage, &start[..got], keys);
         for _ in 1..HEAD_TRIES {
-            let got = storage.read_at(&mut start, SealedOff(0))?;
-            let opened = SealedFile::open_head(storage, &start[..got], keys);
-            if opened.is_ok() || !header::was_rewritten(storage, &start[..got])? {
-                return opened;
+            if opened.is_ok() {
+                break;
             }
+            let before = (start, got);
+            got = storage.read_at(&mut start, SealedOff(0))?;
+            if start[..got] == before.0[..before.1] {
+                break;
+            }
+            opened = SealedFile::open_head(storage, &start[..got], keys);
         }
-        let got = storage.read_at(&mut start, SealedOff(0))?;
-        SealedFile::open_head(storage, &start[..got], keys)
+        opened
     }
 
     fn open_head<S: Storage + ?Sized>(

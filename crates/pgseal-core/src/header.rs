@@ -4,8 +4,6 @@
 //! holds either all fields or none. The rest of the header is padding: zeros that no reader looks
 //! at.
 
-use std::io;
-
 use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 
 use crate::error::{HeaderFault, SealError};
@@ -14,9 +12,7 @@ use crate::keyset::{Generation, KeySet, KeyringId};
 use crate::memory::KeyBytes;
 use crate::place::Place;
 use crate::random::Random;
-use crate::storage::Storage;
 use crate::suite::{Layout, Suite};
-use crate::units::SealedOff;
 
 /// The first eight bytes of every sealed file.
 pub const MAGIC: [u8; 8] = *b"\x89PGSEAL\n";
@@ -135,7 +131,7 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
         place,
         file_id: array_at(start, 16),
         keyring_id: KeyringId(array_at(start, 32)),
-        generation: Generation(u32::from_le_bytes(array_at(start, 48))),
+        generation: Generation(u32::from_le_bytes(array_at(start, GENERATION_AT))),
     }))
 }
 
@@ -148,15 +144,12 @@ pub(crate) fn create(
 ) -> Result<(Header, FileKey, [u8; HEADER_LEN as usize]), SealError> {
     let Form { suite, layout, place } = *form;
     let keyring_id = keys.keyring_id;
-    let wrapping_key =
-        keys.wrapping_key(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
+    let wrapping_key = wrapping_key(keys, generation)?;
     let mut file_id = [0; 16];
     random.fill(&mut file_id)?;
     let mut file_key = FileKey::zeros()?;
     random.fill(file_key.as_mut_slice())?;
     let header = Header { suite, layout, place, file_id, keyring_id, generation };
-    let mut nonce = [0; 12];
-    random.fill(&mut nonce)?;
 
     let mut bytes = [0_u8; HEADER_LEN as usize];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -165,19 +158,26 @@ pub(crate) fn create(
     bytes[12..14].copy_from_slice(&layout.id().to_le_bytes());
     bytes[16..32].copy_from_slice(&file_id);
     bytes[32..48].copy_from_slice(&keyring_id.0);
-    bytes[48..52].copy_from_slice(&generation.0.to_le_bytes());
+    bytes[GENERATION_AT..GENERATION_AT + 4].copy_from_slice(&generation.0.to_le_bytes());
     place.encode(&mut bytes[PLACE_AT..PLACE_END]);
-    wrap_key(&mut bytes, nonce, wrapping_key, &file_key)?;
+    wrap_key(&mut bytes, wrapping_key, &file_key, random)?;
     Ok((header, file_key, bytes))
 }
 
-/// Writes nonce, wrapped file key and tag behind the other fields of a head.
+fn wrapping_key(keys: &KeySet, generation: Generation) -> Result<&LessSafeKey, SealError> {
+    let unknown = SealError::KeyUnknown { keyring_id: keys.keyring_id, generation };
+    keys.wrapping_key(generation).ok_or(unknown)
+}
+
+/// Writes a random nonce, the wrapped file key and the tag behind the other fields of a head.
 fn wrap_key(
     bytes: &mut [u8],
-    nonce: [u8; 12],
     wrapping_key: &LessSafeKey,
     file_key: &FileKey,
+    random: &dyn Random,
 ) -> Result<(), SealError> {
+    let mut nonce = [0; 12];
+    random.fill(&mut nonce)?;
     bytes[NONCE_AT..WRAPPED_AT].copy_from_slice(&nonce);
     let (aad, rest) = bytes.split_at_mut(AAD_LEN);
     let body = &mut rest[WRAPPED_AT - AAD_LEN..TAG_AT - AAD_LEN];
@@ -202,15 +202,12 @@ pub fn rewrap(
     random: &dyn Random,
 ) -> Result<[u8; LEN], SealError> {
     let file_key = unwrap_key(start, header, keys)?;
-    let (keyring_id, generation) = (header.keyring_id, keys.active());
-    let wrapping_key =
-        keys.wrapping_key(generation).ok_or(SealError::KeyUnknown { keyring_id, generation })?;
-    let mut nonce = [0; 12];
-    random.fill(&mut nonce)?;
+    let generation = keys.active();
+    let wrapping_key = wrapping_key(keys, generation)?;
     let mut head = [0; LEN];
     head.copy_from_slice(&start[..LEN]);
     head[GENERATION_AT..GENERATION_AT + 4].copy_from_slice(&generation.0.to_le_bytes());
-    wrap_key(&mut head, nonce, wrapping_key, &file_key)?;
+    wrap_key(&mut head, wrapping_key, &file_key, random)?;
     Ok(head)
 }
 
@@ -220,23 +217,14 @@ pub fn lasting(head: &[u8; LEN]) -> [&[u8]; 2] {
     [&head[..GENERATION_AT], &head[GENERATION_AT + 4..AAD_LEN]]
 }
 
-/// Whether the head of a file is not `start` any more, which was read before and did not open: a
-/// reader may have met a head that was just being wrapped anew, and reads again.
-pub fn was_rewritten<S: Storage + ?Sized>(storage: &S, start: &[u8]) -> io::Result<bool> {
-    let mut again = [0; LEN];
-    let got = storage.read_at(&mut again, SealedOff(0))?;
-    Ok(again[..got] != *start)
-}
-
 /// Unwraps the file key of a header that [`classify`] called sealed. Public also for tests of other
 /// crates, which search the memory of a server for the key.
 pub fn unwrap_key(start: &[u8], header: &Header, keys: &KeySet) -> Result<FileKey, SealError> {
-    let unknown =
-        SealError::KeyUnknown { keyring_id: header.keyring_id, generation: header.generation };
-    if keys.keyring_id != header.keyring_id {
-        return Err(unknown);
+    let Header { keyring_id, generation, .. } = *header;
+    if keys.keyring_id != keyring_id {
+        return Err(SealError::KeyUnknown { keyring_id, generation });
     }
-    let Some(wrapping_key) = keys.wrapping_key(header.generation) else { return Err(unknown) };
+    let wrapping_key = wrapping_key(keys, generation)?;
     let damaged = || SealError::Header(HeaderFault::NotAuthentic);
     if start.len() < LEN {
         return Err(damaged());

@@ -192,14 +192,7 @@ pub type Secret = Zeroizing<Vec<u8>>;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn key(byte: u8) -> DataKey {
-        DataKey::init_with(|bytes| {
-            bytes.fill(byte);
-            Ok::<(), ()>(())
-        })
-        .unwrap()
-    }
+    use crate::testing::data_key as key;
 
     #[test]
     fn a_set_in_use_adopts_newer_keys_only() {
@@ -220,9 +213,9 @@ mod tests {
 
     #[test]
     fn debug_shows_no_key() {
-        let key = key(0xAB);
+        let secret = key(0xAB);
         let mut set = KeySet::new(KeyringId([1; 16]), Suite::Aes256Gcm, Generation(1));
-        set.insert(Generation(1), key);
+        set.insert(Generation(1), secret);
         let shown = format!("{set:?}").to_lowercase();
         assert!(!shown.contains("abab") && !shown.contains("171"), "{shown}");
         assert!(set.get(Generation(1)).is_some());

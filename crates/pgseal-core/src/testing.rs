@@ -15,14 +15,22 @@ use crate::suite::{Layout, Suite};
 pub fn keys() -> KeySet {
     let mut keys = KeySet::new(KeyringId([7; 16]), Suite::Aes256Gcm, Generation(2));
     for generation in [1_u32, 2] {
-        if let Ok(key) = DataKey::init_with(|bytes| {
-            bytes.fill(0x40 + generation.to_le_bytes()[0]);
-            Ok::<(), ()>(())
-        }) {
-            keys.insert(Generation(generation), key);
-        }
+        keys.insert(Generation(generation), data_key(0x40 + generation.to_le_bytes()[0]));
     }
     keys
+}
+
+/// A data key of equal bytes.
+#[must_use]
+pub fn data_key(byte: u8) -> DataKey {
+    let filled: Result<DataKey, core::convert::Infallible> = DataKey::init_with(|bytes| {
+        bytes.fill(byte);
+        Ok(())
+    });
+    match filled {
+        Ok(key) => key,
+        Err(never) => match never {},
+    }
 }
 
 /// Random bytes that are the same in each run: two files that get the same operations have the same

@@ -55,7 +55,7 @@ impl Source {
                         Some(Err(())) => continue,
                     },
                 };
-                if !matches!(provider, Provider::Plugin(_) | Provider::Passphrase(_)) {
+                if provider.is_raw() {
                     raw.get_or_insert_with(|| given.as_ref().map(Kek::duplicate).map_err(|_| ()));
                 }
                 attempts.push(Attempt {

@@ -227,22 +227,7 @@ impl Keyring {
     /// # Errors
     /// As [`Keyring::unlock`].
     pub(crate) fn open_slot(&self, at: usize, kek: &Kek) -> Result<(), KeyError> {
-        let id = self.id();
-        let Some(slot) = self.slots().nth(at) else { return Err(self.wrong(kek)) };
-        let check = wrap::key_check(kek.expose(), id)?;
-        let mut keyring_key = Secret32::zero();
-        let unwrapped =
-            wrap::unwrap_into(kek.expose(), &slot.aad(id), slot.keyring_key, &mut keyring_key);
-        match (wrap::same(&check, slot.key_check), unwrapped) {
-            (true, Ok(()))
-                if wrap::body_mac_holds(&keyring_key, id, &self.body_bytes, &self.mac)? =>
-            {
-                Ok(())
-            }
-            (true, Ok(())) => Err(self.damaged("its MAC does not hold")),
-            (false, Err(_)) => Err(self.wrong(kek)),
-            _ => Err(self.damaged("a wrapped keyring key or its check value")),
-        }
+        self.open_one_of(self.slots().skip(at).take(1), kek).map(|_| ())
     }
 
     fn wrong(&self, kek: &Kek) -> KeyError {
@@ -459,11 +444,19 @@ impl Keyring {
 
     /// Unwraps the keyring key, after checking the KEK and the MAC over the whole body.
     pub(crate) fn open(&self, kek: &Kek) -> Result<Secret32, KeyError> {
+        self.open_one_of(self.slots(), kek)
+    }
+
+    fn open_one_of<'a>(
+        &self,
+        slots: impl Iterator<Item = Slot<'a>>,
+        kek: &Kek,
+    ) -> Result<Secret32, KeyError> {
         let id = self.id();
         let check = wrap::key_check(kek.expose(), id)?;
         let mut keyring_key = Secret32::zero();
         let mut is_open = false;
-        for slot in self.slots() {
+        for slot in slots {
             let unwrapped =
                 wrap::unwrap_into(kek.expose(), &slot.aad(id), slot.keyring_key, &mut keyring_key);
             match (wrap::same(&check, slot.key_check), unwrapped) {

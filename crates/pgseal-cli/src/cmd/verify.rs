@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use pgseal_core::{KeySet, Scratch};
 use pgseal_keys::KEYRING_DIR;
 use pgseal_keys::config_record::CONFIG_RECORD_FILE;
@@ -212,14 +212,8 @@ fn open(args: &Args) -> Result<(DataDir, Root), CliError> {
 }
 
 fn progress_bar(bytes: u64, is_hidden: bool) -> ProgressBar {
-    let target =
-        if is_hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(Some(bytes), target);
     let form = "{bar:40} {percent:>3} %  {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-    if let Ok(style) = ProgressStyle::with_template(form) {
-        bar.set_style(style);
-    }
-    bar
+    out::progress_bar(bytes, is_hidden, form)
 }
 
 /// Checks all files in several threads; the results are in the order of the files.

@@ -15,7 +15,6 @@ use crate::file::fds;
 use crate::file::lost_sectors;
 use crate::file::manifest::ControlFile;
 use crate::file::plan::{self, Plan, SealTarget};
-use crate::keys::renewal;
 use crate::os::log;
 use crate::os::memory;
 use crate::os::real::{self, Errno, fail};
@@ -34,9 +33,6 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
         return raw();
     }
     let plan = plan::plan(path.to_bytes(), flags);
-    if let Plan::Pass(Some(Class::Config)) = &plan {
-        renewal::configuration_is_read(path.to_bytes());
-    }
     if let Plan::Pass(class) | Plan::Seal(SealTarget { class, .. }) = &plan
         && let Some(decided) = config::opened(path, flags, *class)
     {

@@ -16,6 +16,7 @@ use pgseal_pgdata::Class;
 
 pub use self::change::{before_rename, before_unlink};
 
+use crate::keys::renewal;
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
 use crate::os::real;
@@ -96,6 +97,14 @@ pub fn opened(path: &CStr, flags: c_int, class: Option<Class>) -> Option<Result<
     }
     if class != Some(Class::Config) && !LOCKED.load(Ordering::Relaxed) {
         return None;
+    }
+    if class == Some(Class::Config)
+        && datadir::base_name(path.to_bytes()) == AUTO
+        && !is_under_postmaster()
+        && let Some(location) = datadir::locate(path.to_bytes())
+    {
+        // The postmaster opens this file each time that it reads its configuration.
+        with_reserve(|| renewal::configuration_is_read(location.root));
     }
     with_reserve(|| decide(path, flags))
 }

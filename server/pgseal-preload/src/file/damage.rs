@@ -118,11 +118,7 @@ pub fn look(
         Err(error) => return Err(error),
     };
     let keys = match sealing.map(|sealing| sealing.keys) {
-        Some(keys) if keys.keyring_id == header.keyring_id => {
-            // The file may have been opened before a newer data key came.
-            renewal::catch_up(keys);
-            keys
-        }
+        Some(keys) if keys.keyring_id == header.keyring_id => keys,
         _ => match load::with_id(header.keyring_id, root).map_err(errno)? {
             Some(keys) => keys,
             None => {
@@ -131,6 +127,8 @@ pub fn look(
             }
         },
     };
+    // The file may have been opened before a newer data key came.
+    renewal::catch_up(keys);
     match SealedFile::from_header(start, header, keys) {
         Ok(file) => match sealing.and_then(|sealing| sealing.misplaced(&header)) {
             None => Ok(Head::Sealed(boxed(file)?)),

@@ -14,7 +14,6 @@ use pgseal_pgdata::LISTED_DIRECTORIES;
 
 use crate::file::storage::FdStorage;
 use crate::os::log::{self, Shown};
-use crate::os::real;
 use crate::os::sys;
 use crate::place::datadir::{self, Root, join};
 use crate::place::texts::{self, State};
@@ -47,8 +46,7 @@ fn remove_torn(root: &Root, keys: &KeySet, rel: &[u8]) {
     if !is_torn(&FdStorage::new(fd.0), keys) {
         return;
     }
-    // SAFETY: `path` is a C string.
-    if unsafe { real::unlink(path.as_ptr()) } == 0 {
+    if sys::unlink(&path).is_ok() {
         log::line(format_args!(
             "LOG: \"{}\" removed: a crash cut off the program that wrote it, and PostgreSQL writes it anew when it needs it",
             Shown(rel)

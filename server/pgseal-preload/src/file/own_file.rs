@@ -71,16 +71,10 @@ fn try_replace(root: &Root, path: &PathText, bytes: &[u8]) -> Result<(), Errno> 
     // Writing to a `PathText` cannot fail.
     let _ = write!(new, ".new.{:016x}", u64::from_le_bytes(random));
     let (path, new) = (sys::c_path(path)?, new.into_c()?);
-    let written = write_new(&new, bytes, mode).and_then(|()| {
-        // SAFETY: two C strings.
-        match unsafe { real::rename(new.as_ptr(), path.as_ptr()) } {
-            0 => Ok(()),
-            _ => Err(real::errno()),
-        }
-    });
+    let written = write_new(&new, bytes, mode).and_then(|()| sys::rename(&new, &path));
     if let Err(errno) = written {
-        // SAFETY: a C string. There may be no such file.
-        unsafe { real::unlink(new.as_ptr()) };
+        // There may be no such file.
+        let _ = sys::unlink(&new);
         return Err(errno);
     }
     sys::sync(directory(root)?.0)

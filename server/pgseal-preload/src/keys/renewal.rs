@@ -12,18 +12,13 @@ use pgseal_keys::renewal::{self, RENEWAL_LEN};
 
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
-use crate::os::real;
 use crate::os::sys::{self, PathText};
 use crate::place::datadir::{self, Root};
-use crate::place::program::{self, Role};
-use crate::place::symbol;
 
 /// Where the program leaves the new key.
 const FILE: &[u8] = b"pgseal/renewal";
 /// The name that the file gets if the server cannot use it, so that the program learns of it.
 const REFUSED: &[u8] = b"pgseal/renewal.refused";
-/// `PG_AUTOCONF_FILENAME`, which the postmaster opens each time that it reads its configuration.
-const AUTO: &[u8] = b"postgresql.auto.conf";
 
 const WORDS: usize = RENEWAL_LEN / 8;
 const _: () = assert!(RENEWAL_LEN.is_multiple_of(8));
@@ -106,17 +101,12 @@ pub fn server_starts(root: &Root) {
     }
 }
 
-/// Takes a new data key if there is one. To be called when a server opens a file of its
-/// configuration.
-pub fn configuration_is_read(path: &[u8]) {
-    if program::role() == Role::Server
-        && datadir::base_name(path) == AUTO
-        && !symbol::is_under_postmaster()
-        && let Some(shared) = shared()
-        && let Some(location) = datadir::locate(path)
-        && let Some(keys) = location.root.loaded_keys()
+/// Takes a new data key if there is one. To be called when the postmaster reads its configuration.
+pub fn configuration_is_read(root: &Root) {
+    if let Some(shared) = shared()
+        && let Some(keys) = root.loaded_keys()
     {
-        with_reserve(|| take(shared, location.root, keys));
+        take(shared, root, keys);
     }
 }
 
@@ -140,8 +130,7 @@ fn take(shared: &Shared, root: &Root, keys: &KeySet) {
             log::line(format_args!("WARNING: \"{shown}\": the data key in it is not used: {why}"));
             let refused = datadir::join(root.path(), REFUSED);
             if let (Ok(from), Ok(to)) = (sys::c_path(&path), sys::c_path(&refused)) {
-                // SAFETY: both are C strings.
-                unsafe { real::rename(from.as_ptr(), to.as_ptr()) };
+                let _ = sys::rename(&from, &to);
             }
         }
     }
@@ -187,8 +176,7 @@ fn read(path: &PathText) -> Option<Vec<u8>> {
 
 fn remove(path: &PathText) {
     if let Ok(path) = sys::c_path(path) {
-        // SAFETY: a C string.
-        unsafe { real::unlink(path.as_ptr()) };
+        let _ = sys::unlink(&path);
     }
 }
 

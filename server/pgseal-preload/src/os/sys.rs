@@ -113,6 +113,22 @@ pub fn shared_memory(len: usize) -> Result<*mut u8, c_int> {
     if map == libc::MAP_FAILED { Err(real::errno()) } else { Ok(map.cast()) }
 }
 
+/// Removes a name of a file.
+pub fn unlink(path: &CStr) -> Result<(), c_int> {
+    // SAFETY: a C string.
+    if unsafe { real::unlink(path.as_ptr()) } == 0 { Ok(()) } else { Err(real::errno()) }
+}
+
+/// Renames a file, over another one if there is one.
+pub fn rename(from: &CStr, to: &CStr) -> Result<(), c_int> {
+    // SAFETY: two C strings.
+    if unsafe { real::rename(from.as_ptr(), to.as_ptr()) } == 0 {
+        Ok(())
+    } else {
+        Err(real::errno())
+    }
+}
+
 /// Syncs a file or directory to the disk.
 pub fn sync(fd: c_int) -> Result<(), c_int> {
     // SAFETY: no pointers involved.

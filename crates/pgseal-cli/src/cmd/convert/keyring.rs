@@ -11,6 +11,7 @@ use pgseal_keys::{
 };
 
 use crate::error::CliError;
+use crate::small_file::remove_if_there;
 
 /// Makes the directory `pgseal`, if it does not exist.
 pub fn make_dir(root: &Path) -> Result<(), CliError> {
@@ -85,14 +86,4 @@ pub fn undo_keyring(root: &Path, journal: &Journal) -> Result<(), CliError> {
 
 fn sync_dir(dir: &Path) -> Result<(), CliError> {
     Disk.sync_dir(dir).map_err(CliError::io(dir, "sync the directory"))
-}
-
-/// Removes a file, if it exists.
-fn remove_if_there(path: &Path) -> Result<(), CliError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(CliError::io(path, "remove the file")(error))
-        }
-        _ => Ok(()),
-    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 use pgseal_convert::engine::{self, Job};
 use pgseal_convert::plan::Plan;
 use pgseal_convert::{Control, Disk, Facts, Journal, Operation, Outcome, Phase, Target, barrier};
@@ -438,14 +438,9 @@ impl<'a> Run<'a> {
 
     fn bar(&self, what: &'static str, bytes: u64) -> ProgressBar {
         let is_hidden = self.options.quiet || self.options.json;
-        let target =
-            if is_hidden { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-        let bar = ProgressBar::with_draw_target(Some(bytes), target);
         let form =
             "{msg} {bar:32} {percent:>3} %  {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
-        if let Ok(style) = ProgressStyle::with_template(form) {
-            bar.set_style(style);
-        }
+        let bar = out::progress_bar(bytes, is_hidden, form);
         bar.set_message(what);
         bar
     }

@@ -86,7 +86,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     };
     let keyring = keys::own_keyring(&dir)?;
     let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
-    keyring.unlock(&kek)?;
     // On the disk before the first file needs it.
     let keyring = match args.finish {
         true => keyring,

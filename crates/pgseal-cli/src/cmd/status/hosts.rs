@@ -130,7 +130,7 @@ const COLUMNS: [&str; 10] = [
 ];
 
 fn print(out: &mut Out, rows: &[Row]) -> io::Result<()> {
-    let cells: Vec<[String; 10]> = rows.iter().map(cells).collect();
+    let cells: Vec<[String; COLUMNS.len()]> = rows.iter().map(cells).collect();
     let mut widths: BTreeMap<usize, usize> = BTreeMap::new();
     for row in cells.iter().map(|row| row.each_ref().map(String::as_str)).chain([COLUMNS]) {
         for (at, cell) in row.iter().enumerate() {
@@ -139,7 +139,7 @@ fn print(out: &mut Out, rows: &[Row]) -> io::Result<()> {
         }
     }
     let rule: String = widths.values().map(|width| format!("+{}", "-".repeat(width + 2))).collect();
-    let line = |row: [&str; 10]| -> String {
+    let line = |row: [&str; COLUMNS.len()]| -> String {
         let cells = row.iter().zip(widths.values());
         cells.map(|(cell, width)| format!("| {cell:width$} ")).collect()
     };
@@ -150,10 +150,10 @@ fn print(out: &mut Out, rows: &[Row]) -> io::Result<()> {
     writeln!(out, "{rule}+")
 }
 
-fn cells(row: &Row) -> [String; 10] {
+fn cells(row: &Row) -> [String; COLUMNS.len()] {
     let target = diff::shown(&row.target);
     let Some(status) = &row.status else {
-        let mut cells: [String; 10] = Default::default();
+        let mut cells: [String; COLUMNS.len()] = Default::default();
         cells[0] = target;
         cells[3] = "no answer".to_owned();
         return cells;

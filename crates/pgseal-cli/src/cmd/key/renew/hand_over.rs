@@ -12,6 +12,7 @@ use pgseal_keys::{renewal, renewal_path, write_renewal};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::error::CliError;
+use crate::small_file::remove_if_there;
 
 /// How long the postmaster may take to read its configuration.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -46,16 +47,16 @@ fn offer(root: &Path, pid: u32, keys: &KeySet, known: Generation) -> Result<bool
         .map_err(|why| CliError::Damaged(format!("{}: {why}", renewal_path(root).display())))?;
     let path = renewal_path(root);
     let refused = path.with_extension("refused");
-    remove(&refused)?;
+    remove_if_there(&refused)?;
     write_renewal(root, &file)?;
     if let Err(error) = reload(pid) {
-        remove(&path)?;
+        remove_if_there(&path)?;
         return Err(not_taken(root, pid, &format!("it got no SIGHUP: {error}")));
     }
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         if fs::symlink_metadata(&refused).is_ok() {
-            remove(&refused)?;
+            remove_if_there(&refused)?;
             return Ok(false);
         }
         let is_there = fs::symlink_metadata(&path).is_ok();
@@ -65,7 +66,7 @@ fn offer(root: &Path, pid: u32, keys: &KeySet, known: Generation) -> Result<bool
         }
         thread::sleep(PAUSE);
     }
-    remove(&path)?;
+    remove_if_there(&path)?;
     Err(not_taken(
         root,
         pid,
@@ -82,15 +83,6 @@ fn reload(pid: u32) -> io::Result<()> {
         return Err(io::Error::other("it is not a PostgreSQL server"));
     };
     Ok(kill_process(pid, Signal::HUP)?)
-}
-
-fn remove(path: &Path) -> Result<(), CliError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(CliError::io(path, "remove the file")(error))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn not_taken(root: &Path, pid: u32, why: &str) -> CliError {

@@ -5,7 +5,6 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pgseal_core::geometry::HEAD_LEN;
 use pgseal_core::header::{self, Kind};
 use pgseal_core::random::LibraryRandom;
@@ -13,6 +12,7 @@ use pgseal_core::{Generation, KeySet};
 use rustix::fs::{FlockOperation, OFlags};
 
 use crate::error::CliError;
+use crate::out;
 use crate::scan::{self, Root, Scan, Seen};
 
 /// How often all files are looked at: files may appear under the older key until the last process
@@ -38,7 +38,8 @@ pub fn all(root: &Path, keys: &KeySet, shows_progress: bool) -> Result<Outcome, 
         let scan = scan::scan(root, Root::DataDir);
         outcome.left = closed(&scan);
         let older = older(&scan, keys);
-        let bar = bar(older.len(), shows_progress);
+        let form = "{pos}/{len} files  {bar:30}  {eta} left";
+        let bar = out::progress_bar(older.len() as u64, !shows_progress, form);
         let mut written = 0;
         for (path, rel) in older {
             bar.inc(1);
@@ -127,11 +128,4 @@ fn sync(root: &Path, scan: &Scan) -> Result<(), CliError> {
         }
     }
     Ok(())
-}
-
-fn bar(files: usize, is_shown: bool) -> ProgressBar {
-    let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(files as u64), target);
-    let style = ProgressStyle::with_template("{pos}/{len} files  {bar:30}  {eta} left");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
