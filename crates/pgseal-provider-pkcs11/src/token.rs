@@ -1,6 +1,8 @@
 //! The token and the key that a URI names.
 
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
 use cryptoki::error::{Error, RvError};
@@ -34,30 +36,69 @@ pub(crate) struct Key {
     is_kept: bool,
 }
 
+/// How long to wait before each further try to open a token: 600 ms in all.
+const WAITS: [Duration; 5] = [
+    Duration::from_millis(20),
+    Duration::from_millis(40),
+    Duration::from_millis(80),
+    Duration::from_millis(160),
+    Duration::from_millis(300),
+];
+
+/// Why a token was not opened.
+enum NotOpened {
+    /// A moment later the token may open. SoftHSM rewrites the file of a token at each login, so a
+    /// process that starts meanwhile reads a part of the file: it sees no token, a token without a
+    /// PIN, or reports a general error.
+    Passing(Failure<'static>),
+    /// Another try changes nothing.
+    Lasting(Failure<'static>),
+}
+
+impl From<Failure<'static>> for NotOpened {
+    fn from(failure: Failure<'static>) -> NotOpened {
+        match failure.kind {
+            Fault::Unavailable => NotOpened::Passing(failure),
+            _ => NotOpened::Lasting(failure),
+        }
+    }
+}
+
 impl<'a> OpenToken<'a> {
-    /// Loads the library, finds the one token that the URI describes, and logs in.
+    /// Loads the library, finds the one token that the URI describes, and logs in. Tries again for
+    /// a short time when the token may be only busy.
     pub(crate) fn open(uri: &'a Uri) -> Result<OpenToken<'a>, Failure<'static>> {
         // The library becomes code of this process.
         files::expect_trusted("module-path", &uri.module)?;
+        let mut waits = WAITS.into_iter();
+        loop {
+            match OpenToken::open_once(uri) {
+                Err(NotOpened::Passing(failure)) => match waits.next() {
+                    Some(wait) => thread::sleep(wait),
+                    None => return Err(failure),
+                },
+                Err(NotOpened::Lasting(failure)) => return Err(failure),
+                Ok(token) => return Ok(token),
+            }
+        }
+    }
+
+    fn open_once(uri: &'a Uri) -> Result<OpenToken<'a>, NotOpened> {
         let module = Pkcs11::new(&uri.module).map_err(|error| {
             configuration(format!("module-path {}: {error}", uri.module.display()))
         })?;
         module
             .initialize(CInitializeArgs::new(CInitializeFlags::OS_LOCKING_OK))
             .map_err(failed("the token's library does not start"))?;
-        let (slot, info) = find_token(&module, uri)?;
-        let session = module.open_ro_session(slot).map_err(failed("no session with the token"))?;
-        match &uri.pin_source {
-            Some(path) => log_in(&session, &info, path)?,
-            None if info.login_required() => {
-                return Err(configuration(
-                    "the token wants a PIN: put it into a file of mode 600, and add \
-                     pin-source=/PATH behind the ? of the URI",
-                ));
+        match log_in_to_token(&module, uri) {
+            Ok((slot, info, session)) => Ok(OpenToken { uri, session, module, slot, info }),
+            Err(failure) => {
+                // The next try starts the library anew: it reads the token only when it starts.
+                // The failure above says more than one of stopping.
+                let _ = module.finalize();
+                Err(failure)
             }
-            None => {}
         }
-        Ok(OpenToken { uri, session, module, slot, info })
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -212,13 +253,33 @@ fn find_token(module: &Pkcs11, uri: &Uri) -> Result<(Slot, TokenInfo), Failure<'
     }
 }
 
-fn log_in(session: &Session, info: &TokenInfo, path: &Path) -> Result<(), Failure<'static>> {
+fn log_in_to_token(module: &Pkcs11, uri: &Uri) -> Result<(Slot, TokenInfo, Session), NotOpened> {
+    let (slot, info) = find_token(module, uri)?;
+    let session = module.open_ro_session(slot).map_err(failed("no session with the token"))?;
+    match &uri.pin_source {
+        Some(path) => log_in(&session, &info, path)?,
+        None if info.login_required() => {
+            return Err(NotOpened::Lasting(configuration(
+                "the token wants a PIN: put it into a file of mode 600, and add \
+                 pin-source=/PATH behind the ? of the URI",
+            )));
+        }
+        None => {}
+    }
+    Ok((slot, info, session))
+}
+
+fn log_in(session: &Session, info: &TokenInfo, path: &Path) -> Result<(), NotOpened> {
     if info.user_pin_final_try() && !info.user_pin_locked() {
-        return Err(pin::last_try());
+        return Err(NotOpened::Lasting(pin::last_try()));
     }
     match session.login(UserType::User, Some(&pin::read(path)?)) {
         // Another session of this process; there is none, but some libraries say so.
-        Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => Ok(()),
-        other => other.map_err(failed("the login failed")),
+        Ok(()) | Err(Error::Pkcs11(RvError::UserAlreadyLoggedIn, _)) => Ok(()),
+        // The token's library has compared no PIN, so another try costs none of the token's tries.
+        Err(error @ Error::Pkcs11(RvError::UserPinNotInitialized, _)) => {
+            Err(NotOpened::Passing(failed("the login failed")(error)))
+        }
+        Err(error) => Err(failed("the login failed")(error).into()),
     }
 }

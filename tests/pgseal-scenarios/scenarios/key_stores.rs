@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
 
@@ -139,4 +140,25 @@ fn ways_of_wrapping_and_keys_that_must_not_be_used() {
         assert!(!outcome.text.contains("1234"), "{}", outcome.text);
     }
     succeeds(&test("object=pgseal;id=%01", ""));
+}
+
+/// SoftHSM rewrites the file of a token at each login, without a lock that readers heed. Many
+/// processes that open the token at the same moment, as when all clusters of a host start, all get
+/// the key.
+#[test]
+fn many_logins_at_the_same_time() {
+    const PROCESSES: usize = 6;
+    let store = new_store();
+    succeeds(&store.script(&commands("## PKCS #11", "### Rotating")[0]));
+    succeeds(&store.script(&format!("install -m 600 /dev/null ~/pin && printf {PIN} > ~/pin")));
+    let pin = store.node.home().join("pin").display().to_string();
+    let uri = format!("pkcs11:token=db;object=pgseal?module-path={MODULE}&pin-source={pin}");
+    thread::scope(|scope| {
+        let tests: Vec<_> = (0..PROCESSES)
+            .map(|_| scope.spawn(|| store.node.pgseal(&["provider", "test", &uri])))
+            .collect();
+        for test in tests {
+            succeeds(&test.join().expect("a test of the store"));
+        }
+    });
 }
