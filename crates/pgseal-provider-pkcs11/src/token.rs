@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cryptoki::context::{CInitializeArgs, CInitializeFlags, Pkcs11};
 use cryptoki::error::{Error, RvError};
@@ -45,6 +45,10 @@ const WAITS: [Duration; 5] = [
     Duration::from_millis(300),
 ];
 
+/// No further try begins this long after the first one. A network HSM that is down can take seconds
+/// to say so, and pgseal stops a plugin after 15 s: then its words would be lost.
+const LAST_TRY: Duration = Duration::from_secs(3);
+
 /// Why a token was not opened.
 enum NotOpened {
     /// A moment later the token may open. SoftHSM rewrites the file of a token at each login, so a
@@ -71,11 +75,12 @@ impl<'a> OpenToken<'a> {
         // The library becomes code of this process.
         files::expect_trusted("module-path", &uri.module)?;
         let mut waits = WAITS.into_iter();
+        let first = Instant::now();
         loop {
             match OpenToken::open_once(uri) {
                 Err(NotOpened::Passing(failure)) => match waits.next() {
-                    Some(wait) => thread::sleep(wait),
-                    None => return Err(failure),
+                    Some(wait) if first.elapsed() + wait < LAST_TRY => thread::sleep(wait),
+                    _ => return Err(failure),
                 },
                 Err(NotOpened::Lasting(failure)) => return Err(failure),
                 Ok(token) => return Ok(token),
@@ -259,10 +264,11 @@ fn log_in_to_token(module: &Pkcs11, uri: &Uri) -> Result<(Slot, TokenInfo, Sessi
     match &uri.pin_source {
         Some(path) => log_in(&session, &info, path)?,
         None if info.login_required() => {
-            return Err(NotOpened::Lasting(configuration(
+            return Err(configuration(
                 "the token wants a PIN: put it into a file of mode 600, and add \
                  pin-source=/PATH behind the ? of the URI",
-            )));
+            )
+            .into());
         }
         None => {}
     }
@@ -271,7 +277,7 @@ fn log_in_to_token(module: &Pkcs11, uri: &Uri) -> Result<(Slot, TokenInfo, Sessi
 
 fn log_in(session: &Session, info: &TokenInfo, path: &Path) -> Result<(), NotOpened> {
     if info.user_pin_final_try() && !info.user_pin_locked() {
-        return Err(NotOpened::Lasting(pin::last_try()));
+        return Err(pin::last_try().into());
     }
     match session.login(UserType::User, Some(&pin::read(path)?)) {
         // Another session of this process; there is none, but some libraries say so.

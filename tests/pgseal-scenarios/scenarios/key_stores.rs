@@ -25,6 +25,16 @@ fn new_store() -> StoreNode {
     store
 }
 
+/// A store with the token and the key of the page, and the query part of its URIs.
+fn store_with_key() -> (StoreNode, String) {
+    let store = new_store();
+    succeeds(&store.script(&commands("## PKCS #11", "### Rotating")[0]));
+    succeeds(&store.script(&format!("install -m 600 /dev/null ~/pin && printf {PIN} > ~/pin")));
+    let pin = store.node.home().join("pin");
+    let query = format!("?module-path={MODULE}&pin-source={}", pin.display());
+    (store, query)
+}
+
 fn tokens(store: &StoreNode) -> PathBuf {
     store.node.home().join("tokens")
 }
@@ -109,13 +119,10 @@ fn a_cluster_under_a_token() {
 /// refused.
 #[test]
 fn ways_of_wrapping_and_keys_that_must_not_be_used() {
-    let store = new_store();
-    succeeds(&store.script(&commands("## PKCS #11", "### Rotating")[0]));
-    succeeds(&store.script(&format!("install -m 600 /dev/null ~/pin && printf {PIN} > ~/pin")));
-    let pin = store.node.home().join("pin").display().to_string();
+    let (store, query) = store_with_key();
     let test = |object: &str, more: &str| {
-        let query = format!("?module-path={MODULE}&pin-source={pin}{more}");
-        store.node.pgseal(&["provider", "test", &format!("pkcs11:token=db;{object}{query}")])
+        let uri = format!("pkcs11:token=db;{object}{query}{more}");
+        store.node.pgseal(&["provider", "test", &uri])
     };
     for mechanism in ["aes-gcm", "aes-key-wrap-pad", "aes-key-wrap"] {
         let outcome = test("object=pgseal", &format!("&x-pgseal-mechanism={mechanism}"));
@@ -148,11 +155,8 @@ fn ways_of_wrapping_and_keys_that_must_not_be_used() {
 #[test]
 fn many_logins_at_the_same_time() {
     const PROCESSES: usize = 6;
-    let store = new_store();
-    succeeds(&store.script(&commands("## PKCS #11", "### Rotating")[0]));
-    succeeds(&store.script(&format!("install -m 600 /dev/null ~/pin && printf {PIN} > ~/pin")));
-    let pin = store.node.home().join("pin").display().to_string();
-    let uri = format!("pkcs11:token=db;object=pgseal?module-path={MODULE}&pin-source={pin}");
+    let (store, query) = store_with_key();
+    let uri = format!("pkcs11:token=db;object=pgseal{query}");
     thread::scope(|scope| {
         let tests: Vec<_> = (0..PROCESSES)
             .map(|_| scope.spawn(|| store.node.pgseal(&["provider", "test", &uri])))
