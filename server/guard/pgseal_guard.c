@@ -43,11 +43,13 @@
 
 PG_MODULE_MAGIC;
 
-/* Version of the four functions below; libpgseal.so must report the same. */
-#define PGSEAL_ABI 1
+/* Version of the functions below; libpgseal.so must report the same. */
+#define PGSEAL_ABI 2
 
 typedef uint32_t (*pgseal_abi_fn) (void);
 typedef int (*pgseal_needs_full_page_images_fn) (void);
+typedef int (*pgseal_needs_data_checksums_fn) (void);
+typedef void (*pgseal_data_checksums_are_off_fn) (void);
 typedef const char *(*pgseal_io_method_refused_fn) (const char *io_method);
 typedef void (*pgseal_guard_hello_fn) (void);
 
@@ -171,16 +173,18 @@ keep_full_page_writes_on(void)
  * A standby replays the WAL of its primary.  The WAL of a sealed primary always
  * contains full-page images; that of a plain primary need not.  pg_control says
  * whether full_page_writes was on at the last checkpoint that was replayed, or at
- * the checkpoint with which the base backup began.  After a clean shutdown
- * there is no older WAL to replay, so the check is skipped; pg_upgrade leaves
- * such a cluster, whose last checkpoint was made with full_page_writes off.
+ * the checkpoint with which the base backup began, and whether the primary had
+ * wal_log_hints on.  After a clean shutdown there is no older WAL to replay, so
+ * the check is skipped; pg_upgrade leaves such a cluster, whose last checkpoint
+ * was made with full_page_writes off.
  */
 static void
-insist_on_full_page_images_of_the_primary(void)
+insist_on_full_page_images_of_the_primary(bool has_checksums)
 {
 	bool		crc_ok;
 	ControlFileData *control;
 	bool		images;
+	bool		hints;
 	DBState		state;
 
 	if (access("standby.signal", F_OK) != 0 && access("recovery.signal", F_OK) != 0)
@@ -188,32 +192,54 @@ insist_on_full_page_images_of_the_primary(void)
 
 	control = get_controlfile(DataDir, &crc_ok);
 	images = control->checkPointCopy.fullPageWrites;
+	hints = has_checksums || control->wal_log_hints;
 	state = control->state;
 	pfree(control);
 
 	/* If the control file is damaged, the server itself reports it. */
-	if (crc_ok && !images && state != DB_SHUTDOWNED)
+	if (!crc_ok || state == DB_SHUTDOWNED)
+		return;
+
+	if (!images)
 		ereport(FATAL,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the WAL that is to be replayed here was written with full_page_writes = off, and this data directory is sealed by pgseal with a suite that needs it"),
 				 errdetail("After a crash, pages that were being written could not be repaired."),
 				 errhint("Set full_page_writes = on on the primary, run CHECKPOINT there and make this data directory anew, or make it with PGSEAL_SUITE=aes-256-xts.")));
+	if (!hints)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the WAL that is to be replayed here was written with wal_log_hints = off and without data checksums, and this data directory is sealed by pgseal with a suite that needs one of the two"),
+				 errdetail("After a crash, pages that were being written could not be repaired."),
+				 errhint("Set wal_log_hints = on on the primary, restart it and make this data directory anew, or make it with PGSEAL_SUITE=aes-256-xts.")));
 }
 
 /*
  * Suites other than XTS store a nonce or a tag for each page elsewhere in the
  * file.  After a crash, page and tag may not fit together; WAL replay must then
- * restore the page from a full-page image.  With data checksums, the server
- * writes such images for changed hint bits as well.
+ * restore the page from a full-page image.  The server writes such images for
+ * changed hint bits as well (XLogHintBitIsNeeded) if it has data checksums, or
+ * if wal_log_hints is on, which only a restart changes.
+ *
+ * With GCM, wal_log_hints is enough: a page that changed does not authenticate.
+ * With CTR, only data checksums find that.
  */
 static void
 insist_on_full_page_images(void)
 {
-	if (checksums_are_off())
-		ereport(FATAL,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("this data directory is sealed by pgseal with a suite that needs data checksums, and they are off"),
-				 errhint("Switch them on with \"pgseal run -- pg_checksums --enable -D DIR\", or use a cluster made with --suite aes-256-xts.")));
+	bool		has_checksums = !checksums_are_off();
+
+	if (!has_checksums)
+	{
+		pgseal_needs_data_checksums_fn needs_data_checksums = (pgseal_needs_data_checksums_fn)
+			required_function("pgseal_needs_data_checksums");
+
+		if (needs_data_checksums() != 0)
+			ereport(FATAL,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("this data directory is sealed by pgseal with a suite that needs data checksums, and they are off"),
+					 errhint("Switch them on with \"pgseal run -- pg_checksums --enable -D DIR\", or use a cluster made with --suite aes-256-gcm or aes-256-xts.")));
+	}
 
 	/*
 	 * pg_upgrade starts the new cluster with full_page_writes=off, and with
@@ -222,13 +248,35 @@ insist_on_full_page_images(void)
 	if (IsBinaryUpgrade)
 		return;
 
+	if (!has_checksums && !setting_is("wal_log_hints", "on"))
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this data directory is sealed by pgseal with a suite that needs wal_log_hints or data checksums, and both are off"),
+				 errdetail("After a crash, a page of which only hint bits had changed could not be repaired."),
+				 errhint("Set wal_log_hints = on, or switch data checksums on with \"pgseal run -- pg_checksums --enable -D DIR\", or use a cluster made with --suite aes-256-xts.")));
 	if (!fullPageWrites)
 		ereport(FATAL,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this data directory is sealed by pgseal with a suite that needs full_page_writes, and it is off"),
 				 errhint("Set full_page_writes = on, or use a cluster made with --suite aes-256-xts.")));
 	keep_full_page_writes_on();
-	insist_on_full_page_images_of_the_primary();
+	insist_on_full_page_images_of_the_primary(has_checksums);
+}
+
+/*
+ * Tells the library that there are no data checksums.  A base backup cannot
+ * verify pages then, so the library fails its reads of damaged ones.
+ */
+static void
+tell_checksums(void)
+{
+	if (checksums_are_off())
+	{
+		pgseal_data_checksums_are_off_fn data_checksums_are_off = (pgseal_data_checksums_are_off_fn)
+			required_function("pgseal_data_checksums_are_off");
+
+		data_checksums_are_off();
+	}
 }
 
 /* I/O that does not pass through the C library cannot be sealed. */
@@ -295,6 +343,7 @@ _PG_init(void)
 
 	if (needs_full_page_images() != 0)
 		insist_on_full_page_images();
+	tell_checksums();
 	refuse_hidden_io();
 
 	guard_hello();

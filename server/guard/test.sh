@@ -55,6 +55,10 @@ ok() {
 not() { ! "$@"; }
 same() { [ "$1" = "$2" ] || { echo "'$1' is not '$2'"; false; }; }
 logged() { grep -F -- "$1" "$work/log"; }
+# Whether a start of DATA tells the library that there are no checksums.
+logged_at_start_of() {
+    start "$1" "$stub" && stop "$1" && logged "stub: no data checksums"
+}
 
 # Prints name, mode and hash of every file in a data directory.
 fingerprint() { (cd "$1" && find . -printf '%p %y %m\n' | sort && find . -type f | sort | xargs sha256sum); }
@@ -64,7 +68,7 @@ start() {
     shift 2
     : >"$work/log"
     chmod 666 "$work/log"
-    as env LD_PRELOAD="$preload" STUB_ABI="${STUB_ABI:-1}" ${STUB_XTS:+STUB_XTS=1} \
+    as env LD_PRELOAD="$preload" STUB_ABI="${STUB_ABI:-2}" ${STUB_XTS:+STUB_XTS=1} ${STUB_CTR:+STUB_CTR=1} \
         "$bin/pg_ctl" -s -w -t 120 -D "$data" -l "$work/log" -o "$*" start
 }
 sql() { as "$bin/psql" -h "$work" -qAtX -d postgres -c "$1"; }
@@ -111,11 +115,15 @@ ok "single-user mode without the library: changes no file" same "$(fingerprint "
 
 STUB_ABI=7
 refuses "library of another version" "$work/sums" "$stub" \
-    "libpgseal.so has interface version 7, and pgseal_guard.so needs version 1"
-STUB_ABI=1
+    "libpgseal.so has interface version 7, and pgseal_guard.so needs version 2"
+STUB_ABI=2
 refuses "library without a function" "$work/sums" "$work/old.so" \
     "the library libpgseal.so has no function pgseal_guard_hello"
-refuses "checksums off" "$work/nosums" "$stub" "needs data checksums, and they are off"
+refuses "checksums and wal_log_hints off" "$work/nosums" "$stub" \
+    "needs wal_log_hints or data checksums, and both are off"
+STUB_CTR=1
+refuses "CTR, checksums off" "$work/nosums" "$stub" "needs data checksums, and they are off" -c wal_log_hints=on
+STUB_CTR=
 refuses "full_page_writes off" "$work/sums" "$stub" \
     "needs full_page_writes, and it is off" -c full_page_writes=off
 refuses "shared memory in files" "$work/sums" "$stub" \
@@ -154,6 +162,28 @@ printf '%s\n' "$conf" | as tee "$work/sums/postgresql.conf" >/dev/null
 ok "pg_upgrade may start a cluster with full_page_writes off" \
     start "$work/sums" "$stub" -b -c full_page_writes=off
 stop "$work/sums"
+
+ok "pg_upgrade may start a cluster with neither checksums nor wal_log_hints" \
+    start "$work/nosums" "$stub" -b
+stop "$work/nosums"
+
+# A standby of a primary that logs no hint bits; pg_control says so after a crash.
+standby="the WAL that is to be replayed here was written with wal_log_hints = off"
+STUB_XTS=1
+ok "a server without wal_log_hints" start "$work/nosums" "$stub"
+pid=$(head -n 1 "$work/nosums/postmaster.pid")
+kill -QUIT "$pid"
+while is_there "$pid"; do sleep 0.1; done
+STUB_XTS=
+as touch "$work/nosums/standby.signal"
+refuses "a standby of it" "$work/nosums" "$stub" "$standby" -c wal_log_hints=on
+as rm "$work/nosums/standby.signal"
+
+ok "starts without checksums, with wal_log_hints" start "$work/nosums" "$stub" -c wal_log_hints=on
+ok "tells the library that there are no checksums" logged "stub: no data checksums"
+ok "without checksums full_page_writes stays on, too" not sql "ALTER SYSTEM SET full_page_writes = off"
+stop "$work/nosums"
+ok "with checksums the library is not told so" not logged_at_start_of "$work/sums"
 
 STUB_XTS=1
 ok "XTS needs no checksums" start "$work/nosums" "$stub"

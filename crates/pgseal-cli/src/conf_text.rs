@@ -7,6 +7,10 @@ const COMMENT: &str = "\
 # Added by pgseal: this data directory is sealed. The guard module refuses to start the server
 # without libpgseal.so, which would take the sealed files for damaged ones. Keep it first.";
 
+const HINTS_COMMENT: &str = "\
+# Added by pgseal: without data checksums, only this setting lets recovery repair every page that a
+# crash has torn. The guard module refuses to start the server without one of the two.";
+
 /// The text with the guard module added before the other preloaded modules; `None` if the text has
 /// it already.
 pub fn with_guard(text: &str, guard: &str) -> Option<String> {
@@ -17,6 +21,18 @@ pub fn with_guard(text: &str, guard: &str) -> Option<String> {
     let value = if others.is_empty() { guard.to_owned() } else { format!("{guard},{others}") };
     let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     Some(format!("{text}{break_before}\n{COMMENT}\n{NAME} = {}\n", quoted(&value)))
+}
+
+/// The text with `wal_log_hints` switched on; `None` if it is on there.
+pub fn with_log_hints(text: &str) -> Option<String> {
+    let is_on = text.lines().rev().filter_map(setting).find_map(|(name, value)| {
+        name.eq_ignore_ascii_case("wal_log_hints").then(|| value.eq_ignore_ascii_case("on"))
+    });
+    if is_on == Some(true) {
+        return None;
+    }
+    let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    Some(format!("{text}{break_before}\n{HINTS_COMMENT}\nwal_log_hints = on\n"))
 }
 
 /// The value of the last `data_directory` in the text, in quotes as Debian's programs write it.
@@ -177,6 +193,15 @@ mod tests {
         }
         let with = with_guard("shared_preload_libraries = 'a''b\\\\'", "pgseal_guard").unwrap();
         assert!(with.ends_with("\nshared_preload_libraries = 'pgseal_guard,a''b\\\\'\n"), "{with}");
+    }
+
+    #[test]
+    fn wal_log_hints_is_switched_on_once() {
+        let with = with_log_hints("a = 1\n#wal_log_hints = off\n").unwrap();
+        assert!(with.ends_with("\nwal_log_hints = on\n"), "{with}");
+        assert_eq!(with_log_hints(&with), None);
+        assert_eq!(with_log_hints("Wal_Log_Hints 'ON'"), None);
+        assert!(with_log_hints("wal_log_hints = on\nwal_log_hints = off\n").is_some());
     }
 
     #[test]

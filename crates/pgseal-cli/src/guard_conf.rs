@@ -17,6 +17,14 @@ pub fn add(path: &Path, guard: &str) -> Result<bool, CliError> {
     }
 }
 
+/// Switches `wal_log_hints` on in a configuration file, unless it is on there.
+pub fn log_hints(path: &Path) -> Result<(), CliError> {
+    match conf_text::with_log_hints(&read(path)?) {
+        Some(text) => rewrite::replace(path, &text),
+        None => Ok(()),
+    }
+}
+
 /// Takes the guard module out of a configuration file; the rest stays as it is.
 pub fn remove(path: &Path) -> Result<(), CliError> {
     let text = read(path)?;

@@ -84,10 +84,18 @@ impl Suite {
     }
 
     /// Whether a page and its nonce or tag can reach the disk at different moments, so that
-    /// PostgreSQL's full-page images and data checksums must be on.
+    /// PostgreSQL must write full-page images, also for hint bits (data checksums or
+    /// `wal_log_hints`).
     #[must_use]
     pub fn needs_full_page_images(self) -> bool {
         !matches!(self, Suite::Aes128Xts | Suite::Aes256Xts)
+    }
+
+    /// Whether PostgreSQL's data checksums must be on: a nonce that does not fit its page shows
+    /// only as noise, and nothing else finds that.
+    #[must_use]
+    pub fn needs_data_checksums(self) -> bool {
+        self.needs_full_page_images() && !self.authenticates()
     }
 
     /// The name, as in `--suite`.

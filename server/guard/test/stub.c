@@ -1,6 +1,7 @@
 /*
  * A stub of libpgseal.so's interface for testing the guard module alone.  It
- * seals nothing.  STUB_ABI and STUB_XTS in the environment change its answers.
+ * seals nothing.  STUB_ABI, STUB_XTS and STUB_CTR in the environment change its
+ * answers.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  */
@@ -16,13 +17,29 @@ pgseal_abi(void)
 {
 	const char *abi = getenv("STUB_ABI");
 
-	return abi == NULL ? 1 : (uint32_t) strtoul(abi, NULL, 10);
+	return abi == NULL ? 2 : (uint32_t) strtoul(abi, NULL, 10);
 }
 
 int
 pgseal_needs_full_page_images(void)
 {
 	return getenv("STUB_XTS") == NULL;
+}
+
+int			pgseal_needs_data_checksums(void);
+
+int
+pgseal_needs_data_checksums(void)
+{
+	return getenv("STUB_CTR") != NULL;
+}
+
+void		pgseal_data_checksums_are_off(void);
+
+void
+pgseal_data_checksums_are_off(void)
+{
+	fputs("stub: no data checksums\n", stderr);
 }
 
 const char *pgseal_io_method_refused(const char *io_method);

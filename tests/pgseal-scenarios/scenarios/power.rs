@@ -58,6 +58,14 @@ fn gcm() {
     server("power::gcm", Kind::sealed("aes-256-gcm"));
 }
 
+/// Without data checksums, `wal_log_hints` alone has full-page images written for hint bits.
+#[test]
+#[ignore = "long: make test-power"]
+fn gcm_without_checksums() {
+    let kind = Kind { checksums: false, ..Kind::sealed("aes-256-gcm") };
+    server("power::gcm_without_checksums", kind);
+}
+
 #[test]
 fn xts() {
     server("power::xts", Kind::sealed("aes-256-xts"));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pgseal_scenarios::files::{self, changes, copy_tree, fingerprint, restore_tree};
-use pgseal_scenarios::{Node, Outcome, server_major};
+use pgseal_scenarios::{Node, Outcome};
 use pgseal_testkit::{Cluster, Sealing, bindir};
 
 /// A sealed cluster with a table, stopped.
@@ -238,27 +238,20 @@ fn settings_under_which_pages_could_not_be_repaired() {
     node.configure("full_page_writes = on");
     node.stop();
 
-    // Data checksums are checked when the cluster is made and later.
+    // Data checksums are checked when the cluster is made and later. CTR needs them.
     let dir = node.home().join("unchecked");
     let key = format!("file:{}", key_file(&node).display());
     let programs = bindir().expect("PostgreSQL is there").display().to_string();
-    let mut initdb = vec!["initdb", "-K", &key, "--bindir", &programs];
     let dir_text = dir.display().to_string();
-    initdb.push(&dir_text);
-    // From 18 on they are on unless they are switched off.
-    let by_default = server_major().parse::<u32>().is_ok_and(|major| major >= 18);
-    if by_default {
-        initdb.extend(["--", "--no-data-checksums"]);
-    }
-    let outcome = node.pgseal(&initdb);
+    let initdb = ["initdb", "-K", &key, "--bindir", &programs, "--suite", "ctr"];
+    let outcome = node.pgseal(&[&initdb[..], &["--no-data-checksums", &dir_text]].concat());
     assert_eq!(outcome.code, 21, "{}", outcome.text);
-    let what = if by_default { "leave --no-data-checksums out" } else { "add -k" };
-    assert!(outcome.text.contains(what), "{}", outcome.text);
+    assert!(outcome.text.contains("use -k, or --suite aes-256-gcm"), "{}", outcome.text);
     assert!(!dir.exists());
 
     let mut disable = node.command("pg_checksums");
     node.succeed(disable.arg("--disable").arg("-D").arg(node.data()));
-    refuses_untouched(&mut node, "needs data checksums, and they are off");
+    refuses_untouched(&mut node, "needs wal_log_hints or data checksums, and both are off");
     let mut enable = node.command("pg_checksums");
     node.succeed(enable.arg("--enable").arg("-D").arg(node.data()));
     still_works(&mut node);

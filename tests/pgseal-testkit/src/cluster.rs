@@ -43,10 +43,18 @@ pub struct ClusterBuilder {
     bindir: Option<PathBuf>,
     initdb_options: Vec<String>,
     settings: Vec<(String, String)>,
+    without_checksums: bool,
     tcp: bool,
 }
 
 impl ClusterBuilder {
+    /// Without data checksums.
+    #[must_use]
+    pub fn without_checksums(mut self) -> ClusterBuilder {
+        self.without_checksums = true;
+        self
+    }
+
     /// Sealed, through the program `pgseal`.
     #[must_use]
     pub fn sealed(mut self, sealing: Sealing) -> ClusterBuilder {
@@ -116,6 +124,7 @@ impl ClusterBuilder {
         tools.give(&home)?;
         let mut new = NewCluster::below(&home, "data");
         (new.socket, new.log) = (home.clone(), home.join("log"));
+        new.checksums = !self.without_checksums;
         new.options = self.initdb_options;
         write_private(&tools, &new.log, "")?;
         if let Some(sealing) = self.sealing {

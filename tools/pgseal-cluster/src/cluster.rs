@@ -42,6 +42,8 @@ pub struct NewCluster {
     pub key: PathBuf,
     /// The suite that seals the cluster; `None`: plain.
     pub suite: Option<String>,
+    /// Whether the cluster has data checksums.
+    pub checksums: bool,
     /// More options for initdb.
     pub options: Vec<String>,
 }
@@ -57,12 +59,13 @@ impl NewCluster {
             log: root.join(format!("{name}.log")),
             key: root.join("key"),
             suite: None,
+            checksums: true,
             options: Vec::new(),
         }
     }
 
-    /// Runs initdb, or `pgseal initdb` if a suite is set. Both with data checksums, trust
-    /// authentication, locale C and UTF-8.
+    /// Runs initdb, or `pgseal initdb` if a suite is set. Both with trust authentication, locale C
+    /// and UTF-8.
     ///
     /// # Errors
     /// With the output of initdb.
@@ -75,7 +78,12 @@ impl NewCluster {
         let mut command = match &self.suite {
             None => {
                 let mut command = tools.command("initdb");
-                command.arg("-k").arg("-D").arg(&self.data);
+                if self.checksums {
+                    command.arg("-k");
+                } else if has_checksums_by_default(tools)? {
+                    command.arg("--no-data-checksums");
+                }
+                command.arg("-D").arg(&self.data);
                 command
             }
             Some(suite) => {
@@ -84,7 +92,8 @@ impl NewCluster {
                     output_of(make.args(["key", "new", "-o"]).arg(&self.key))?;
                 }
                 let mut command = tools.program(&tools.pgseal);
-                command.args(["initdb", "-k", "--suite", suite, "-K"]);
+                let checksums = if self.checksums { "-k" } else { "--no-data-checksums" };
+                command.args(["initdb", checksums, "--suite", suite, "-K"]);
                 command.arg(format!("file:{}", self.key.display()));
                 command.arg("--bindir").arg(&tools.bindir).arg("-D").arg(&self.data).arg("--");
                 command
@@ -95,6 +104,12 @@ impl NewCluster {
         let Self { name, data, socket, log, suite, .. } = self;
         Ok(Cluster { name, data, socket, suite, log })
     }
+}
+
+/// Whether initdb makes data checksums unless it is told otherwise; only then has it this option.
+fn has_checksums_by_default(tools: &Tools) -> Result<bool, ClusterError> {
+    let help = output_of(tools.command("initdb").arg("--help"))?;
+    Ok(help.contains("--no-data-checksums"))
 }
 
 impl Cluster {

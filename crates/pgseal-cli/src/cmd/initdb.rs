@@ -19,6 +19,7 @@ use pgseal_core::Suite;
 use pgseal_keys::{Kek, Keyring, Line, Provider, keyring_path};
 use serde::Serialize;
 
+use crate::cmd::initdb::options::{Asked, HintBits};
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
 use crate::out::{self, Out};
@@ -51,9 +52,13 @@ Key providers:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Use data checksums; the gcm and ctr suites need them (on by default from PostgreSQL 18)
+    /// Use data checksums (on by default from PostgreSQL 18); the ctr suites need them
     #[arg(short = 'k', long)]
     data_checksums: bool,
+    /// Use no data checksums: with the gcm suites each page is authenticated, and wal_log_hints is
+    /// switched on instead
+    #[arg(long, conflicts_with = "data_checksums")]
+    no_data_checksums: bool,
     /// Where the key comes from; see below
     #[arg(short = 'K', long = "key-provider", value_name = "PROVIDER")]
     #[arg(value_parser = KeySource, hide_possible_values = true)]
@@ -135,6 +140,16 @@ fn provider(args: &Args) -> Result<Provider, CliError> {
     Ok(Provider::parse_typed(uri)?)
 }
 
+impl Args {
+    fn asked(&self) -> Asked {
+        match (self.data_checksums, self.no_data_checksums) {
+            (true, _) => Asked::On,
+            (_, true) => Asked::Off,
+            _ => Asked::Default,
+        }
+    }
+}
+
 pub fn run(args: &Args) -> Result<u8, CliError> {
     if args.keyring_of.is_none() {
         provider(args)?;
@@ -149,7 +164,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Some(other) => Keyring::load(&keyring_path(other))?.suite(),
         None => args.suite,
     };
-    options::check_checksums(suite, args.data_checksums, &args.options, &major)?;
+    let hint_bits = options::hint_bits(suite, args.asked(), &args.options, &major)?;
     let sealing = sealing(args)?;
     let begin = || Registration::begin(&sealing.provider, Line::First, &dir);
     let registration = args.register.then(begin).transpose()?;
@@ -162,8 +177,15 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 
     let mut command = Command::new(&initdb);
     command.arg("-D").arg(&dir);
-    if args.data_checksums {
-        command.arg("-k");
+    match args.asked() {
+        Asked::On => {
+            command.arg("-k");
+        }
+        // Older versions have them off, and no such option.
+        Asked::Off if options::on_by_default(&major) => {
+            command.arg("--no-data-checksums");
+        }
+        Asked::Off | Asked::Default => {}
     }
     command.arg("--no-instructions").args(&args.options);
     library::set(&mut command, &library)?;
@@ -193,7 +215,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         return Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::IO));
     }
     let finished = check_sealed(&dir, &library).and_then(|keyring| {
-        guard_conf::add(&dir.join("postgresql.conf"), &guard)?;
+        let conf = dir.join("postgresql.conf");
+        guard_conf::add(&conf, &guard)?;
+        if hint_bits == HintBits::WalLogHints {
+            guard_conf::log_hints(&conf)?;
+        }
         Ok(keyring)
     });
     match finished {

@@ -24,7 +24,7 @@ use crate::os::real::Errno;
 use crate::os::sys::{self, PathText};
 use crate::place::datadir::{self, Location, Root};
 use crate::place::program::{self, Role};
-use crate::place::symbol::{Symbol, is_under_postmaster};
+use crate::place::symbol::{Symbol, is_under_postmaster, is_walsender};
 
 const MAIN: &[u8] = b"postgresql.conf";
 const AUTO: &[u8] = b"postgresql.auto.conf";
@@ -320,6 +320,5 @@ fn has_client() -> bool {
 /// are: the name begins with `./` (`sendDir`, `backup/basebackup.c`), and the process serves
 /// replication (`am_walsender`). The server opens configuration by absolute names.
 fn is_for_base_backup(path: &[u8]) -> bool {
-    static WALSENDER: Symbol = Symbol::new(c"am_walsender");
-    path.starts_with(b"./") && WALSENDER.flag() == Some(true)
+    path.starts_with(b"./") && is_walsender()
 }

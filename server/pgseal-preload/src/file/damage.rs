@@ -19,6 +19,7 @@ use pgseal_core::{
 use pgseal_keys::manifest::Difference;
 use pgseal_pgdata::{Class, Misplaced, Renewal};
 
+use crate::file::guard;
 use crate::file::named::Named;
 use crate::file::plan;
 use crate::file::sealing::Sealing;
@@ -29,6 +30,8 @@ use crate::os::log;
 use crate::os::real::Errno;
 use crate::os::sys::errno_of;
 use crate::place::datadir::{self, Location, Root};
+use crate::place::program::{self, Role};
+use crate::place::symbol::is_walsender;
 
 /// Why a file does not open.
 #[derive(Clone, Copy, Debug)]
@@ -149,6 +152,20 @@ enum Reads {
     Nothing,
 }
 
+/// Whether reading a page of a relation that does not authenticate fails, rather than give an
+/// invalid page, through a descriptor that is writable or not. A backend gets an invalid page: it
+/// reports the page with its block, counts it, and can be told to skip it (`zero_damaged_pages`).
+/// Two readers would hand the page on without a look at it:
+/// - a base backup, if the server has no data checksums that it could verify;
+/// - a program that writes back what it reads, as `pg_checksums --enable` does. It would seal the
+///   invalid page in the place of what may still be restored.
+pub fn page_fails(writable: bool) -> bool {
+    match program::role() {
+        Role::Server | Role::Standalone => guard::has_no_checksums() && is_walsender(),
+        _ => writable,
+    }
+}
+
 /// A damaged file of a sealed class: its open succeeds.
 #[derive(Clone, Copy)]
 pub struct Damage {
@@ -233,14 +250,20 @@ impl Damage {
         Ok(damaged_len(self.sealing.form.layout, sealed_len, self.reads))
     }
 
-    /// `pread`.
+    /// `pread` through a descriptor that is writable or not.
     pub fn read_at(
         &self,
         storage: &FdStorage<'_>,
+        writable: bool,
         buf: &mut [u8],
         off: u64,
     ) -> Result<usize, Errno> {
-        if self.reads == Reads::Nothing {
+        let fails = match self.reads {
+            Reads::Nothing => true,
+            Reads::InvalidPages => page_fails(writable),
+            Reads::Zeros => false,
+        };
+        if fails {
             return Err(libc::EIO);
         }
         let rest = self.len(storage)?.saturating_sub(off);

@@ -4,6 +4,8 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use pgseal_core::Suite;
+
 use crate::keys::load;
 use crate::os::log;
 use crate::os::real::Errno;
@@ -12,9 +14,12 @@ use crate::place::datadir;
 use crate::place::program::{self, Role};
 
 /// The version of the interface between library and guard module.
-const ABI: u32 = 1;
+const ABI: u32 = 2;
 
 static MET: AtomicBool = AtomicBool::new(false);
+
+/// Whether the server has no data checksums.
+static CHECKSUMS_OFF: AtomicBool = AtomicBool::new(false);
 
 /// Returns the version of the interface to the guard module.
 #[unsafe(no_mangle)]
@@ -29,16 +34,38 @@ pub extern "C" fn pgseal_version() -> *const c_char {
     concat!("pgseal-library-version:", env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Whether the relation suite of this cluster relies on full-page images and data checksums: 1 if
-/// so, or if the keys cannot be loaded.
+/// Whether the relation suite of this cluster relies on full-page images: 1 if so, or if the keys
+/// cannot be loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgseal_needs_full_page_images() -> c_int {
+    suite_needs(Suite::needs_full_page_images)
+}
+
+/// Whether the relation suite of this cluster relies on data checksums: 1 if so, or if the keys
+/// cannot be loaded.
+#[unsafe(no_mangle)]
+pub extern "C" fn pgseal_needs_data_checksums() -> c_int {
+    suite_needs(Suite::needs_data_checksums)
+}
+
+fn suite_needs(what: fn(Suite) -> bool) -> c_int {
     match datadir::cwd_root().map(load::of) {
-        // A plain cluster needs neither.
+        // A plain cluster needs nothing.
         None => 0,
-        Some(Ok(keys)) => c_int::from(keys.suite.needs_full_page_images()),
+        Some(Ok(keys)) => c_int::from(what(keys.suite)),
         Some(Err(_)) => 1,
     }
+}
+
+/// The guard module calls this when the server has no data checksums.
+#[unsafe(no_mangle)]
+pub extern "C" fn pgseal_data_checksums_are_off() {
+    CHECKSUMS_OFF.store(true, Ordering::Relaxed);
+}
+
+/// Whether the server has no data checksums, as the guard module said.
+pub fn has_no_checksums() -> bool {
+    CHECKSUMS_OFF.load(Ordering::Relaxed)
 }
 
 /// The hint for an `io_method` (PostgreSQL 18 and newer) whose reads and writes bypass the C

@@ -403,13 +403,16 @@ impl OpenFile {
             State::Sealed(file) => file,
             State::NoHeader(_) => return Ok(0),
             State::Refused(errno) => return Err(*errno),
-            State::Damaged(damage) => return damage.read_at(&FdStorage::new(fd), buf, off),
+            State::Damaged(damage) => {
+                return damage.read_at(&FdStorage::new(fd), self.writable, buf, off);
+            }
         };
         // A page that does not authenticate is handed to PostgreSQL as zeros or as an invalid page;
-        // in files without pages the read fails.
+        // in files without pages, and where nobody would look at the page, the read fails.
         let reads_zeros = damage::reads_zeros(self.class);
         let on_damage = match file.header().layout {
             Layout::Paged if reads_zeros => OnDamage::ZeroPage,
+            Layout::Paged if damage::page_fails(self.writable) => OnDamage::Fail,
             Layout::Paged => OnDamage::InvalidPage,
             Layout::Stream | Layout::InPlace | Layout::Sectored | Layout::Wal => OnDamage::Fail,
         };

@@ -69,6 +69,13 @@ impl Symbol {
     }
 }
 
+/// Whether this process serves replication or base backups (`am_walsender`,
+/// `replication/walsender.c`).
+pub fn is_walsender() -> bool {
+    static WALSENDER: Symbol = Symbol::new(c"am_walsender");
+    WALSENDER.flag() == Some(true)
+}
+
 /// Whether this is a child of the postmaster (`IsUnderPostmaster`, `utils/init/globals.c`).
 pub fn is_under_postmaster() -> bool {
     static UNDER_POSTMASTER: Symbol = Symbol::new(c"IsUnderPostmaster");

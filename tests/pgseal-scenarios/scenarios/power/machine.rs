@@ -28,6 +28,8 @@ pub struct Kind {
     pub wal_level: &'static str,
     /// The setting `fsync`.
     pub fsync: &'static str,
+    /// Whether the server has data checksums; without them `wal_log_hints` is on.
+    pub checksums: bool,
     /// The order of writes that the library and the program break: a name of
     /// `pgseal_core::broken::Order`. The programs are those of `PGSEAL_POWER_BROKEN`.
     pub broken: Option<&'static str>,
@@ -46,7 +48,8 @@ impl Kind {
     }
 
     /// A plain server.
-    pub const PLAIN: Kind = Kind { suite: None, wal_level: "logical", fsync: "on", broken: None };
+    pub const PLAIN: Kind =
+        Kind { suite: None, wal_level: "logical", fsync: "on", checksums: true, broken: None };
 
     fn programs(self) -> Programs {
         let programs = pgseal_scenarios::programs();
@@ -59,13 +62,14 @@ impl Kind {
     }
 
     fn builder(self) -> ClusterBuilder {
-        match self.suite {
+        let builder = match self.suite {
             Some(suite) => {
                 let sealing = Sealing { suite: suite.to_owned(), ..Sealing::default() };
                 Cluster::builder().sealed(sealing).programs(self.programs())
             }
             None => Cluster::builder(),
-        }
+        };
+        if self.checksums { builder } else { builder.without_checksums() }
     }
 
     /// A server that is not started, with the settings of all machines.

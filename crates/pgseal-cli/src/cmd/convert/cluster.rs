@@ -130,10 +130,18 @@ fn settings(
             format!("{suite} needs full_page_writes = on; set it, or use --suite aes-256-xts");
         report.check("settings", Verdict::Settings, text);
     }
-    if suite.needs_full_page_images() && !control.facts.checksums {
+    let logs_hints = get("wal_log_hints").is_some_and(|value| value == "on");
+    let has_images = control.facts.checksums || logs_hints && !suite.needs_data_checksums();
+    if suite.needs_full_page_images() && !has_images {
         let text = format!(
-            "{suite} needs data checksums, and they are off; switch them on first ({}pg_checksums \
-             --enable -D {}), or use --suite aes-256-xts",
+            "{suite} needs {}; switch them on first ({}pg_checksums --enable -D {}), or use --suite \
+             aes-256-xts",
+            if suite.needs_data_checksums() {
+                "data checksums, and they are off"
+            } else {
+                "data checksums or wal_log_hints, and both are off; set wal_log_hints = on, or for \
+                 checksums"
+            },
             if dir.keyring().exists() { "pgseal run -- " } else { "" },
             dir.root.display()
         );
@@ -149,7 +157,9 @@ fn settings(
     if report.checks.len() == before {
         let checksums = if control.facts.checksums { "on" } else { "off" };
         let text = format!(
-            "data checksums {checksums}, full_page_writes {full_page_writes}: fit for {suite}"
+            "data checksums {checksums}, wal_log_hints {}, full_page_writes {full_page_writes}: fit \
+             for {suite}",
+            if logs_hints { "on" } else { "off" }
         );
         report.check("settings", Verdict::Ok, text);
     }

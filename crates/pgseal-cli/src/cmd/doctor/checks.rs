@@ -167,8 +167,8 @@ pub const CHECKS: &[Check] = &[
     ),
     check(
         "checksums",
-        "Data checksums are on, which GCM and CTR need to survive torn pages",
-        "stop the server, then: pgseal run -- pg_checksums --enable -D DIR",
+        "Data checksums are on, or with GCM wal_log_hints is, to survive torn pages",
+        "wal_log_hints = on in postgresql.conf (not for CTR), or stop the server, then: pgseal run -- pg_checksums --enable -D DIR",
         settings::checksums,
     ),
     check(

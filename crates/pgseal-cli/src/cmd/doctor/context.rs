@@ -18,7 +18,7 @@ use crate::scan::{self, Root, Scan};
 use crate::{bindir, child, cluster, environment};
 
 /// The settings that the checks need.
-const SETTINGS: [&str; 15] = [
+const SETTINGS: [&str; 16] = [
     "fsync",
     "full_page_writes",
     "io_method",
@@ -34,6 +34,7 @@ const SETTINGS: [&str; 15] = [
     "shared_preload_libraries",
     "ssl",
     "unix_socket_directories",
+    "wal_log_hints",
 ];
 
 /// The report of `pgseal key check`, or why there is none.

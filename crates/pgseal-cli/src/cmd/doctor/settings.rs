@@ -39,7 +39,16 @@ fn needed(context: &Context, is_on: bool, saw: String) -> Verdict {
 pub fn checksums(context: &Context) -> Verdict {
     match context.checksums {
         None => skip("pg_controldata says nothing of them"),
-        Some(0) => needed(context, false, "off".to_owned()),
+        // Without them wal_log_hints is enough, but not for a suite without authentication.
+        Some(0) if context.suite().is_some_and(pgseal_core::Suite::needs_data_checksums) => {
+            needed(context, false, "off, and this suite needs them".to_owned())
+        }
+        Some(0) => match context.setting("wal_log_hints") {
+            None => skip(format!("off; wal_log_hints: {}", context.no_settings())),
+            Some(value) => {
+                needed(context, value == "on", format!("off, and wal_log_hints is {value}"))
+            }
+        },
         Some(version) => needed(context, true, format!("on, version {version}")),
     }
 }

@@ -22,44 +22,79 @@ pub fn refuse_directory(options: &[OsString]) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Refuses a gcm or ctr suite without data checksums and full-page writes: its torn pages are
-/// repaired from full-page images, which exist for every page only with data checksums.
-pub fn check_checksums(
+/// Why the new server writes a full-page image when only hint bits of a page change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HintBits {
+    /// It need not: no page of the suite is torn.
+    NotNeeded,
+    /// Because it has data checksums.
+    Checksums,
+    /// Because `wal_log_hints` is on; that line must be in its configuration.
+    WalLogHints,
+}
+
+/// What initdb is told about data checksums, by pgseal's own options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// `-k`.
+    On,
+    /// `--no-data-checksums`.
+    Off,
+    /// Nothing: the default of the major version.
+    Default,
+}
+
+/// How the new server will have full-page images of every page that a crash can tear. Refuses a
+/// ctr suite without data checksums, and settings that are off and must not be.
+pub fn hint_bits(
     suite: Suite,
-    asked_for: bool,
+    asked: Asked,
     options: &[OsString],
     major: &str,
-) -> Result<(), CliError> {
+) -> Result<HintBits, CliError> {
     if !suite.needs_full_page_images() {
-        return Ok(());
+        return Ok(HintBits::NotNeeded);
     }
     let has = |wanted: &[&str]| texts(options).any(|option| wanted.contains(&option.as_str()));
-    if has(&["--no-data-checksums"]) {
-        return Err(CliError::Settings(format!(
-            "initdb: {suite} needs data checksums; leave --no-data-checksums out, \
-             or use --suite aes-256-xts"
-        )));
-    }
-    let settings: Vec<String> =
-        texts(options).map(|option| option.replace([' ', '\''], "").to_lowercase()).collect();
-    let off = |text: &&String| {
-        let value = text.rsplit_once("full_page_writes=").map(|(_, value)| value);
-        value.is_some_and(|value| matches!(value, "off" | "false" | "no" | "0" | "f" | "n"))
+    let checksums = if asked == Asked::Off || has(&["--no-data-checksums"]) {
+        false
+    } else {
+        asked == Asked::On || on_by_default(major) || has(&["-k", "--data-checksums"])
     };
-    if let Some(setting) = settings.iter().find(off) {
+    if let Some(setting) = switched_off("full_page_writes", options) {
         return Err(CliError::Settings(format!(
             "initdb: {suite} needs full_page_writes = on; leave {setting} out, \
              or use --suite aes-256-xts"
         )));
     }
-    let by_default = major.parse::<u32>().is_ok_and(|major| major >= CHECKSUMS_BY_DEFAULT);
-    if asked_for || by_default || has(&["-k", "--data-checksums"]) {
-        return Ok(());
+    if checksums {
+        return Ok(HintBits::Checksums);
     }
-    Err(CliError::Settings(format!(
-        "initdb: {suite} needs data checksums, and PostgreSQL {major} has them off by default; \
-         add -k, or use --suite aes-256-xts"
-    )))
+    if suite.needs_data_checksums() {
+        return Err(CliError::Settings(format!(
+            "initdb: {suite} needs data checksums; use -k, or --suite aes-256-gcm"
+        )));
+    }
+    if let Some(setting) = switched_off("wal_log_hints", options) {
+        return Err(CliError::Settings(format!(
+            "initdb: {suite} without data checksums needs wal_log_hints = on; leave {setting} out, \
+             or use -k, or --suite aes-256-xts"
+        )));
+    }
+    Ok(HintBits::WalLogHints)
+}
+
+/// Whether initdb of this major version switches data checksums on by itself.
+pub fn on_by_default(major: &str) -> bool {
+    major.parse::<u32>().is_ok_and(|major| major >= CHECKSUMS_BY_DEFAULT)
+}
+
+/// The option that switches a setting off (`-c NAME=off`), without quotes and spaces.
+fn switched_off(name: &str, options: &[OsString]) -> Option<String> {
+    texts(options).map(|option| option.replace([' ', '\''], "").to_lowercase()).find(|text| {
+        let value = text.rsplit_once(name).and_then(|(_, rest)| rest.strip_prefix('='));
+        value.is_some_and(|value| matches!(value, "off" | "false" | "no" | "0" | "f" | "n"))
+    })
 }
 
 /// Whether initdb was told to keep its files after a failure.
@@ -75,32 +110,52 @@ fn texts(options: &[OsString]) -> impl Iterator<Item = String> + '_ {
 mod tests {
     use super::*;
 
-    fn check(suite: Suite, k: bool, options: &[&str], major: &str) -> Result<(), CliError> {
+    fn check(suite: Suite, asked: Asked, options: &[&str], major: &str) -> Option<HintBits> {
         let options: Vec<OsString> = options.iter().map(OsString::from).collect();
-        check_checksums(suite, k, &options, major)
+        hint_bits(suite, asked, &options, major).ok()
     }
 
     #[test]
-    fn gcm_and_ctr_want_checksums() {
-        for suite in [Suite::Aes256Gcm, Suite::Aes192Ctr] {
-            assert!(check(suite, false, &[], "15").is_err());
-            assert!(check(suite, true, &[], "15").is_ok());
-            assert!(check(suite, false, &["-k"], "15").is_ok());
-            assert!(check(suite, false, &["--data-checksums"], "17").is_ok());
-            assert!(check(suite, false, &[], "18").is_ok());
-            assert!(check(suite, false, &["--no-data-checksums"], "18").is_err());
+    fn gcm_has_checksums_or_wal_log_hints() {
+        let gcm = |asked, options: &[&str], major| check(Suite::Aes256Gcm, asked, options, major);
+        for (asked, options, major) in [
+            (Asked::On, &[][..], "15"),
+            (Asked::Default, &["-k"], "15"),
+            (Asked::Default, &["--data-checksums"], "17"),
+            (Asked::Default, &[], "18"),
+        ] {
+            assert_eq!(gcm(asked, options, major), Some(HintBits::Checksums));
         }
-        assert!(check(Suite::Aes256Xts, false, &["--no-data-checksums"], "18").is_ok());
-        assert!(check(Suite::Aes128Xts, false, &[], "15").is_ok());
+        for (asked, options, major) in [
+            (Asked::Default, &[][..], "15"),
+            (Asked::Off, &[], "18"),
+            (Asked::Default, &["--no-data-checksums"], "18"),
+            (Asked::Off, &["-c", "wal_log_hints=on"], "17"),
+        ] {
+            assert_eq!(gcm(asked, options, major), Some(HintBits::WalLogHints));
+        }
+        assert_eq!(gcm(Asked::Off, &["-c", "wal_log_hints = off"], "18"), None);
+    }
+
+    #[test]
+    fn ctr_wants_checksums_and_xts_nothing() {
+        assert_eq!(check(Suite::Aes192Ctr, Asked::Default, &[], "15"), None);
+        assert_eq!(check(Suite::Aes192Ctr, Asked::Off, &[], "18"), None);
+        let ctr = check(Suite::Aes192Ctr, Asked::Default, &[], "18");
+        assert_eq!(ctr, Some(HintBits::Checksums));
+        for suite in [Suite::Aes128Xts, Suite::Aes256Xts] {
+            assert_eq!(check(suite, Asked::Off, &[], "18"), Some(HintBits::NotNeeded));
+        }
     }
 
     #[test]
     fn full_page_writes_stay_on() {
         for setting in ["full_page_writes=off", "full_page_writes = 'FALSE'"] {
-            assert!(check(Suite::Aes256Gcm, true, &["-c", setting], "16").is_err(), "{setting}");
-            assert!(check(Suite::Aes256Xts, true, &["-c", setting], "16").is_ok());
+            assert_eq!(check(Suite::Aes256Gcm, Asked::On, &["-c", setting], "16"), None);
+            assert!(check(Suite::Aes256Xts, Asked::On, &["-c", setting], "16").is_some());
         }
-        assert!(check(Suite::Aes256Gcm, true, &["-c", "full_page_writes=on"], "16").is_ok());
+        let on = check(Suite::Aes256Gcm, Asked::On, &["-c", "full_page_writes=on"], "16");
+        assert_eq!(on, Some(HintBits::Checksums));
     }
 
     #[test]
