@@ -186,11 +186,13 @@ fn initdb_refuses_before_it_makes_anything() {
 fn initdb_wants_checksums_for_the_suites_that_need_them() {
     let fixture = Fixture::sealed();
     for (version, options, suite, refused) in [
-        ("15.1", &[][..], "gcm", true),
+        ("15.1", &[][..], "gcm", false),
         ("15.1", &[], "aes-192-ctr", true),
         ("15.1", &[], "xts", false),
         ("18.1", &[], "gcm", false),
-        ("18.1", &["--", "--no-data-checksums"], "gcm", true),
+        ("18.1", &["--", "--no-data-checksums"], "gcm", false),
+        ("18.1", &["--no-data-checksums"], "ctr", true),
+        ("18.1", &["--no-data-checksums", "--", "-c", "wal_log_hints=off"], "gcm", true),
         ("16.1", &["-k", "--", "-c", "full_page_writes=off"], "gcm", true),
     ] {
         let bin = fixture.path("bin");
