@@ -516,6 +516,11 @@ impl OpenFile {
         Ok(())
     }
 
+    /// To be called before another than a write changes the file.
+    pub fn will_change(&mut self) {
+        manifest::before_write(self.class, &self.path, &mut self.is_told);
+    }
+
     /// Calls `part` with the sealed file and its path. `EINVAL`: the file has no header.
     pub fn with_sealed<T>(
         &mut self,

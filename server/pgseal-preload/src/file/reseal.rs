@@ -73,13 +73,22 @@ fn with_file<T>(
     open.with_sealed(part)
 }
 
+/// The identity and the path of a file whose header is about to change.
+fn will_change(fd: c_int) -> Result<([u8; 16], Vec<u8>), Errno> {
+    let shared = fds::get(fd).ok_or(libc::EINVAL)?;
+    let mut open = fds::lock(&shared);
+    open.take_over_keys(fd)?;
+    open.will_change();
+    open.with_sealed(|file, path| Ok((file.header().file_id, path.to_vec())))
+}
+
 /// Gives the file a new key, and returns when every page that any process writes from now on is
 /// sealed with it. Goes on where an earlier run was interrupted.
 fn begin(fd: c_int) -> Result<(), Errno> {
     if !gate::is_shared() {
         return Err(libc::ENOSYS);
     }
-    let (file_id, path) = with_file(fd, |file, path| Ok((file.header().file_id, path.to_vec())))?;
+    let (file_id, path) = will_change(fd)?;
     let path = &path[..];
     let mut stage = advance(fd, path, Stage::Settled)?;
     if stage == Stage::Announced {
@@ -105,7 +114,7 @@ fn others(fd: c_int, group: u64) -> Result<Option<GroupKeys>, Errno> {
 
 /// Drops the older key if no page has it any more. `EAGAIN`: pages have it.
 fn end(fd: c_int) -> Result<(), Errno> {
-    let (file_id, path) = with_file(fd, |file, path| Ok((file.header().file_id, path.to_vec())))?;
+    let (file_id, path) = will_change(fd)?;
     let path = &path[..];
     // No process may seal with the older key any more, whoever wrote the header.
     tell(&file_id, path)?;
