@@ -461,7 +461,7 @@ pgseal_guard_reseal_main(Datum main_arg)
 	if (failed > 0)
 		ereport(FATAL,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pgseal: " INT64_FORMAT " files keep two keys or their old one; the messages before this one say why", failed),
+				 errmsg("pgseal: files that keep two keys, or their old one: " INT64_FORMAT "; the messages before this one say why", failed),
 				 errhint("SELECT pgseal.reseal(begun_only => true) goes on with those that have two.")));
 	ereport(LOG,
 			(errmsg("pgseal: " INT64_FORMAT " pages of %d relations were sealed with new keys", pace.pages,

@@ -60,7 +60,7 @@ fn new_file_keys_under_load() {
     ledger.start(&node);
     for number in 2..5 {
         reseal(&node, "'t', 0, false");
-        assert!(!node.log().contains("keep two keys"), "{}", node.log());
+        assert!(!node.log().contains("that keep two keys"), "{}", node.log());
         assert_eq!(keys_of(&node, "t"), number.to_string());
         assert_eq!(keys_of(&node, "t_pkey"), number.to_string());
         assert_eq!(keys_of(&node, "t_v_idx"), number.to_string());
@@ -101,12 +101,14 @@ fn a_resealing_that_is_cut_off() {
     let mut node = filled(&[("shared_buffers", "4MB"), ("checkpoint_timeout", "30s")]);
     let contents = node.sql(CONTENTS);
     let mut ledger = Ledger::create(&node, 2);
-    let mut was_cut = 0;
     for round in 0..4 {
         ledger.start(&node);
-        start(&node, "'t', 1000, false");
-        ledger.write_for(Duration::from_millis(300 + 400 * round));
-        was_cut += u32::from(node.sql("select count(*) from progress") != "0");
+        start(&node, "'t', 50, false");
+        // The older key opens pages of the table, and the newer one, too.
+        node.wait_until(
+            "select pages_left > 0 and pages_done > 0 from file_keys('t') where fork = 'main'",
+        );
+        ledger.write_for(Duration::from_millis(200 * round));
         if round == 1 {
             // The data keys are renewed meanwhile, and both file keys are wrapped anew.
             let done = node.pgseal(&["key", "renew", &text(node.data())]);
@@ -119,7 +121,6 @@ fn a_resealing_that_is_cut_off() {
         assert_eq!(node.sql(CONTENTS), contents);
         node.assert_authentic();
     }
-    assert!(was_cut > 1, "the runs were too quick");
     assert_eq!(node.sql("select bool_or(pages_left > 0) from progress"), "t");
     assert!(inspected(&node, "t").contains(", and the one before it"), "{}", inspected(&node, "t"));
     // A directory with two keys is stopped and started like any other, and the tools know it.
@@ -147,7 +148,7 @@ fn a_damaged_page_keeps_the_older_key() {
     node.start();
     reseal(&node, "'t', 0, false");
     let log = node.log();
-    assert!(log.contains("1 files keep two keys"), "{log}");
+    assert!(log.contains("files that keep two keys, or their old one: 1;"), "{log}");
     assert!(log.contains("block 7"), "{log}");
     assert_eq!(keys_of(&node, "t_pkey"), "2");
     assert!(keys_of(&node, "t").contains("2+"), "{}", keys_of(&node, "t"));

@@ -1,17 +1,12 @@
 //! New file keys, through the functions of the guard module.
 
-use std::fs;
+use crate::Node;
 
-use crate::backup::text;
-use crate::{Node, programs};
-
-/// Makes the functions that the extension has, straight from the guard module.
-///
-/// # Panics
-/// When there is no guard module.
+/// Makes the functions that the extension has, straight from the guard module that the server has
+/// loaded.
 pub fn create_functions(node: &Node) {
-    let guard = programs().guard.expect("there is a guard module");
-    let guard = text(&fs::canonicalize(guard).expect("it is there"));
+    let loaded = node.sql("show shared_preload_libraries");
+    let guard = loaded.split(',').next().unwrap_or_default().trim().trim_matches('"').to_owned();
     node.sql(&format!(
         "create function reseal(relation regclass, pages_per_second int, begun_only bool)
          returns int language c as '{guard}', 'pgseal_guard_reseal';;
