@@ -579,7 +579,13 @@ pgseal_guard_file_keys(PG_FUNCTION_ARGS)
 			if (error == EINVAL)
 				continue;
 			if (error != 0)
-				library_failed(path, error);
+			{
+				errno = error;
+				ereport(WARNING,
+						(errcode_for_file_access(), errmsg("the keys of file \"%s\" are not known: %m", path),
+						 errhint("Run \"pgseal verify\".")));
+				continue;
+			}
 			values[0] = CStringGetTextDatum(forkNames[fork]);
 			values[1] = Int32GetDatum((int32) segment);
 			values[2] = Int64GetDatum((int64) state[0]);
