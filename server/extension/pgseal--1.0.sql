@@ -790,6 +790,26 @@ COMMENT ON VIEW pgseal.stat_io IS
 COMMENT ON VIEW pgseal.stat_columns IS
     'values of sealed columns in this session, and, for members of pg_read_all_stats, in all since pgseal.counting_since() (NULL on a server that is not sealed)';
 
+-- ---------------------------------------------------------------- new file keys
+
+-- The defaults: every relation of the database, 40 MiB in a second.
+CREATE FUNCTION pgseal.reseal(relation regclass DEFAULT NULL, pages_per_second int DEFAULT 5120,
+                              begun_only bool DEFAULT false)
+RETURNS int LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'pgseal_reseal';
+CREATE FUNCTION pgseal.file_keys(relation regclass, OUT fork text, OUT segment int, OUT file_key int8,
+                                 OUT resealing bool, OUT pages_done int8, OUT pages_left int8)
+RETURNS SETOF record LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'pgseal_file_keys';
+REVOKE ALL ON FUNCTION pgseal.reseal, pgseal.file_keys FROM PUBLIC;
+CREATE VIEW pgseal.reseal_progress AS
+    SELECT c.oid::regclass AS relation, k.fork, k.segment, k.file_key, k.pages_done, k.pages_left
+    FROM pg_class AS c, LATERAL pgseal.file_keys(c.oid) AS k
+    WHERE c.relkind IN ('r', 'i', 'S', 't', 'm') AND c.relpersistence <> 't' AND k.resealing;
+COMMENT ON FUNCTION pgseal.reseal IS
+    'starts a background worker that gives the files of a relation, its indexes and its TOAST table new keys, or all files of the database; returns its process id';
+COMMENT ON FUNCTION pgseal.file_keys IS
+    'the files of a relation: the number of the newest key, and whether pages still have the one before it';
+COMMENT ON VIEW pgseal.reseal_progress IS 'the files of this database that have two keys, and how many of their pages have the newer one';
+
 -- ---------------------------------------------------------------- module
 
 -- ORDER BY is looked at while a query is planned, so the module has to be there before that.

@@ -230,6 +230,7 @@ pub fn awaits_archiving(rel: &Path) -> bool {
 #[allow(clippy::unwrap_used, reason = "a test ends where a step fails")]
 mod tests {
     use super::*;
+    use pgseal_core::header::Stage;
     use pgseal_core::testing;
 
     #[test]
@@ -243,6 +244,8 @@ mod tests {
             file_id: [1; 16],
             keyring_id,
             generation: Generation::EPHEMERAL,
+            key_number: 1,
+            stage: Stage::Settled,
         };
         let sealed = |from_plain| Target::Sealed { suite, generation: Generation(1), from_plain };
         let plain = |from_sealed| Target::Plain { from_sealed };

@@ -13,10 +13,19 @@ use crate::units::BlockNo;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HeaderFault {
+    /// The fields of the file keys say what no writer writes.
+    BadKeyStage {
+        /// How many file keys the file had before the newest.
+        predecessors: u32,
+        /// The stage of a resealing.
+        stage: u32,
+    },
     /// The field of the place holds no valid place.
     BadPlace,
     /// The wrapped file key does not authenticate under the named data key.
     NotAuthentic,
+    /// The header is another one than that with which the file was opened, or an older one.
+    Replaced,
     /// Bytes that the format reserves are not zeros.
     ReservedNotZero,
     /// The layout cannot carry the suite, or the header has an unknown suite number or layout
@@ -51,6 +60,8 @@ pub enum SealError {
         /// The generation that the header names.
         generation: Generation,
     },
+    /// A file of this layout keeps its file key.
+    NotResealable,
     /// There is no memory for the operation. The file is unchanged, and a retry may succeed.
     OutOfMemory,
     /// No random numbers; nothing was sealed.
@@ -62,12 +73,19 @@ pub enum SealError {
 impl fmt::Display for HeaderFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            HeaderFault::BadKeyStage { predecessors, stage } => write!(
+                f,
+                "the header names stage {stage} of a resealing after {predecessors} file keys, which does not exist in this layout"
+            ),
             HeaderFault::BadPlace => write!(f, "the header names no place that could be one"),
             HeaderFault::NotAuthentic => {
                 write!(
                     f,
                     "the header does not authenticate: it was changed, or it is another file's"
                 )
+            }
+            HeaderFault::Replaced => {
+                write!(f, "the header was replaced by another one while the file was open")
             }
             HeaderFault::ReservedNotZero => write!(f, "reserved bytes of the header are not zero"),
             HeaderFault::UnknownSuite { suite, layout } => {
@@ -94,6 +112,9 @@ impl fmt::Display for SealError {
                 f,
                 "it is sealed with generation {generation} of keyring {keyring_id}, which is not at hand"
             ),
+            SealError::NotResealable => {
+                write!(f, "a file of this layout gets a new file key by \"pgseal rekey\" only")
+            }
             SealError::OutOfMemory => {
                 write!(
                     f,

@@ -24,6 +24,7 @@ mod cells;
 mod inplace;
 mod operation;
 mod paged;
+mod resealing;
 mod sectored;
 mod spans;
 mod stream;
@@ -31,6 +32,7 @@ mod undo;
 mod wal;
 
 pub use buffer::Buffer;
+pub use resealing::{Census, GroupKeys};
 pub use wal::FlushRecord;
 pub(crate) use wal::WalPage;
 
@@ -111,7 +113,12 @@ pub enum Opened {
 /// An open sealed file.
 pub struct SealedFile {
     header: Header,
+    /// Under the newest file key.
     cipher: Cipher,
+    /// Under the file key before it, if the header has one.
+    older: Option<Box<Cipher>>,
+    /// See [`SealedFile::lacked_key`].
+    lacked_key: bool,
     tags: paged::TagCache,
     /// A plain length that the file is known to have reached: a write that starts at or before it
     /// leaves no gap behind.
@@ -174,7 +181,10 @@ impl SealedFile {
         keys: &KeySet,
     ) -> Result<SealedFile, SealError> {
         let file_key = header::unwrap_key(start, &header, keys)?;
-        SealedFile::with_key(header, &file_key)
+        let older = SealedFile::older_cipher(start, &header, keys)?;
+        let mut file = SealedFile::with_key(header, &file_key)?;
+        file.older = older;
+        Ok(file)
     }
 
     /// Writes a header into an empty storage. The caller makes sure that no other process
@@ -199,6 +209,8 @@ impl SealedFile {
         Ok(SealedFile {
             header,
             cipher,
+            older: None,
+            lacked_key: false,
             tags,
             reached: 0,
             zeros_appended: 0,

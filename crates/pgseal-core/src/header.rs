@@ -24,6 +24,13 @@ pub const FILE_KEY_LEN: usize = 64;
 
 const LEN: usize = HEAD_LEN as usize;
 const GENERATION_AT: usize = 48;
+const PREDECESSORS_AT: usize = 52;
+const STAGE_AT: usize = 56;
+/// The file key before the present one: nonce, wrapped key, tag.
+const OLDER_NONCE_AT: usize = 192;
+const OLDER_WRAPPED_AT: usize = 204;
+const OLDER_TAG_AT: usize = 268;
+const OLDER_END: usize = 284;
 const PLACE_AT: usize = 64;
 const PLACE_END: usize = PLACE_AT + 2 + Place::MAX_LEN;
 /// The bytes before the wrap nonce, which are authenticated with the file key.
@@ -57,6 +64,33 @@ impl Form {
     }
 }
 
+/// How far a file is on its way to another file key (`spec/sealed-file.md`, section 6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The file has one key.
+    Settled,
+    /// There is a newer key, and pages are still sealed with the older one.
+    Announced,
+    /// Pages are sealed with the newer key, and some may still have the older one.
+    Moving,
+}
+
+impl Stage {
+    fn of(number: u32) -> Option<Stage> {
+        [Stage::Settled, Stage::Announced, Stage::Moving].get(number as usize).copied()
+    }
+
+    /// The stage after this one.
+    #[must_use]
+    pub fn next(self) -> Stage {
+        match self {
+            Stage::Settled => Stage::Announced,
+            Stage::Announced => Stage::Moving,
+            Stage::Moving => Stage::Settled,
+        }
+    }
+}
+
 /// The fields of a header that are not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -72,9 +106,23 @@ pub struct Header {
     pub keyring_id: KeyringId,
     /// The generation of the data key.
     pub generation: Generation,
+    /// The number of the newest file key: 1, and one more for each resealing.
+    pub key_number: u32,
+    /// Whether there is a file key before that one, and which of the two seals.
+    pub stage: Stage,
 }
 
 impl Header {
+    /// Where a file stands in the order of all heads that it ever has.
+    pub(crate) fn progress(&self) -> (u32, u8) {
+        let of_key = match self.stage {
+            Stage::Announced => 0,
+            Stage::Moving => 1,
+            Stage::Settled => 2,
+        };
+        (self.key_number, of_key)
+    }
+
     /// The form with which a new file like this one is created.
     #[must_use]
     pub fn form(&self) -> Form {
@@ -119,7 +167,19 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     if !layout.carries(suite) {
         return Err(unknown);
     }
-    let reserved = [&start[14..16], &start[52..PLACE_AT], &start[PLACE_END..AAD_LEN]];
+    let predecessors = u32::from_le_bytes(array_at(start, PREDECESSORS_AT));
+    let stage = u32::from_le_bytes(array_at(start, STAGE_AT));
+    let bad_stage = SealError::Header(HeaderFault::BadKeyStage { predecessors, stage });
+    let Some(stage) = Stage::of(stage) else { return Err(bad_stage) };
+    let is_first = predecessors == 0;
+    if predecessors == u32::MAX
+        || is_first && stage != Stage::Settled
+        || !is_first && layout != Layout::Paged
+    {
+        return Err(bad_stage);
+    }
+    let unused = if stage == Stage::Settled { PLACE_END } else { OLDER_END };
+    let reserved = [&start[14..16], &start[STAGE_AT + 4..PLACE_AT], &start[unused..AAD_LEN]];
     if reserved.into_iter().flatten().any(|byte| *byte != 0) {
         return Err(SealError::Header(HeaderFault::ReservedNotZero));
     }
@@ -132,6 +192,8 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
         file_id: array_at(start, 16),
         keyring_id: KeyringId(array_at(start, 32)),
         generation: Generation(u32::from_le_bytes(array_at(start, GENERATION_AT))),
+        key_number: predecessors + 1,
+        stage,
     }))
 }
 
@@ -149,7 +211,9 @@ pub(crate) fn create(
     random.fill(&mut file_id)?;
     let mut file_key = FileKey::zeros()?;
     random.fill(file_key.as_mut_slice())?;
-    let header = Header { suite, layout, place, file_id, keyring_id, generation };
+    let (key_number, stage) = (1, Stage::Settled);
+    let header =
+        Header { suite, layout, place, file_id, keyring_id, generation, key_number, stage };
 
     let mut bytes = [0_u8; HEADER_LEN as usize];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -160,7 +224,7 @@ pub(crate) fn create(
     bytes[32..48].copy_from_slice(&keyring_id.0);
     bytes[GENERATION_AT..GENERATION_AT + 4].copy_from_slice(&generation.0.to_le_bytes());
     place.encode(&mut bytes[PLACE_AT..PLACE_END]);
-    wrap_key(&mut bytes, wrapping_key, &file_key, random)?;
+    NEWEST.seal(&mut bytes, wrapping_key, &file_key, random)?;
     Ok((header, file_key, bytes))
 }
 
@@ -169,28 +233,71 @@ fn wrapping_key(keys: &KeySet, generation: Generation) -> Result<&LessSafeKey, S
     keys.wrapping_key(generation).ok_or(unknown)
 }
 
-/// Writes a random nonce, the wrapped file key and the tag behind the other fields of a head.
-fn wrap_key(
-    bytes: &mut [u8],
-    wrapping_key: &LessSafeKey,
-    file_key: &FileKey,
-    random: &dyn Random,
-) -> Result<(), SealError> {
-    let mut nonce = [0; 12];
-    random.fill(&mut nonce)?;
-    bytes[NONCE_AT..WRAPPED_AT].copy_from_slice(&nonce);
-    let (aad, rest) = bytes.split_at_mut(AAD_LEN);
-    let body = &mut rest[WRAPPED_AT - AAD_LEN..TAG_AT - AAD_LEN];
-    body.copy_from_slice(file_key.as_slice());
-    let tag = wrapping_key
-        .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), body)
-        .map_err(|_| SealError::Cipher("file key not wrapped"))?;
-    bytes[TAG_AT..LEN].copy_from_slice(tag.as_ref());
-    Ok(())
+/// Where a wrapped file key lies in a head: everything before its nonce is authenticated with it.
+#[derive(Clone, Copy)]
+struct Wrap {
+    nonce_at: usize,
+    wrapped_at: usize,
+    tag_at: usize,
 }
 
-/// The head of the same file with its file key wrapped under the active generation of `keys`: file
-/// key, identity, form and place stay. `start` is the head that [`classify`] called sealed, with
+/// The newest file key of a file.
+const NEWEST: Wrap = Wrap { nonce_at: NONCE_AT, wrapped_at: WRAPPED_AT, tag_at: TAG_AT };
+/// The file key before it.
+const OLDER: Wrap =
+    Wrap { nonce_at: OLDER_NONCE_AT, wrapped_at: OLDER_WRAPPED_AT, tag_at: OLDER_TAG_AT };
+const _: () = assert!(OLDER_NONCE_AT == PLACE_END && OLDER_TAG_AT + 16 == OLDER_END);
+
+impl Wrap {
+    /// Writes a random nonce, the wrapped file key and the tag behind the fields of a head.
+    fn seal(
+        self,
+        bytes: &mut [u8],
+        wrapping_key: &LessSafeKey,
+        file_key: &FileKey,
+        random: &dyn Random,
+    ) -> Result<(), SealError> {
+        let Wrap { nonce_at, wrapped_at, tag_at } = self;
+        let mut nonce = [0; 12];
+        random.fill(&mut nonce)?;
+        bytes[nonce_at..wrapped_at].copy_from_slice(&nonce);
+        let (aad, rest) = bytes.split_at_mut(nonce_at);
+        let body = &mut rest[wrapped_at - nonce_at..tag_at - nonce_at];
+        body.copy_from_slice(file_key.as_slice());
+        let tag = wrapping_key
+            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), body)
+            .map_err(|_| SealError::Cipher("file key not wrapped"))?;
+        bytes[tag_at..tag_at + 16].copy_from_slice(tag.as_ref());
+        Ok(())
+    }
+
+    fn open(self, start: &[u8], header: &Header, keys: &KeySet) -> Result<FileKey, SealError> {
+        let Header { keyring_id, generation, .. } = *header;
+        if keys.keyring_id != keyring_id {
+            return Err(SealError::KeyUnknown { keyring_id, generation });
+        }
+        let wrapping_key = wrapping_key(keys, generation)?;
+        let damaged = || SealError::Header(HeaderFault::NotAuthentic);
+        if start.len() < LEN {
+            return Err(damaged());
+        }
+        let Wrap { nonce_at, wrapped_at, tag_at } = self;
+        let mut file_key = FileKey::zeros()?;
+        wrapping_key
+            .open_separate_gather(
+                Nonce::assume_unique_for_key(array_at(start, nonce_at)),
+                Aad::from(&start[..nonce_at]),
+                &start[wrapped_at..tag_at],
+                &start[tag_at..tag_at + 16],
+                file_key.as_mut_slice(),
+            )
+            .map_err(|_| damaged())?;
+        Ok(file_key)
+    }
+}
+
+/// The head of the same file with its file keys wrapped under the active generation of `keys`: file
+/// keys, identity, form and place stay. `start` is the head that [`classify`] called sealed, with
 /// this header.
 ///
 /// # Errors
@@ -201,45 +308,91 @@ pub fn rewrap(
     keys: &KeySet,
     random: &dyn Random,
 ) -> Result<[u8; LEN], SealError> {
-    let file_key = unwrap_key(start, header, keys)?;
+    let (newest, older) = (unwrap_key(start, header, keys)?, unwrap_older(start, header, keys)?);
+    wrapped(start, header, keys, (&newest, older.as_ref()), random)
+}
+
+/// The head of the same file at its next [`Stage`]: `Announced` brings a new random file key,
+/// `Moving` uses it, and `Settled` drops the older one. The keys are wrapped under the active
+/// generation of `keys`. What must hold before each step is in `spec/sealed-file.md`, section 6.1.
+///
+/// # Errors
+/// As [`rewrap`]; [`SealError::NotResealable`] if a file of this layout cannot have two keys.
+pub fn advance(
+    start: &[u8],
+    header: &Header,
+    keys: &KeySet,
+    random: &dyn Random,
+) -> Result<[u8; LEN], SealError> {
+    let known = unwrap_key(start, header, keys)?;
+    let stage = header.stage.next();
+    let to = Header { stage, ..*header };
+    match stage {
+        Stage::Announced => {
+            let is_temporary = header.generation.is_ephemeral();
+            if header.layout != Layout::Paged || is_temporary || header.key_number >= u32::MAX - 1 {
+                return Err(SealError::NotResealable);
+            }
+            let mut newest = FileKey::zeros()?;
+            random.fill(newest.as_mut_slice())?;
+            let to = Header { key_number: header.key_number + 1, ..to };
+            wrapped(start, &to, keys, (&newest, Some(&known)), random)
+        }
+        Stage::Moving => {
+            let older = unwrap_older(start, header, keys)?;
+            wrapped(start, &to, keys, (&known, older.as_ref()), random)
+        }
+        Stage::Settled => wrapped(start, &to, keys, (&known, None), random),
+    }
+}
+
+/// The head `start` with the stage and the key number of `to`, and with these keys.
+fn wrapped(
+    start: &[u8],
+    to: &Header,
+    keys: &KeySet,
+    (newest, older): (&FileKey, Option<&FileKey>),
+    random: &dyn Random,
+) -> Result<[u8; LEN], SealError> {
     let generation = keys.active();
     let wrapping_key = wrapping_key(keys, generation)?;
     let mut head = [0; LEN];
     head.copy_from_slice(&start[..LEN]);
-    head[GENERATION_AT..GENERATION_AT + 4].copy_from_slice(&generation.0.to_le_bytes());
-    wrap_key(&mut head, wrapping_key, &file_key, random)?;
+    head[GENERATION_AT..PREDECESSORS_AT].copy_from_slice(&generation.0.to_le_bytes());
+    head[PREDECESSORS_AT..STAGE_AT].copy_from_slice(&(to.key_number - 1).to_le_bytes());
+    head[STAGE_AT..STAGE_AT + 4].copy_from_slice(&(to.stage as u32).to_le_bytes());
+    match older {
+        Some(older) => OLDER.seal(&mut head, wrapping_key, older, random)?,
+        None => head[OLDER_NONCE_AT..OLDER_END].fill(0),
+    }
+    NEWEST.seal(&mut head, wrapping_key, newest, random)?;
     Ok(head)
 }
 
-/// The bytes of a sealed head that stay when the file key is wrapped anew ([`rewrap`]).
+/// The bytes of a sealed head that stay when the file keys are wrapped anew ([`rewrap`]).
 #[must_use]
-pub fn lasting(head: &[u8; LEN]) -> [&[u8]; 2] {
-    [&head[..GENERATION_AT], &head[GENERATION_AT + 4..AAD_LEN]]
+pub fn lasting(head: &[u8; LEN]) -> [&[u8]; 3] {
+    let is_settled = head[STAGE_AT..STAGE_AT + 4] == [0; 4];
+    let unused = if is_settled { OLDER_NONCE_AT } else { OLDER_END };
+    [&head[..GENERATION_AT], &head[PREDECESSORS_AT..PLACE_END], &head[unused..AAD_LEN]]
 }
 
-/// Unwraps the file key of a header that [`classify`] called sealed. Public also for tests of other
-/// crates, which search the memory of a server for the key.
+/// Unwraps the newest file key of a header that [`classify`] called sealed. Public also for tests of
+/// other crates, which search the memory of a server for the key.
 pub fn unwrap_key(start: &[u8], header: &Header, keys: &KeySet) -> Result<FileKey, SealError> {
-    let Header { keyring_id, generation, .. } = *header;
-    if keys.keyring_id != keyring_id {
-        return Err(SealError::KeyUnknown { keyring_id, generation });
+    NEWEST.open(start, header, keys)
+}
+
+/// As [`unwrap_key`], of the file key before the newest; `None` if the header has no such key.
+pub fn unwrap_older(
+    start: &[u8],
+    header: &Header,
+    keys: &KeySet,
+) -> Result<Option<FileKey>, SealError> {
+    match header.stage {
+        Stage::Settled => Ok(None),
+        Stage::Announced | Stage::Moving => OLDER.open(start, header, keys).map(Some),
     }
-    let wrapping_key = wrapping_key(keys, generation)?;
-    let damaged = || SealError::Header(HeaderFault::NotAuthentic);
-    if start.len() < LEN {
-        return Err(damaged());
-    }
-    let mut file_key = FileKey::zeros()?;
-    wrapping_key
-        .open_separate_gather(
-            Nonce::assume_unique_for_key(array_at(start, NONCE_AT)),
-            Aad::from(&start[..AAD_LEN]),
-            &start[WRAPPED_AT..TAG_AT],
-            &start[TAG_AT..LEN],
-            file_key.as_mut_slice(),
-        )
-        .map_err(|_| damaged())?;
-    Ok(file_key)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -290,6 +443,97 @@ mod tests {
         let mut damaged = bytes;
         damaged[440] ^= 1;
         assert!(rewrap(&damaged, &header, &keys, &random).is_err());
+    }
+
+    /// A head of a file of two keys, and the key before the newest.
+    fn resealing(keys: &KeySet) -> ([u8; LEN], FileKey) {
+        let random = LibraryRandom::new();
+        let form = Form::anywhere(Suite::Aes256Gcm, Layout::Paged);
+        let (header, key, bytes) = create(&form, keys, keys.active(), &random).unwrap();
+        (advance(&bytes, &header, keys, &random).unwrap(), key)
+    }
+
+    fn parsed(head: &[u8]) -> Header {
+        let Kind::Sealed(header) = classify(head).unwrap() else { panic!("not sealed") };
+        header
+    }
+
+    #[test]
+    fn a_head_goes_through_the_stages_and_keeps_its_keys() {
+        let (keys, random) = (keys(), LibraryRandom::new());
+        let (announced, first) = resealing(&keys);
+        let header = parsed(&announced);
+        assert_eq!((header.key_number, header.stage), (2, Stage::Announced));
+        assert_eq!(unwrap_older(&announced, &header, &keys).unwrap().unwrap()[..], first[..]);
+        let second = unwrap_key(&announced, &header, &keys).unwrap();
+        assert_ne!(second[..], first[..]);
+
+        let moving = advance(&announced, &header, &keys, &random).unwrap();
+        let header = parsed(&moving);
+        assert_eq!((header.key_number, header.stage), (2, Stage::Moving));
+        assert_eq!(unwrap_older(&moving, &header, &keys).unwrap().unwrap()[..], first[..]);
+        assert_eq!(unwrap_key(&moving, &header, &keys).unwrap()[..], second[..]);
+
+        let settled = advance(&moving, &header, &keys, &random).unwrap();
+        let header = parsed(&settled);
+        assert_eq!((header.key_number, header.stage), (2, Stage::Settled));
+        assert!(unwrap_older(&settled, &header, &keys).unwrap().is_none());
+        assert_eq!(unwrap_key(&settled, &header, &keys).unwrap()[..], second[..]);
+        assert!(settled[OLDER_NONCE_AT..OLDER_END].iter().all(|byte| *byte == 0));
+
+        // A data key that is renewed meanwhile keeps both.
+        let next = Generation(keys.active().0 + 1);
+        assert!(keys.adopt(next, DataKey::init_with(|key| random.fill(key)).unwrap()));
+        let renewed = rewrap(&moving, &parsed(&moving), &keys, &random).unwrap();
+        let header = parsed(&renewed);
+        assert_eq!((header.generation, header.stage), (next, Stage::Moving));
+        assert_eq!(unwrap_older(&renewed, &header, &keys).unwrap().unwrap()[..], first[..]);
+        assert_eq!(unwrap_key(&renewed, &header, &keys).unwrap()[..], second[..]);
+        assert_eq!(lasting(&renewed), lasting(&moving));
+        assert_ne!(lasting(&announced), lasting(&moving));
+    }
+
+    #[test]
+    fn only_files_of_pages_that_outlive_the_server_are_resealed() {
+        let random = LibraryRandom::new();
+        let mut keys = keys();
+        keys.insert(Generation::EPHEMERAL, crate::testing::data_key(9));
+        for (layout, suite, generation) in [
+            (Layout::Stream, Suite::Aes256Gcm, keys.active()),
+            (Layout::Wal, Suite::Aes256Xts, keys.active()),
+            (Layout::Paged, Suite::Aes256Gcm, Generation::EPHEMERAL),
+        ] {
+            let form = Form::anywhere(suite, layout);
+            let (header, _, bytes) = create(&form, &keys, generation, &random).unwrap();
+            let refused = advance(&bytes, &header, &keys, &random);
+            assert!(matches!(refused, Err(SealError::NotResealable)), "{layout}");
+        }
+    }
+
+    /// Neither key of a head can be put in the place of the other, and no bit can be flipped.
+    #[test]
+    fn no_bit_of_a_head_with_two_keys_can_be_flipped() {
+        let keys = keys();
+        let (mut head, _) = resealing(&keys);
+        let opens = |head: &[u8]| match classify(head) {
+            Ok(Kind::Sealed(header)) => {
+                unwrap_key(head, &header, &keys).is_ok()
+                    && unwrap_older(head, &header, &keys).is_ok()
+            }
+            Ok(Kind::Plain | Kind::NoHeader) | Err(_) => false,
+        };
+        assert!(opens(&head));
+        for bit in 0..LEN * 8 {
+            head[bit / 8] ^= 1 << (bit % 8);
+            assert!(!opens(&head), "bit {bit}");
+            head[bit / 8] ^= 1 << (bit % 8);
+        }
+        let mut swapped = head;
+        swapped[OLDER_NONCE_AT..OLDER_END].copy_from_slice(&head[NONCE_AT..LEN]);
+        swapped[NONCE_AT..LEN].copy_from_slice(&head[OLDER_NONCE_AT..OLDER_END]);
+        let header = parsed(&swapped);
+        assert!(unwrap_key(&swapped, &header, &keys).is_err());
+        assert!(unwrap_older(&swapped, &header, &keys).is_err());
     }
 
     /// Every bit of the header matters: none can be flipped without an error or another verdict.

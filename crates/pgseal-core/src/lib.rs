@@ -26,7 +26,7 @@ pub mod verify;
 
 pub use error::{HeaderFault, SealError};
 pub use file::{
-    Buffer, FlushRecord, OnDamage, Opened, ReadOutcome, Scratch, SealedFile,
+    Buffer, Census, FlushRecord, GroupKeys, OnDamage, Opened, ReadOutcome, Scratch, SealedFile,
     fill_with_invalid_pages,
 };
 pub use fingerprint::Fingerprint;

@@ -45,6 +45,7 @@ fn read(fields: &BTreeMap<&str, &str>, bytes: Vec<u8>) -> (String, Option<String
         Ok(Opened::Plain) => return ("plain".to_owned(), None),
         Err(SealError::Header(fault)) => {
             let verdict = match fault {
+                HeaderFault::BadKeyStage { .. } => "bad-key-stage".to_owned(),
                 HeaderFault::BadPlace => "bad-place".to_owned(),
                 HeaderFault::NotAuthentic => "header-not-authentic".to_owned(),
                 HeaderFault::ReservedNotZero => "reserved-not-zero".to_owned(),

@@ -66,6 +66,7 @@ impl Class {
 mod tests {
     use super::*;
     use crate::locate;
+    use pgseal_core::header::Stage;
     use pgseal_core::{Generation, KeyringId};
 
     const SUITE: Suite = Suite::Aes256Gcm;
@@ -73,7 +74,8 @@ mod tests {
     fn header(form: Form) -> Header {
         let Form { suite, layout, place } = form;
         let (file_id, keyring_id, generation) = ([1; 16], KeyringId([2; 16]), Generation(1));
-        Header { suite, layout, place, file_id, keyring_id, generation }
+        let (key_number, stage) = (1, Stage::Settled);
+        Header { suite, layout, place, file_id, keyring_id, generation, key_number, stage }
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod node;
 pub mod paths;
 mod programs;
 mod replica;
+pub mod resealing;
 mod session;
 mod sound;
 

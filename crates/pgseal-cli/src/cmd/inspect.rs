@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use pgseal_core::geometry::{self, HEAD_LEN, HEADER_LEN};
-use pgseal_core::header::{self, FORMAT_VERSION, Header, Kind};
+use pgseal_core::header::{self, FORMAT_VERSION, Header, Kind, Stage};
 use pgseal_core::storage::Storage;
 use pgseal_core::verify::BlockRange;
 use pgseal_core::{BlockNo, Layout, SealError, SealedLen};
@@ -58,6 +58,10 @@ struct Sealed {
     file_id: String,
     keyring_id: String,
     generation: String,
+    /// The number of the newest file key: 1 in a file that never got another one.
+    file_key: u32,
+    /// Whether there is an older one as well.
+    older_file_key: bool,
     plain_bytes: u64,
     blocks: u64,
     stray_bytes: u64,
@@ -119,6 +123,8 @@ fn sealed(file: &ReadOnly, header: &Header, sealed_len: SealedLen) -> Result<Sea
         file_id: header.file_id.iter().map(|byte| format!("{byte:02x}")).collect(),
         keyring_id: header.keyring_id.to_string(),
         generation: header.generation.to_string(),
+        file_key: header.key_number,
+        older_file_key: header.stage != Stage::Settled,
         plain_bytes: plain_len.0,
         blocks: plain_len.0.div_ceil(geometry::BLOCK_LEN),
         stray_bytes: sealed_len.0.saturating_sub(geometry::sealed_len(header.layout, plain_len).0),
@@ -147,6 +153,8 @@ fn print(out: &mut Out, report: &Report) -> std::io::Result<()> {
     writeln!(out, "File id      {}", sealed.file_id)?;
     writeln!(out, "Keyring      {}", sealed.keyring_id)?;
     writeln!(out, "Generation   {}", sealed.generation)?;
+    let older = if sealed.older_file_key { ", and the one before it" } else { "" };
+    writeln!(out, "File key     {}{older}", sealed.file_key)?;
     if sealed.stray_bytes > 0 {
         writeln!(out, "Stray bytes  {} at the end belong to no block", sealed.stray_bytes)?;
     }

@@ -7,6 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use pgseal_core::geometry::{
     FLUSH_RECORD_AT, block_sealed_off, tag_entry_off, wal_entry_off, wal_row_off,
 };
+use pgseal_core::header;
 use pgseal_core::random::{Random, RandomFailed};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::{
@@ -130,6 +131,8 @@ enum Step {
     Zeros(usize, usize),
     /// The flush record of the writes behind, on timeline 1.
     Flushed(u64),
+    /// The next stage of a resealing.
+    Advance,
 }
 
 /// Makes a file by steps. Returns its sealed bytes and its plain contents.
@@ -156,6 +159,12 @@ fn build(form: &Form, seed: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
             }
             Step::Flushed(position) => {
                 file.set_flush_record(Some(FlushRecord { timeline: 1, position }));
+            }
+            Step::Advance => {
+                let head = storage.bytes()[..512].to_vec();
+                let head = header::advance(&head, file.header(), &keys, &random).unwrap();
+                storage.bytes()[..512].copy_from_slice(&head);
+                assert!(file.refresh(&storage, &keys).unwrap());
             }
         }
     }
@@ -239,6 +248,7 @@ pub fn all() -> Vec<Vector> {
     bad_blocks(&mut maker);
     sectored(&mut maker);
     wal(&mut maker);
+    resealing(&mut maker);
     maker.vectors
 }
 
@@ -465,4 +475,76 @@ fn wal(m: &mut Maker) {
         m.wal((name, "ok", what), &noted, kept, |b| b[record + at] ^= 1);
     }
     m.bad("bad-wal-suite", "unknown-suite", WAL, "layout 5 with a GCM suite", |b| b[10] = 2);
+}
+
+impl Maker {
+    /// Adds a file that `steps` make, changed by `spoil`. `expect` is `ok` or the verdict.
+    fn resealed(
+        &mut self,
+        (name, expect, comment): (&str, &str, &str),
+        form: Form,
+        steps: &[Step],
+        spoil: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let (mut bytes, model) = build(&form, self.next_seed(), steps);
+        spoil(&mut bytes);
+        self.vectors.push(Vector {
+            name: name.to_owned(),
+            expect: expect.to_owned(),
+            form,
+            plain_sha256: (expect == "ok").then(|| sha256(&model)),
+            wal: None,
+            comment: comment.to_owned(),
+            bytes,
+        });
+    }
+}
+
+/// The last four bytes of the entry of page 0 or 1.
+fn key_number_at(page: u64) -> usize {
+    tag_entry_off(BlockNo(page)).0 as usize + 28
+}
+
+fn resealing(m: &mut Maker) {
+    use Step::{Advance, Write};
+    let nothing = |_: &mut Vec<u8>| {};
+    let two = || Write(0, 16_384);
+    let announced = ("ok-resealing-announced", "ok", "two keys, the older one seals");
+    m.resealed(announced, PAGED, &[two(), Advance, Write(0, 8192)], nothing);
+    let moving = || [Write(0, 16_384), Advance, Advance, Write(0, 8192)];
+    let name = ("ok-resealing-moving", "ok", "two keys: page 0 has the newer, page 1 the older");
+    m.resealed(name, PAGED, &moving(), nothing);
+    let name = ("ok-resealing-moving-ctr", "ok", "the same with CTR");
+    m.resealed(name, CTR, &moving(), nothing);
+    let name = ("ok-resealed", "ok", "the second key, alone");
+    let steps = [Write(0, 16_384), Advance, Advance, Write(0, 16_384), Advance];
+    m.resealed(name, PAGED, &steps, nothing);
+    let name = ("ok-resealing-again", "ok", "the second key and the third");
+    let steps = [Advance, Advance, Write(0, 16_384), Advance, Advance, Advance, Write(8192, 8192)];
+    m.resealed(name, PAGED, &steps, nothing);
+
+    let dropped = ("bad-key-dropped", "block-damaged 1", "page 1 has a key that left the header");
+    m.resealed(dropped, PAGED, &[two(), Advance, Advance, Write(0, 8192), Advance], nothing);
+    let newer = ("bad-key-newer", "block-damaged 0", "entry 0 names a key newer than the newest");
+    m.resealed(newer, PAGED, &moving(), |b| b[key_number_at(0)] = 3);
+    let older = ("bad-key-exchanged", "block-damaged 0", "entry 0 names the other key");
+    m.resealed(older, PAGED, &moving(), |b| b[key_number_at(0)] = 1);
+    let exchanged = ("bad-key-exchanged-older", "block-damaged 1", "entry 1 names the other key");
+    m.resealed(exchanged, PAGED, &moving(), |b| b[key_number_at(1)] = 2);
+    let none = ("bad-key-none", "block-damaged 1", "entry 1 names key 0");
+    m.resealed(none, PAGED, &moving(), |b| b[key_number_at(1)] = 0);
+    let wrap = ("bad-older-wrap", "header-not-authentic", "the older wrapped key changed");
+    m.resealed(wrap, PAGED, &moving(), |b| b[210] ^= 1);
+    let stage = ("bad-key-stage", "bad-key-stage", "stage 3");
+    m.resealed(stage, PAGED, &moving(), |b| b[56] = 3);
+    let first = ("bad-key-stage-first", "bad-key-stage", "two keys, and the newer is the first");
+    m.resealed(first, PAGED, &moving(), |b| b[52] = 0);
+    let last = ("bad-key-number", "bad-key-stage", "4294967295 keys before this one");
+    m.resealed(last, PAGED, &moving(), |b| b[52..56].fill(0xFF));
+    let stream = ("bad-key-layout", "bad-key-stage", "a stream file with a second key");
+    m.resealed(stream, STREAM, &[Write(0, 100)], |b| b[52] = 1);
+    let stays = ("bad-older-left", "reserved-not-zero", "one key, and bytes of an older one");
+    m.resealed(stays, PAGED, &moving(), |b| b[56] = 0);
+    let spare = ("bad-reserved-resealing", "reserved-not-zero", "two keys, byte 300 is 1");
+    m.resealed(spare, PAGED, &moving(), |b| b[300] = 1);
 }

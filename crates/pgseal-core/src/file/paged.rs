@@ -24,9 +24,9 @@ pub(super) use recent::RecentTags;
 pub(super) use tags::TagCache;
 
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
-const ENTRY: usize = TAG_ENTRY_LEN as usize;
-/// The last four bytes of the entry of a page that was written.
-const WRITTEN: [u8; 4] = 1_u32.to_le_bytes();
+pub(super) const ENTRY: usize = TAG_ENTRY_LEN as usize;
+/// Where an entry has the number of the file key that sealed its page.
+const NUMBER_AT: usize = 28;
 
 /// The paged layout.
 pub(super) struct Paged;
@@ -193,8 +193,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         {
             let block = BlockNo(first.0 + index as u64);
             let sealed = &mut sealed[..page.len()];
-            let tag = self.file.cipher.seal_block(block, nonce, page, sealed)?;
-            encode_entry(nonce, tag, entry);
+            let (cipher, key_number) = self.file.sealing();
+            let tag = cipher.seal_block(block, nonce, page, sealed)?;
+            encode_entry(nonce, tag, key_number, entry);
         }
         let written = if new_group {
             let group = tag_block_off(first.0 / GROUP_PAGES);
@@ -293,26 +294,32 @@ impl SealedFile {
         // CTR cannot authenticate, so a written page that is all zeros counts as wiped. Fewer than
         // 16 bytes may be zeros by chance.
         let wiped = !self.header.suite.authenticates() && page.len() >= 16 && all_zero(page);
-        let Some((nonce, tag)) = decode_entry(&entry).filter(|_| !wiped) else {
-            return Page::Damaged;
-        };
-        match self.cipher.open_block(block, nonce, &tag, page) {
-            Ok(()) => Page::Data,
-            Err(_) => Page::Damaged,
+        let (nonce, tag, key_number) = decode_entry(&entry);
+        let cipher = self.cipher_of(key_number).filter(|_| !wiped);
+        match cipher.map(|cipher| cipher.open_block(block, nonce, &tag, page)) {
+            Some(Ok(())) => Page::Data,
+            Some(Err(_)) | None => Page::Damaged,
         }
     }
 }
 
-/// Nonce and tag of a page that was written.
-fn decode_entry(entry: &[u8; ENTRY]) -> Option<(NonceBytes, TagBytes)> {
+/// Nonce, tag and number of the file key of a page that was written.
+fn decode_entry(entry: &[u8; ENTRY]) -> (NonceBytes, TagBytes, u32) {
     let (mut nonce, mut tag) = ([0; 12], [0; 16]);
     nonce.copy_from_slice(&entry[..12]);
-    tag.copy_from_slice(&entry[12..28]);
-    (entry[28..] == WRITTEN).then_some((nonce, tag))
+    tag.copy_from_slice(&entry[12..NUMBER_AT]);
+    (nonce, tag, number_of(entry))
 }
 
-fn encode_entry(nonce: NonceBytes, tag: TagBytes, entry: &mut [u8]) {
+/// The number of the file key in an entry; 0 in the entry of a page that was never written.
+pub(super) fn number_of(entry: &[u8; ENTRY]) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&entry[NUMBER_AT..]);
+    u32::from_le_bytes(number)
+}
+
+fn encode_entry(nonce: NonceBytes, tag: TagBytes, key_number: u32, entry: &mut [u8]) {
     entry[..12].copy_from_slice(&nonce);
-    entry[12..28].copy_from_slice(&tag);
-    entry[28..32].copy_from_slice(&WRITTEN);
+    entry[12..NUMBER_AT].copy_from_slice(&tag);
+    entry[NUMBER_AT..ENTRY].copy_from_slice(&key_number.to_le_bytes());
 }

@@ -10,6 +10,7 @@ ok "a session counts its values" same "$(counted "SELECT count(v::text) FROM t")
 0 100 0 unknown"
 ok "sealing counts, too" same "$(counted "INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 7) AS i")" "14 0 0 unknown"
 ok "a server that is not sealed has no counters of files" same "$(sql "SELECT count(*), pgseal.counting_since() IS NULL FROM pgseal.stat_io")" "0|t"
+ok "nor keys of files" says "it does not run with pgseal_guard" sql "SELECT pgseal.reseal('t')"
 export PGDATABASE=postgres
 
 # The same on a sealed cluster; where the modules of the project are built.
@@ -51,4 +52,16 @@ ok "members of pg_monitor may" same "$(sums watcher)" "0|0|0|2000|1|1"
 ok "since the server started" same "$(at "SELECT pgseal.counting_since() BETWEEN pg_postmaster_start_time() - interval '5 min' AND now()")" t
 ok "the program says the same" same "$(pgseal status --counters --json "$sealed" | sed -nE 's/.*"(sealed|failed)_values": ([0-9]+).*/\1 \2/p' | sort)" "failed 1
 sealed 2000"
+
+# New file keys, which the guard module makes.
+at "SELECT pgseal.reseal('t')" >/dev/null
+for ((second = 0; second < 120; second++)); do
+    [ "$(at "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgseal reseal'")" != 0 ] || break
+    sleep 1
+done
+ok "a table has a new file key" same "$(at "SELECT DISTINCT file_key, resealing, pages_left FROM pgseal.file_keys('t')")" "2|f|"
+ok "and its rows" same "$(at "SELECT count(v::text) FROM t")" 1000
+ok "nothing is left" same "$(at "SELECT count(*) FROM pgseal.reseal_progress")" 0
+ok "a named argument" same "$(at "SELECT pgseal.reseal(begun_only => true) > 0")" t
+ok "not for everybody" says "permission denied for function" at "SET ROLE nobody; SELECT pgseal.reseal('t')"
 "$bin/pg_ctl" -s -w -D "$sealed" -m fast stop

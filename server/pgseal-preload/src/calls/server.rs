@@ -10,6 +10,7 @@ use crate::file::anchor;
 use crate::file::changes;
 use crate::file::config;
 use crate::file::counters;
+use crate::file::gate;
 use crate::file::held;
 use crate::file::leftovers;
 use crate::file::manifest;
@@ -89,6 +90,7 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
         counters::share();
         changes::share();
         held::share();
+        gate::share();
         renewal::server_starts(root);
         open_file::take_buffers()?;
         memory::grow_stack();

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pgseal_core::broken::{self, Order};
 use pgseal_core::error::SealError;
+use pgseal_core::header::{Header, Stage};
 use pgseal_core::memory;
 use pgseal_core::storage::Storage;
 use pgseal_core::{
@@ -15,11 +16,13 @@ use pgseal_pgdata::{Class, WalSegment};
 
 use crate::file::counters;
 use crate::file::damage::{self, Damage, Head, Reason};
+use crate::file::gate;
 use crate::file::manifest;
 use crate::file::named::Named;
 use crate::file::sealing::Sealing;
 use crate::file::storage::{FdStorage, Maps};
 use crate::file::wal;
+use crate::keys::load;
 use crate::os::log::{self, Shown};
 use crate::os::random::KernelRandom;
 use crate::os::real::{self, Errno};
@@ -71,6 +74,8 @@ pub struct OpenFile {
     is_wal_segment: bool,
     /// Opened with `O_DSYNC` or `O_SYNC`.
     syncs: bool,
+    /// How many changes of headers behind the gate of this file its file keys take into account.
+    changes: u64,
     maps: Maps,
 }
 
@@ -111,6 +116,7 @@ impl OpenFile {
             is_told: false,
             is_wal_segment: false,
             syncs: false,
+            changes: 0,
             maps: Maps::default(),
         }
     }
@@ -417,7 +423,14 @@ impl OpenFile {
             Layout::Stream | Layout::InPlace | Layout::Sectored | Layout::Wal => OnDamage::Fail,
         };
         let storage = FdStorage::with_maps(fd, &self.maps);
-        let outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
+        let mut outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
+        for _ in 0..KEY_TRIES {
+            // A page of a key that came after this process opened the file.
+            if !file.lacked_key() || !refresh(file, fd, &self.path).unwrap_or(false) {
+                break;
+            }
+            outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
+        }
         match outcome {
             Ok(outcome) => {
                 counters::opened(self.counted, off, &outcome);
@@ -459,11 +472,15 @@ impl OpenFile {
             true => record.map(|record| wal::record_ahead(record, &self.path, off, buf)),
             false => record,
         };
-        let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
+        let (file, _) = self.ensure_header(fd, buffers.scratch())?;
         if record.is_some() {
             file.set_flush_record(record);
         }
-        let _lock = lock_writers(file, &storage, fd, end)?;
+        let is_whole =
+            off.is_multiple_of(geometry::BLOCK_LEN) && end.0.is_multiple_of(geometry::BLOCK_LEN);
+        let _inside = self.enter(fd)?;
+        let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
+        let _lock = lock_writers(file, &storage, fd, end, is_whole)?;
         let zeros = file.zeros_appended();
         let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
         let zeros = file.zeros_appended() - zeros;
@@ -473,6 +490,51 @@ impl OpenFile {
             wal::synced();
         }
         Ok(buf.len())
+    }
+
+    /// Enters the gate of a file of pages, and takes over the file keys that its header has by now.
+    /// Nobody drops a file key, or begins to use one, before the returned value is dropped.
+    fn enter(&mut self, fd: c_int) -> Result<Option<gate::Inside>, Errno> {
+        let State::Sealed(file) = &mut self.state else { return Ok(None) };
+        let Header { layout, generation, file_id, .. } = *file.header();
+        if layout != Layout::Paged || generation.is_ephemeral() {
+            return Ok(None);
+        }
+        let inside = gate::enter(&file_id);
+        if let Some(inside) = &inside
+            && inside.changes != self.changes
+        {
+            refresh(file, fd, &self.path)?;
+            self.changes = inside.changes;
+        }
+        Ok(inside)
+    }
+
+    /// Takes over the file keys that the header has by now.
+    pub fn take_over_keys(&mut self, fd: c_int) -> Result<(), Errno> {
+        if let Some(file) = self.find_header(fd)? {
+            let changed = refresh_of(file, fd);
+            changed.map_err(|error| self.failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// To be called before another than a write changes the file.
+    pub fn will_change(&mut self) {
+        manifest::before_write(self.class, &self.path, &mut self.is_told);
+    }
+
+    /// Calls `part` with the sealed file and its path. `EINVAL`: the file has no header.
+    pub fn with_sealed<T>(
+        &mut self,
+        part: impl FnOnce(&mut SealedFile, &[u8]) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match &mut self.state {
+            State::Sealed(file) => part(file, &self.path),
+            State::NoHeader(_) => Err(libc::EINVAL),
+            State::Damaged(_) => Err(libc::EIO),
+            State::Refused(errno) => Err(*errno),
+        }
     }
 
     /// Refuses a write to the WAL that shows that recovery has lost commits.
@@ -548,8 +610,10 @@ impl OpenFile {
         }
         // Extending a file seals the blocks between the old end and the new one: no other process
         // may write there meanwhile.
+        self.ensure_header(fd, buffers.scratch())?;
+        let _inside = self.enter(fd)?;
         let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
-        let _lock = lock_writers(file, &storage, fd, PlainOff(len))?;
+        let _lock = lock_writers(file, &storage, fd, PlainOff(len), false)?;
         let done = file.set_len(&storage, buffers.scratch(), PlainLen(len), &KernelRandom);
         done.map_err(|error| self.failed(&error))
     }
@@ -611,16 +675,50 @@ fn shares_blocks(file: &SealedFile) -> bool {
     header.layout == Layout::Stream && header.generation != Generation::EPHEMERAL
 }
 
+/// Whether a failed write may put back the entry of a page as it was, in a file of two keys: that may
+/// be an entry of the older key, which must not come back while that key is dropped.
+fn may_undo(file: &SealedFile, storage: &FdStorage<'_>, is_whole: bool) -> Result<bool, Errno> {
+    if file.header().layout != Layout::Paged || file.header().stage == Stage::Settled {
+        return Ok(false);
+    }
+    let is_even = || file.plain_len(storage).map(|len| len.0.is_multiple_of(geometry::BLOCK_LEN));
+    Ok(!is_whole || !is_even().map_err(|_| libc::EIO)?)
+}
+
+/// How often a read looks at the header again because a page has a key that it does not know.
+const KEY_TRIES: usize = 3;
+
+/// As [`SealedFile::refresh`], and logs a failure. A head that does not open may just be written: it
+/// is read again under the lock under which headers are written.
+#[cold]
+fn refresh(file: &mut SealedFile, fd: c_int, path: &[u8]) -> Result<bool, Errno> {
+    refresh_of(file, fd).map_err(|error| describe(&error, path))
+}
+
+fn refresh_of(file: &mut SealedFile, fd: c_int) -> Result<bool, SealError> {
+    let errno = |errno| SealError::Io(std::io::Error::from_raw_os_error(errno));
+    let (storage, keys) = (FdStorage::new(fd), load::of_header(file.header()).map_err(errno)?);
+    match file.refresh(&storage, keys) {
+        Err(SealError::Header(fault)) => match RangeLock::shared(fd) {
+            Ok(_lock) => file.refresh(&storage, keys),
+            Err(_) => Err(SealError::Header(fault)),
+        },
+        refreshed => refreshed,
+    }
+}
+
 /// Takes the lock against other writers if processes may share blocks of the file, or if a file of
 /// the sectored layout is about to grow up to `end`: blocks that another process writes meanwhile
-/// must not be filled as a gap.
+/// must not be filled as a gap. `is_whole`: only whole blocks are written.
 fn lock_writers(
     file: &mut SealedFile,
     storage: &FdStorage<'_>,
     fd: c_int,
     end: PlainOff,
+    is_whole: bool,
 ) -> Result<Option<RangeLock>, Errno> {
     let is_alone = shares_blocks(file)
+        || may_undo(file, storage, is_whole)?
         || file.must_be_alone(storage, end).map_err(|error| match &error {
             SealError::Io(error) => errno_of(error),
             _ => libc::EIO,
@@ -640,6 +738,11 @@ impl RangeLock {
     /// Waits for the lock, which nobody else has then. The descriptor must be open for writing.
     fn new(fd: c_int) -> Result<RangeLock, Errno> {
         RangeLock::take(fd, libc::F_WRLCK)
+    }
+
+    /// As [`RangeLock::new`], to write a header.
+    pub fn exclusive(fd: c_int) -> Result<RangeLock, Errno> {
+        RangeLock::new(fd)
     }
 
     /// Waits until nobody writes a header. The descriptor must be open for reading.
@@ -687,6 +790,7 @@ pub fn describe(error: &SealError, path: &[u8]) -> Errno {
         // PostgreSQL reports these two to its client.
         SealError::OutOfMemory => return libc::ENOMEM,
         SealError::TooLarge => return libc::EFBIG,
+        SealError::NotResealable => return libc::EOPNOTSUPP,
         _ => libc::EIO,
     };
     let next = match error {

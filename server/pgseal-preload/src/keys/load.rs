@@ -5,6 +5,7 @@
 
 use core::ffi::c_int;
 
+use pgseal_core::header::Header;
 use pgseal_core::random::Random;
 use pgseal_core::{DataKey, Generation, KeySet, KeyringId};
 use pgseal_keys::handover::{self, Answer, Conversion};
@@ -67,6 +68,13 @@ pub fn with_id(
     near: Option<&'static Root>,
 ) -> Result<Option<&'static KeySet>, c_int> {
     with_reserve(|| find_with_id(id, near))
+}
+
+/// The keys of the keyring that a header names, with those that came since they were loaded.
+pub fn of_header(header: &Header) -> Result<&'static KeySet, c_int> {
+    let keys = with_id(header.keyring_id, None)?.ok_or(libc::EACCES)?;
+    renewal::catch_up(keys);
+    Ok(keys)
 }
 
 fn find_with_id(

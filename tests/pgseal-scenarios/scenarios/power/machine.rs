@@ -10,6 +10,7 @@ use pgseal_cluster::{Patience, process};
 use pgseal_power::{Cut, Disk, Image, Log, Mounted, Place, Recorder};
 use pgseal_scenarios::backup::base_backup_command;
 use pgseal_scenarios::files::copy_tree;
+use pgseal_scenarios::resealing::{create_functions, reseal, start};
 use pgseal_scenarios::{Node, not_applicable};
 use pgseal_testkit::{Cluster, ClusterBuilder, Programs, Sealing};
 
@@ -180,6 +181,7 @@ impl Machine {
 /// At the end the server is killed.
 pub fn work(node: &mut Node, recorder: &Recorder, workload: &mut Workload, kind: Kind) {
     let (is_sealed, takes_backups) = (kind.suite.is_some(), kind.wal_level != "minimal");
+    let has_tags = kind.suite.is_some_and(|suite| !suite.ends_with("xts"));
     let time = run_time() / 3;
     let note = |mark| recorder.mark(mark);
     node.start();
@@ -193,6 +195,9 @@ pub fn work(node: &mut Node, recorder: &Recorder, workload: &mut Workload, kind:
         if is_sealed {
             Phase::KeyRotate.does(&note, || rotate_key(node));
             Phase::KeyRenew.does(&note, || renew_key(node));
+        }
+        if has_tags {
+            Phase::Reseal.does(&note, || reseal_all(node));
         }
     });
     node.stop_at_once();
@@ -223,6 +228,15 @@ fn rotate_key(node: &Node) {
 fn renew_key(node: &Node) {
     let renewed = node.pgseal(&["key", "renew", &node.data().display().to_string()]);
     assert_eq!(renewed.code, 0, "{}", renewed.text);
+}
+
+/// Gives every relation a new file key, and begins with another one, so that the server is stopped
+/// while files have two.
+fn reseal_all(node: &Node) {
+    create_functions(node);
+    reseal(node, "null, 0, false");
+    assert_eq!(node.sql("select count(*) from progress"), "0");
+    start(node, "'pg_proc', 2000, false");
 }
 
 /// How many images a test judges.

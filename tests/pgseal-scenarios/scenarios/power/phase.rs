@@ -32,6 +32,8 @@ pub enum Phase {
     KeyRotate,
     /// `pgseal key renew`.
     KeyRenew,
+    /// New file keys for all relations, and a run that is cut off.
+    Reseal,
     /// `pgseal encrypt`, `rekey` or `decrypt`.
     Conversion,
     /// The promotion of a standby.
@@ -40,13 +42,14 @@ pub enum Phase {
 
 impl Phase {
     /// All phases, with the names that the figures show.
-    pub const ALL: [(Phase, &str); 8] = [
+    pub const ALL: [(Phase, &str); 9] = [
         (Phase::Checkpoint, "in a checkpoint"),
         (Phase::Stop, "in a clean stop"),
         (Phase::Start, "in a start"),
         (Phase::Backup, "in a base backup"),
         (Phase::KeyRotate, "in key rotate"),
         (Phase::KeyRenew, "in key renew"),
+        (Phase::Reseal, "in a resealing"),
         (Phase::Conversion, "in a conversion"),
         (Phase::Promotion, "in a promotion"),
     ];

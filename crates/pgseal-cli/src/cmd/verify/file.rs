@@ -330,21 +330,25 @@ fn walk(
     let chosen = |block: BlockNo| whole && subset.wants_block(&entry.rel, block.0);
     let mut report = verify::verify_chosen(&mut file, &storage, scratch, &chosen, progress)?;
     if is_live {
-        settle(&mut report, &mut file, &storage, scratch)?;
+        settle(&mut report, &mut file, &storage, keys, scratch)?;
     }
     Ok(Some((header, report)))
 }
 
-/// Checks the damaged blocks again, at once: a server may have been writing them, and a few blocks
-/// are cheaper to read again than the whole file.
+/// Checks the damaged blocks again, at once: a server may have been writing them, or have given the
+/// file another key, and a few blocks are cheaper to read again than the whole file.
 fn settle(
     report: &mut FileReport,
     file: &mut SealedFile,
     storage: &ReadOnly,
+    keys: &KeySet,
     scratch: &mut Scratch,
 ) -> Result<(), SealError> {
     let mut still = BlockList::default();
     for block in report.damaged.blocks() {
+        if file.lacked_key() {
+            file.refresh(storage, keys)?;
+        }
         match verify::verify_block(file, storage, scratch, block)? {
             BlockState::Damaged => still.push(block),
             BlockState::Data => report.data_blocks += 1,

@@ -16,6 +16,7 @@ use pgseal_pgdata::{WalSegment, wal_segment_bytes};
 use super::position::{OpenRecord, Slots};
 use super::record;
 use super::segments;
+use crate::file::gate;
 use crate::file::held;
 use crate::os::log::{self, Shown};
 use crate::os::mutex::SharedMutex;
@@ -183,6 +184,7 @@ fn replays(shared: &Shared, path: &[u8]) -> PlainOff {
     static READS: AtomicBool = AtomicBool::new(false);
     if !READS.swap(true, Ordering::Relaxed) {
         held::forget();
+        gate::forget();
     }
     let segment = WalSegment::of_name(datadir::base_name(path));
     let start = segment
