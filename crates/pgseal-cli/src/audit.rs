@@ -19,7 +19,7 @@ use pgseal_keys::audit::{AuditKey, Entry, KeyName, Outcome};
 use pgseal_keys::{AuditConf, Destination, Kek, Keyring, Provider};
 
 use crate::error::CliError;
-use crate::{exit, out, small_file};
+use crate::{environment, exit, out, small_file};
 
 /// The event of a command that only reads with the key.
 const UNLOCK: &str = "unlock";
@@ -357,8 +357,10 @@ fn key_name(keyring: &Keyring, kek: &Kek) -> KeyName {
         None => (&summary.provider, &summary.store_key),
         Some(recipient) => (&recipient.provider, &recipient.store_key),
     };
+    // Behind a descriptor stands a provider that another process has asked.
+    let origin = kek.origin().filter(|origin| !origin.starts_with(environment::KEK_FD));
     KeyName {
-        provider: kek.origin().map_or_else(|| Provider::shown(provider), str::to_owned),
+        provider: origin.map_or_else(|| Provider::shown(provider), str::to_owned),
         name: name.clone(),
         recipient: recipient.map(|recipient| recipient.name.clone()),
     }

@@ -3,6 +3,7 @@
 //! destroyed, too; then nothing opens.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 
 use pgseal_scenarios::files::copy_tree;
@@ -104,7 +105,10 @@ fn nothing_opens_when_all_that_is_listed_is_destroyed() {
     let keyring = node.file("pgseal/keyring");
     fs::hard_link(&keyring, node.file("pgseal/keyring.before")).expect("a second name");
     for name in ["keyring.replaced.1", "keyring.new.0123456789abcdef", "keyring-01234567.retired"] {
-        fs::copy(&keyring, node.file("pgseal").join(name)).expect("a copy");
+        let (copy, meta) = (node.file("pgseal").join(name), fs::metadata(&keyring));
+        let meta = meta.expect("the keyring");
+        fs::copy(&keyring, &copy).expect("a copy");
+        chown(&copy, Some(meta.uid()), Some(meta.gid())).expect("chown");
     }
     // A third name outside of the directory, as a backup with hard links has it.
     let linked = node.home().join("linked");

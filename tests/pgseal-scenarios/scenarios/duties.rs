@@ -23,7 +23,7 @@ chmod 700 /root
 cp "$work"/bin/* /usr/local/bin/
 rm -rf /etc/pgseal /etc/sudoers.d/pgseal
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$bindir
-unset PGDATA
+unset PGDATA ${!PGSEAL_@}
 cd /
 server() { runuser -u postgres -- pgseal run -- pg_ctl -D /srv/pg -l /srv/log -w "$@" >/dev/null; }
 psql() { runuser -u postgres -- "$bindir/psql" -h /srv/sockets -d postgres -Atqc "$1"; }

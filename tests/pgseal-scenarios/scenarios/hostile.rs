@@ -83,8 +83,17 @@ const PROGRAMS: &[(&str, &str, bool)] = &[
 ];
 
 /// Commands that do not take an existing data directory.
-const OTHERS: [&str; 9] =
-    ["advise", "audit test", "completions", "key new", "lab", "man", "provider", "tls check", "key"];
+const OTHERS: [&str; 9] = [
+    "advise",
+    "audit test",
+    "completions",
+    "key new",
+    "lab",
+    "man",
+    "provider",
+    "tls check",
+    "key",
+];
 
 /// The exit statuses of docs/reference.md.
 const STATUSES: [i32; 18] = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 40];

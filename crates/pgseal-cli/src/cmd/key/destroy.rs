@@ -80,14 +80,13 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let keyring = keys::own_keyring(&dir)?;
     let files = files(&dir.root)?;
     let left = left(&dir, &keyring);
-    if let Some(receipt) = &args.receipt {
-        expect_place(receipt, &dir.root)?;
-    }
+    let receipt = args.receipt.as_deref().map(|path| expect_place(path, &dir.root)).transpose()?;
     confirm(args, &dir, &keyring, &files, &left)?;
     audit::using(&keyring);
     audit::begin()?;
-    for file in &files {
-        destroy(file)?;
+    let doomed = files.iter().map(|path| Doomed::open(path)).collect::<Result<Vec<_>, _>>()?;
+    for file in doomed {
+        file.destroy()?;
     }
     let own = dir.root.join(KEYRING_DIR);
     File::open(&own).and_then(|own| own.sync_all()).map_err(CliError::io(&own, "sync it"))?;
@@ -100,10 +99,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         destroyed: files.iter().map(|file| file.display().to_string()).collect(),
         left,
     };
-    if let Some(receipt) = &args.receipt {
-        json_file::write(receipt, 0o600, &done)
-            .map_err(CliError::io(receipt, "write the receipt"))?;
-    }
     let mut out = Out::new();
     if args.json {
         out.json(&done)?;
@@ -119,6 +114,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         print_left(&mut out, &done.left)?;
     }
     out.flush()?;
+    if let Some(receipt) = &receipt {
+        // If it cannot be written now, the output above has everything.
+        json_file::write(receipt, 0o600, &done)
+            .map_err(CliError::io(receipt, "write the receipt, after all was destroyed,"))?;
+    }
     Ok(exit::SOUND)
 }
 
@@ -138,27 +138,47 @@ fn files(root: &Path) -> Result<Vec<PathBuf>, CliError> {
     Ok(files)
 }
 
-/// Overwrites a file where it lies, and removes it. Another name of the same file loses its content,
-/// too; a link is only removed.
-fn destroy(path: &Path) -> Result<(), CliError> {
-    let meta = fs::symlink_metadata(path).map_err(CliError::io(path, "look at the file"))?;
-    if meta.is_file() {
-        let overwritten = (|| {
-            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-            let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
-            let mut file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
-            let mut left = file.metadata()?.len();
-            let zeros = [0; 4096];
-            while left > 0 {
-                let piece = zeros.get(..left.min(4096) as usize).unwrap_or(&zeros);
-                file.write_all(piece)?;
-                left -= piece.len() as u64;
-            }
-            file.sync_all()
-        })();
-        overwritten.map_err(CliError::io(path, "overwrite the file"))?;
+/// A file that will be destroyed.
+struct Doomed {
+    path: PathBuf,
+    /// Opened for writing; a link is only removed.
+    file: Option<File>,
+}
+
+impl Doomed {
+    /// Opens the file. If one of them cannot be overwritten, nothing is destroyed yet.
+    fn open(path: &Path) -> Result<Doomed, CliError> {
+        let meta = fs::symlink_metadata(path).map_err(CliError::io(path, "look at the file"))?;
+        let open = || {
+            // Nothing else is opened in its place: no link, and no FIFO that would have to be waited
+            // for.
+            let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits());
+            let flags = flags.map_err(io::Error::other)?;
+            OpenOptions::new().write(true).custom_flags(flags).open(path)
+        };
+        let file = meta.is_file().then(open).transpose();
+        let file = file.map_err(CliError::io(path, "overwrite the file (nothing was changed)"))?;
+        Ok(Doomed { path: path.to_owned(), file })
     }
-    fs::remove_file(path).map_err(CliError::io(path, "remove the file"))
+
+    /// Overwrites the file where it lies, and removes it. Another name of the same file loses its
+    /// content, too.
+    fn destroy(self) -> Result<(), CliError> {
+        let overwritten = self.file.map_or(Ok(()), overwrite);
+        overwritten.map_err(CliError::io(&self.path, "overwrite the file"))?;
+        fs::remove_file(&self.path).map_err(CliError::io(&self.path, "remove the file"))
+    }
+}
+
+fn overwrite(mut file: File) -> io::Result<()> {
+    let mut left = file.metadata()?.len();
+    let zeros = [0; 4096];
+    while left > 0 {
+        let piece = zeros.get(..left.min(4096) as usize).unwrap_or(&zeros);
+        file.write_all(piece)?;
+        left -= piece.len() as u64;
+    }
+    file.sync_all()
 }
 
 /// What else opens the data of this keyring, or holds it in plain, as far as this machine knows.
@@ -280,8 +300,9 @@ fn print_left(out: &mut impl Write, left: &[Left]) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses a receipt in the data directory, and a file that exists.
-fn expect_place(receipt: &Path, root: &Path) -> Result<(), CliError> {
+/// The path of the receipt. Refuses one in the data directory, a file that exists, and a directory
+/// that cannot be written: nothing is destroyed then.
+fn expect_place(receipt: &Path, root: &Path) -> Result<PathBuf, CliError> {
     let full = std::path::absolute(receipt).map_err(CliError::io(receipt, "resolve the path"))?;
     let above = full.parent().unwrap_or(Path::new("/"));
     let above = above.canonicalize().map_err(CliError::io(above, "look for the directory"))?;
@@ -291,13 +312,19 @@ fn expect_place(receipt: &Path, root: &Path) -> Result<(), CliError> {
             receipt.display()
         )));
     }
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::access(&above, access).map_err(|error| CliError::Io {
+        path: above.clone(),
+        action: "write the receipt there",
+        source: error.into(),
+    })?;
     match fs::symlink_metadata(&full) {
         Ok(_) => Err(CliError::Exists {
             path: full,
             what: "there is a file already",
             remedy: "choose another name for the receipt",
         }),
-        Err(_) => Ok(()),
+        Err(_) => Ok(full),
     }
 }
 
