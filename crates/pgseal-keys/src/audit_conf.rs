@@ -5,6 +5,7 @@
 //! that begin with `#` are skipped.
 
 use std::env;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::KeyError;
@@ -53,9 +54,24 @@ impl AuditConf {
     /// [`KeyError::Insecure`] if a user other than root and the current one can write the file or a
     /// directory above it, or if it lies in `datadir`; [`KeyError::AuditFile`]; [`KeyError::Io`].
     pub fn find(datadir: Option<&Path>) -> Result<AuditConf, KeyError> {
-        let path = variable(AUDIT_CONF)?.map_or_else(|| AuditConf::DEFAULT.into(), PathBuf::from);
-        if let Some(conf) = AuditConf::load(&path, datadir)? {
-            return Ok(conf);
+        let named = variable(AUDIT_CONF)?.map(PathBuf::from);
+        let is_default = named.is_none();
+        let path = named.unwrap_or_else(|| AuditConf::DEFAULT.into());
+        match AuditConf::load(&path, datadir) {
+            Ok(Some(conf)) => return Ok(conf),
+            Ok(None) => {}
+            // A directory that only root may look into, for a key that systemd hands over: nobody
+            // can tell whether there is a file for this user.
+            Err(KeyError::Io { source, .. })
+                if is_default && source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                eprintln!(
+                    "pgseal: {}: this user may not look there, so what it says of the audit trail \
+                     is not followed; let the user search the directory and read the file",
+                    path.display()
+                );
+            }
+            Err(error) => return Err(error),
         }
         let mut conf = AuditConf::default();
         if let Some(text) = variable(AUDIT_REQUIRED)? {
