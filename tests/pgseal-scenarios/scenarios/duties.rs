@@ -86,6 +86,10 @@ for command in 'cat /srv/pg/pgseal/keyring' 'cat /etc/pgseal/main.key' 'pgseal k
     may_not pgaudit "$command"
 done
 
+# The shares of before the renewal lack the new data key; root makes new ones, as the page says.
+rm /root/share-*
+pgseal key backup /srv/pg --shares 2-of-3 -o /root/share
+
 # One share restores nothing; two do, and the server starts with the new key.
 server stop
 rm /srv/pg/pgseal/keyring
