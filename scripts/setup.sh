@@ -257,6 +257,8 @@ for purpose in "$@"; do
         need fincore util-linux-extra
         # what a command does on a hostile directory
         need strace strace
+        need rsyslogd rsyslog
+        need sudo sudo
         # a token, and a plugin that is written in Python
         need softhsm2-util softhsm2
         need pkcs11-tool opensc

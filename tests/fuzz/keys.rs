@@ -9,6 +9,7 @@ use std::path::Path;
 use pgseal_core::random::LibraryRandom;
 use pgseal_core::{Generation, KeySet};
 use pgseal_keys::anchor::{Directory, State};
+use pgseal_keys::audit::{Check, Entry, Link};
 use pgseal_keys::config_record::{ConfigRecord, MAX_KEPT_LEN, is_name};
 use pgseal_keys::control::{PART_LEN, open_controls, open_flushed, whole};
 use pgseal_keys::handover::{Answer, Unlocked};
@@ -143,6 +144,34 @@ pub fn cluster(data: &[u8]) {
     let lines = providers.iter().map(|provider| format!("provider = {provider}\n"));
     let again: String = core::iter::once("# written\n".to_owned()).chain(lines).collect();
     assert_eq!(Clusters::parse(&again, path).unwrap(), providers);
+}
+
+/// Checks any lines as a file of the audit trail, with a key and without one. Whatever they are, each
+/// is counted once; and if nothing is found without the key, the next line can be chained to the
+/// last one.
+pub fn audit(data: &[u8]) {
+    let keys = renewal_keys();
+    let with_key = checked(data, Some(&keys));
+    let without = checked(data, None);
+    assert_eq!(with_key.lines, without.lines);
+    assert!(with_key.findings.len() >= without.findings.len());
+    assert!(without.findings.iter().all(|(line, _)| (1..=without.lines).contains(line)));
+    assert_eq!(without.macs, 0);
+    let last = data.split(|byte| *byte == b'\n').next_back().map_or(Link::START, Link::to);
+    let entry = Entry { time: "2026-01-31T12:00:00Z".to_owned(), ..Entry::default() };
+    let next = entry.chained(&last, None).unwrap();
+    if without.findings.is_empty() && last.number < u64::MAX {
+        let mut check = Check::new(None);
+        data.split(|byte| *byte == b'\n').for_each(|line| check.take(line).unwrap());
+        check.take(next.as_bytes()).unwrap();
+        assert!(check.findings.is_empty(), "{:?}", check.findings);
+    }
+}
+
+fn checked<'a>(data: &[u8], keys: Option<&'a KeySet>) -> Check<'a> {
+    let mut check = Check::new(keys);
+    data.split(|byte| *byte == b'\n').for_each(|line| check.take(line).unwrap());
+    check
 }
 
 /// Opens any bytes as a renewal file, with the keys under which the seed is sealed. Only the seed

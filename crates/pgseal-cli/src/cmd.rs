@@ -1,6 +1,7 @@
 //! The command line, one module for each subcommand.
 
 mod anchor;
+mod audit;
 mod cat;
 mod completions;
 mod config;
@@ -26,7 +27,7 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::convert::{decrypt, encrypt, rekey};
 use crate::error::CliError;
-use crate::{help_text, key_ahead, keys};
+use crate::{audit as trail, help_text, key_ahead, keys};
 
 const ABOUT: &str = "Encryption at rest for an unmodified PostgreSQL";
 
@@ -91,6 +92,7 @@ enum Command {
     Manifest(manifest::Args),
     Wal(wal::Args),
     Anchor(anchor::Args),
+    Audit(audit::Args),
     /// Measure what encryption costs on this machine (runs pgseal-lab)
     Lab(lab::Args),
     /// Recommend settings from what was measured on this machine (runs pgseal-lab)
@@ -109,6 +111,7 @@ fn command() -> clap::Command {
 /// Parses the command line and runs the command; returns the exit status.
 pub fn dispatch() -> Result<u8, CliError> {
     let matches = command().get_matches();
+    trail::command(&name_of(&matches));
     if let Some(uri) = present_key(&matches) {
         key_ahead::remember_given(uri);
     }
@@ -135,6 +138,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Manifest(args) => manifest::run(&args),
         Command::Wal(args) => wal::run(&args),
         Command::Anchor(args) => anchor::run(&args),
+        Command::Audit(args) => audit::run(&args),
         Command::Lab(args) => lab::run(&[], &args),
         Command::Advise(args) => lab::run(&["advise"], &args),
         Command::Tls(args) => tls::run(&args),
@@ -142,6 +146,17 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Man(args) => man::run(&args, command()),
         Command::Helper(args) => helper::run(&args),
     }
+}
+
+/// The name of the command: `key rotate`.
+fn name_of(matches: &ArgMatches) -> String {
+    let mut names = Vec::new();
+    let mut at = matches;
+    while let Some((name, below)) = at.subcommand() {
+        names.push(name);
+        at = below;
+    }
+    names.join(" ")
 }
 
 /// The option of a command that names the source of an existing key.

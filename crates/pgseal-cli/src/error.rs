@@ -127,6 +127,15 @@ pub enum CliError {
         /// What is wrong.
         source: SealError,
     },
+    /// A use of a key cannot be recorded, and has to be.
+    #[error(
+        "the audit trail: {what}; it is required here, so no key is used that is not recorded: mend \
+         it, and see whether it works with: pgseal audit test"
+    )]
+    Audit {
+        /// Which destination refuses, and why.
+        what: String,
+    },
     /// Standard output cannot be written.
     #[error("standard output: {0}; check where the output goes")]
     Output(#[from] io::Error),

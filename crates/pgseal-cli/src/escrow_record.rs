@@ -1,6 +1,8 @@
 //! `DATADIR/pgseal/escrow.json`: which generations the last escrow copy of the keyring holds. It
 //! has no secret; with it pgseal can warn when the copy lacks a generation.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use pgseal_keys::escrow::EscrowSummary;
@@ -17,13 +19,20 @@ pub fn path(dir: &DataDir) -> PathBuf {
 pub fn write(dir: &DataDir, summary: &EscrowSummary) {
     let path = path(dir);
     let summary = EscrowSummary { share: None, ..summary.clone() };
-    if let Err(error) = json_file::write(&path, 0o600, &summary) {
+    if let Err(error) = json_file::write(&path, mode(dir), &summary) {
         out::complain(&format!(
             "{}: the date of this copy cannot be remembered: {error}; \
              \"pgseal doctor\" will not know of it",
             path.display()
         ));
     }
+}
+
+/// As of the keyring: where a group may read the directory, its backup programs copy this file too,
+/// and would fail if they could not.
+fn mode(dir: &DataDir) -> u32 {
+    let above = dir.keyring().parent().and_then(|above| fs::metadata(above).ok());
+    if above.is_some_and(|meta| meta.mode() & 0o077 == 0o050) { 0o640 } else { 0o600 }
 }
 
 /// The record; `None` if there is none, or it cannot be read.

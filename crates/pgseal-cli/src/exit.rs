@@ -30,6 +30,8 @@ pub const SETTINGS: u8 = 21;
 /// The state of the data directory does not allow it: a server runs, no room, a conversion is
 /// unfinished.
 pub const NOT_NOW: u8 = 22;
+/// The audit trail is required and cannot be written.
+pub const NOT_RECORDED: u8 = 23;
 /// An error of the operating system.
 pub const IO: u8 = 40;
 /// Stopped by a signal, as a shell counts SIGINT.
@@ -50,6 +52,7 @@ pub fn code_of(error: &CliError) -> u8 {
         CliError::NoLibrary(_) | CliError::NoCommand { .. } | CliError::NoLab { .. } => NO_LIBRARY,
         CliError::Settings(_) => SETTINGS,
         CliError::Unfinished { .. } | CliError::NotNow(_) => NOT_NOW,
+        CliError::Audit { .. } => NOT_RECORDED,
         CliError::Convert(ConvertError::Stopped) => INTERRUPTED,
         CliError::Damaged(_) | CliError::Convert(ConvertError::Journal { .. }) => DAMAGE,
         CliError::Convert(_) => NOT_NOW,

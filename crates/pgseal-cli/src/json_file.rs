@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -20,6 +20,8 @@ pub fn write<T: Serialize>(path: &Path, mode: u32, value: &T) -> io::Result<()> 
     let new = PathBuf::from(new);
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?;
+        // The umask may have removed permissions.
+        file.set_permissions(fs::Permissions::from_mode(mode))?;
         let owner = fs::metadata(path.parent().unwrap_or(Path::new(".")))?;
         if owner.uid() != rustix::process::geteuid().as_raw() {
             fchown(&file, Some(owner.uid()), Some(owner.gid()))?;

@@ -15,7 +15,7 @@ use crate::datadir::{self, DataDir};
 use crate::environment::{PROVIDER, kek_fd, variable};
 use crate::error::CliError;
 use crate::values::KeySource;
-use crate::{key_ahead, scan};
+use crate::{audit, key_ahead, scan};
 
 /// The options of the command line that say where keys come from.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -58,15 +58,19 @@ pub fn variable_of(source: &Source, keyring: &Keyring) -> Result<Option<String>,
 
 /// The KEK of a keyring, from its [`source`].
 pub fn kek(keyring: &Keyring, provider: Option<&str>) -> Result<Kek, CliError> {
+    audit::using(keyring);
     kek_from(&source(keyring, provider)?, keyring)
 }
 
 /// The KEK of a keyring, from a source that was found.
 pub fn kek_from(source: &Source, keyring: &Keyring) -> Result<Kek, CliError> {
-    if let Some(key) = source.provider().and_then(key_ahead::of) {
-        return Ok(key);
-    }
-    Ok(source.kek(keyring, cost_limit())?)
+    audit::using(keyring);
+    let key = match source.provider().and_then(key_ahead::of) {
+        Some(key) => key,
+        None => source.kek(keyring, cost_limit())?,
+    };
+    audit::opened(keyring, &key)?;
+    Ok(key)
 }
 
 /// What each provider of a source gives for each slot of the keyring; none if the key was read
@@ -78,7 +82,12 @@ pub fn try_all(source: &Source, keyring: &Keyring) -> Result<Vec<Attempt>, CliEr
     if source.provider().and_then(key_ahead::of).is_some() {
         return Ok(Vec::new());
     }
-    Ok(source.try_all(keyring, cost_limit())?)
+    audit::using(keyring);
+    let attempts = source.try_all(keyring, cost_limit())?;
+    if let Some(kek) = attempts.iter().find_map(|attempt| attempt.result.as_ref().ok()) {
+        audit::opened(keyring, kek)?;
+    }
+    Ok(attempts)
 }
 
 static COST_IS_ALLOWED: AtomicBool = AtomicBool::new(false);

@@ -4,6 +4,7 @@
 
 mod anchor;
 mod as_owner;
+mod audit;
 mod bindir;
 mod child;
 mod cluster;
@@ -58,5 +59,5 @@ fn main() -> ExitCode {
     // keys are as safe as those of any other program.
     let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     as_owner::invoker();
-    exit::finish(cmd::dispatch())
+    exit::finish(audit::finish(cmd::dispatch()))
 }

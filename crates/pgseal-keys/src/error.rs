@@ -159,6 +159,17 @@ pub enum KeyError {
         /// What is wrong with it.
         what: String,
     },
+    /// What says where the audit trail goes does not have the required form.
+    #[error(
+        "{}: {what}; \"to\" and \"required\" are described in docs/audit.md",
+        path.display()
+    )]
+    AuditFile {
+        /// The file, or the environment variable.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// The keyring, which nobody has authenticated yet, asks for a very expensive derivation of the
     /// key from the passphrase.
     #[error(
@@ -340,6 +351,7 @@ impl KeyError {
             | KeyError::BadUri { .. }
             | KeyError::ClusterFile { .. }
             | KeyError::PolicyFile { .. }
+            | KeyError::AuditFile { .. }
             | KeyError::StoreConfiguration { .. } => 2,
             KeyError::KeyringExists { .. } => 5,
             KeyError::Missing { .. } | KeyError::EscrowShares { .. } => 10,

@@ -47,8 +47,11 @@ pub const KDF_RENEWAL: &str = "pgseal/v1/kdf/renewal";
 /// AES-GCM associated data: the renewal file.
 pub const AAD_RENEWAL: &str = "pgseal/v1/aad/renewal";
 
+/// HKDF info: a data key to the key of the audit trail's MACs.
+pub const KDF_AUDIT: &str = "pgseal/v1/kdf/audit";
+
 /// Every label, in the order of the specification.
-pub const ALL: [&str; 19] = [
+pub const ALL: [&str; 20] = [
     KDF_KEK_CHECK,
     MAC_KEK_CHECK,
     AAD_KEYRING_KEY,
@@ -68,6 +71,7 @@ pub const ALL: [&str; 19] = [
     AAD_CONTROL,
     KDF_RENEWAL,
     AAD_RENEWAL,
+    KDF_AUDIT,
 ];
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! frame that hands unlocked data keys to the preloaded library.
 //!
 //! The formats are specified in `spec/key-hierarchy.md`, `spec/key-escrow.md` and
-//! `spec/config-lock.md`, `spec/manifest.md`, `spec/control.md`, `spec/anchor.md`. The preloaded
+//! `spec/config-lock.md`, `spec/manifest.md`, `spec/control.md`, `spec/anchor.md`, and `spec/audit.md`. The preloaded
 //! library needs only [`handover`], [`anchor`], [`config_record`], [`control`], [`manifest`] and
 //! [`renewal`]: it builds the crate without the feature `providers`.
 
@@ -24,6 +24,10 @@ mod argon;
 #[cfg(feature = "providers")]
 mod attempt;
 #[cfg(feature = "providers")]
+pub mod audit;
+#[cfg(feature = "providers")]
+mod audit_conf;
+#[cfg(feature = "providers")]
 mod body;
 #[cfg(feature = "providers")]
 mod clusters;
@@ -39,6 +43,8 @@ mod hex;
 mod kek;
 #[cfg(feature = "providers")]
 mod keyring;
+#[cfg(feature = "providers")]
+mod notify;
 #[cfg(feature = "providers")]
 mod paths;
 #[cfg(feature = "providers")]
@@ -68,6 +74,7 @@ pub use self::{
     anchor_store::AnchorStore,
     argon::{Argon2idParams, CostLimit},
     attempt::Attempt,
+    audit_conf::{AuditConf, Destination},
     body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN, now, seconds_of},
     clusters::{CLUSTERS_DIR, Clusters, Line},
     error::KeyError,

@@ -13,6 +13,7 @@ mod smoke;
 use std::path::Path;
 
 use pgseal_keys::anchor::State;
+use pgseal_keys::audit::Check;
 use pgseal_keys::config_record::ConfigRecord;
 use pgseal_keys::control::open_controls;
 use pgseal_keys::manifest::Manifest;
@@ -38,6 +39,18 @@ fn files_of_clusters() {
     };
     smoke::expect_accepted("cluster", accepts);
     smoke::run("cluster", 1500, bodies::cluster);
+}
+
+#[test]
+fn audit_trails() {
+    let accepts = |seed: &[u8]| {
+        let mut check = Check::new(None);
+        let lines = seed.strip_suffix(b"\n").unwrap_or(seed).split(|byte| *byte == b'\n');
+        lines.for_each(|line| check.take(line).unwrap());
+        check.findings.is_empty()
+    };
+    smoke::expect_accepted("audit", accepts);
+    smoke::run("audit", 1500, bodies::audit);
 }
 
 #[test]

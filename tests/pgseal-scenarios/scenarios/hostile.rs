@@ -40,6 +40,7 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("key backup", "key backup DATA --lock file:HOME/key2", true),
     ("key rotate", "key rotate DATA -K file:HOME/key2", true),
     ("key forget", "key forget DATA --no-backup-has-them", true),
+    ("key destroy", "key destroy DATA --yes-destroy KEYRING-ID", true),
     (
         "key restore",
         "key restore DATA HOME/escrow --unlock file:HOME/key2 -K file:HOME/key2 --force",
@@ -57,6 +58,7 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("wal accept", "wal accept DATA", true),
     ("anchor status", "anchor status DATA --anchor file:HOME/no-anchors", false),
     ("anchor accept", "anchor accept DATA --anchor file:HOME/anchors", true),
+    ("audit verify", "audit verify HOME/audit.log -D DATA", false),
     ("guard", "guard DATA --bindir BIN", true),
     ("encrypt", "encrypt -K file:HOME/key2 --bindir BIN DATA", true),
     ("decrypt", "decrypt --yes-write-plain --bindir BIN DATA", true),
@@ -81,8 +83,17 @@ const PROGRAMS: &[(&str, &str, bool)] = &[
 ];
 
 /// Commands that do not take an existing data directory.
-const OTHERS: [&str; 8] =
-    ["advise", "completions", "key new", "lab", "man", "provider", "tls check", "key"];
+const OTHERS: [&str; 9] = [
+    "advise",
+    "audit test",
+    "completions",
+    "key new",
+    "lab",
+    "man",
+    "provider",
+    "tls check",
+    "key",
+];
 
 /// The exit statuses of docs/reference.md.
 const STATUSES: [i32; 18] = [0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 40];
@@ -94,6 +105,8 @@ struct Field {
     environment: Vec<(String, String)>,
     /// A segment of its WAL.
     segment: String,
+    /// The identity of its keyring.
+    keyring_id: String,
 }
 
 impl Field {
@@ -113,6 +126,10 @@ impl Field {
         let dir = original.display().to_string();
         let made = node.pgseal(&["key", "backup", &dir, "--lock", &lock, "-o", &path("escrow")]);
         assert_eq!(made.code, 0, "{}", made.text);
+        let shown = node.pgseal(&["key", "show", "--json", &dir]).text;
+        let id = shown.split("\"keyring_id\": \"").nth(1).and_then(|rest| rest.get(..32));
+        let keyring_id = id.expect("the identity of the keyring").to_owned();
+        fs::write(path("audit.log"), "").expect("it can be written");
         for stores in ["anchors", "no-anchors"] {
             let _made = node.make_dir(stores);
         }
@@ -127,12 +144,16 @@ impl Field {
         for (dir, mode) in [(node.home(), 0o755), (Path::new(&path("server.sh")), 0o644)] {
             fs::set_permissions(dir, fs::Permissions::from_mode(mode)).expect("chmod");
         }
-        let environment = vec![("PGSEAL_CLUSTERS_DIR".to_owned(), path("clusters.d"))];
+        let environment = vec![
+            ("PGSEAL_CLUSTERS_DIR".to_owned(), path("clusters.d")),
+            // The system's log of the machine is no part of the test.
+            ("PGSEAL_AUDIT".to_owned(), "off".to_owned()),
+        ];
         let listing = fs::read_dir(original.join("pg_wal")).expect("every cluster has it");
         let names = listing.map(|item| item.expect("a listing").file_name().into_string());
         // The oldest segment contains records; later ones may be preallocated.
         let segment = names.flatten().filter(|name| name.len() == 24).min().expect("a segment");
-        Field { node, original, environment, segment }
+        Field { node, original, environment, segment, keyring_id }
     }
 
     /// A new copy of the data directory, with the change in it.
@@ -154,6 +175,7 @@ impl Field {
                 .replace("HOME", &home)
                 .replace("BIN", &bindir())
                 .replace("SEGMENT", &self.segment)
+                .replace("KEYRING-ID", &self.keyring_id)
         };
         let mut args: Vec<String> = line.split(' ').map(word).collect();
         let user = (is_root() && !as_root).then_some("postgres");

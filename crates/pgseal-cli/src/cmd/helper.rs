@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::{anchor, as_owner, exit, keys, library, out, register};
+use crate::{anchor, as_owner, audit, exit, keys, library, out, register};
 
 /// For the preloaded library, the extension and pgseal-lab only
 #[derive(Debug, clap::Args)]
@@ -161,7 +161,11 @@ fn frame(path: &Path, wanted: Option<KeyringId>) -> Result<Zeroizing<Vec<u8>>, C
     if let Some(journal) = conversion {
         return Ok(Zeroizing::new(handover::encode_interrupted(interrupted(&journal))));
     }
+    if keyring.is_err() {
+        audit::using_at(datadir.unwrap_or(path));
+    }
     let keyring = keyring?;
+    audit::using(&keyring);
     let source = keys::source(&keyring, None)?;
     let unlocked = keyring.unlock(&keys::kek_from(&source, &keyring)?)?;
     let variable = keys::variable_of(&source, &keyring)?;

@@ -4,6 +4,7 @@
 
 mod backup;
 pub mod check;
+mod destroy;
 mod forget;
 mod new;
 mod policy;
@@ -46,6 +47,7 @@ enum Task {
     Check(check::Args),
     Policy(policy::Args),
     Forget(forget::Args),
+    Destroy(destroy::Args),
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
@@ -61,5 +63,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::Check(args) => check::run(args),
         Task::Policy(args) => policy::run(args),
         Task::Forget(args) => forget::run(args),
+        Task::Destroy(args) => destroy::run(args),
     }
 }

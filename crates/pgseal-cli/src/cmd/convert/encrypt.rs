@@ -10,7 +10,7 @@ use super::run::{Options, Run};
 use crate::error::CliError;
 use crate::register::{self, Registration};
 use crate::values::{self, KeySource};
-use crate::{cluster, datadir};
+use crate::{audit, cluster, datadir};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,6 +80,10 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         let stopped = match key(args)? {
             Some((uri, kek)) => {
                 let keyring = Keyring::create(suite, &uri, &kek)?;
+                if !args.options.check {
+                    audit::using_at(&run.dir.root);
+                    audit::opened(&keyring, &kek)?;
+                }
                 let keys = keyring.unlock(&kek)?;
                 let target = target(suite, keys.active());
                 run.begin(Some(suite), &keys, target, || {

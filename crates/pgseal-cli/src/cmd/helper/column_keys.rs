@@ -7,8 +7,8 @@ use pgseal_column::{ColumnError, Domain, KEY_BYTES, Kek, WRAPPED_BYTES};
 use pgseal_keys::{KeyError, Provider};
 use zeroize::Zeroizing;
 
-use crate::environment;
 use crate::error::CliError;
+use crate::{audit, environment};
 
 /// The most keys of one call.
 const MAX_KEYS: usize = 65536;
@@ -28,12 +28,31 @@ pub enum Task {
     Rewrap,
 }
 
+impl Task {
+    fn name(self) -> &'static str {
+        match self {
+            Task::Unwrap => "unwrap",
+            Task::WrapNew => "wrap-new",
+            Task::Rewrap => "rewrap",
+        }
+    }
+
+    /// The length of a record of the request, in bytes.
+    fn record_len(self) -> usize {
+        match self {
+            Task::WrapNew => NAME_BYTES,
+            Task::Unwrap | Task::Rewrap => NAME_BYTES + WRAPPED_BYTES,
+        }
+    }
+}
+
 /// Reads the request and writes the answer.
 ///
 /// # Errors
 /// Errors of the provider, of the request and of the wrapped keys.
 pub fn run(task: Task, provider: &str, to: Option<&str>) -> Result<(), CliError> {
     let request = read_request()?;
+    audit::asking(provider);
     let kek = kek(provider)?;
     let to = match (task, to) {
         (Task::Rewrap, Some(uri)) => Some(self::kek(uri)?),
@@ -41,6 +60,9 @@ pub fn run(task: Task, provider: &str, to: Option<&str>) -> Result<(), CliError>
         _ => None,
     };
     let answer = answer(task, &kek, to.as_ref(), &request)?;
+    let record_len = task.record_len();
+    audit::detail(format!("{}: {} column keys", task.name(), request.len() / record_len));
+    audit::handing_out()?;
     Ok(crate::out::secret(&answer)?)
 }
 
@@ -51,7 +73,7 @@ fn answer(
     to: Option<&Kek>,
     request: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, CliError> {
-    let record_len = if task == Task::WrapNew { NAME_BYTES } else { NAME_BYTES + WRAPPED_BYTES };
+    let record_len = task.record_len();
     let answer_len = if task == Task::Unwrap { KEY_BYTES } else { WRAPPED_BYTES };
     let count = request.len() / record_len;
     if !request.len().is_multiple_of(record_len) || count > MAX_KEYS {

@@ -8,7 +8,7 @@ use pgseal_keys::{Keyring, Provider, kek_from_fd, keyring_path};
 
 use crate::environment::{PROVIDER, kek_fd, variable};
 use crate::error::CliError;
-use crate::{as_owner, keys};
+use crate::{as_owner, audit, keys};
 
 /// Makes `DATADIR/pgseal/keyring`, or copies `from`.
 pub fn run(
@@ -58,7 +58,10 @@ pub fn run(
         Some(fd) => kek_from_fd(fd)?,
         None => provider.kek_for_new()?,
     };
-    Ok(Keyring::create(suite, &provider.to_string(), &kek)?.store_new(&target)?)
+    let keyring = Keyring::create(suite, &provider.to_string(), &kek)?;
+    audit::using_at(dir);
+    audit::opened(&keyring, &kek)?;
+    Ok(keyring.store_new(&target)?)
 }
 
 fn suite_from_environment() -> Result<Suite, CliError> {

@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::given_dir::GivenPath;
 use crate::out::{self, Out};
 use crate::values::KeySource;
-use crate::{as_owner, escrow_record, exit, keys, library, memory, private_file};
+use crate::{as_owner, audit, escrow_record, exit, keys, library, memory, private_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -110,6 +110,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     write_all(&copies, args.output.as_deref())?;
     if let Some(copy) = copies.first() {
         let summary = copy.summary();
+        audit::detail(format!("a copy that is opened by {}", summary.opened_by));
         if let Some(dir) = dir {
             escrow_record::write(&dir, &summary);
         }

@@ -18,7 +18,7 @@ use crate::keys::{self, PresentKey};
 use crate::locks::{OwnLock, refuse_running};
 use crate::out::Out;
 use crate::scan::{self, Root, Scan, Seen};
-use crate::{exit, records};
+use crate::{audit, exit, records};
 
 /// Remove retired data keys that no file of the data directory has, for ever
 ///
@@ -79,6 +79,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         )));
     }
     let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
+    audit::detail(list(&unused));
     let numbers: Vec<Generation> = unused.iter().copied().map(Generation).collect();
     update(&keyring_path(&dir.root), |keyring| {
         // The keyring is locked now. Check again: the files may have changed before.

@@ -1,7 +1,7 @@
 //! `pgseal key new`: makes a random key.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use pgseal_keys::generate_raw_key;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::CliError;
 use crate::out::Out;
-use crate::{exit, out, private_file};
+use crate::{audit, exit, out, private_file};
 
 /// Make a new random key: 32 bytes as 64 hexadecimal digits
 #[derive(Debug, clap::Args)]
@@ -30,6 +30,9 @@ struct Made {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    // A printed key has no place.
+    audit::using_at(args.output.as_deref().unwrap_or(Path::new("-")));
+    audit::begin()?;
     let key = generate_raw_key()?;
     match &args.output {
         Some(path) => {

@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::exit;
 use crate::given_dir::GivenDir;
 use crate::keys::{self, PresentKey};
 use crate::out::{Out, count};
 use crate::register::{self, Registration};
 use crate::values::KeySource;
+use crate::{audit, exit};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -99,6 +99,9 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
     let uri = provider.to_string();
     let change = |keyring: &mut Keyring| keyring.add_recipient(&old, &args.name, &new, &uri);
     let keyring = keys::change_own(&dir, change)?;
+    let added = keyring.summary().recipients.pop();
+    let name_in_store = added.and_then(|recipient| recipient.store_key);
+    audit::new_key(&uri, name_in_store.as_deref(), Some(&args.name));
     let registered = registration.map(|known| known.finish(keyring.id())).transpose()?;
     let next = match &registered {
         Some(_) => Vec::new(),
@@ -127,6 +130,7 @@ pub fn remove(args: &RemoveArgs) -> Result<u8, CliError> {
     let keyring = keys::own_keyring(&dir)?;
     let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
     let mut uri = String::new();
+    audit::detail(format!("recipient {}", args.name));
     let keyring = keys::change_own(&dir, |keyring| {
         uri = keyring.remove_recipient(&kek, &args.name)?;
         Ok(())

@@ -16,7 +16,7 @@ use crate::given_dir::GivenDir;
 use crate::keys::{self, PresentKey};
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::Out;
-use crate::{exit, records};
+use crate::{audit, exit, records};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,6 +92,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         false => keys::change_own(&dir, |keyring| keyring.add_generation(&kek).map(|_| ()))?,
     };
     let keys = keyring.unlock(&kek)?;
+    audit::unlocked(&keys);
     let retired = retired(&keyring);
     if let Some(pid) = server.filter(|_| !retired.is_empty()) {
         hand_over::to_server(&dir.root, pid, &keys, &retired)?;

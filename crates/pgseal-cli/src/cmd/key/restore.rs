@@ -19,7 +19,7 @@ use crate::locks::{OwnLock, ServerLock};
 use crate::out::{Out, count};
 use crate::scan::{self, Root};
 use crate::values::KeySource;
-use crate::{exit, given_dir, keys, manifest, register};
+use crate::{audit, exit, given_dir, keys, manifest, register};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -130,12 +130,20 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if let (Some(used), true) = (&used, !args.force || in_use.is_some()) {
         used.expect_keyring(&path, first.keyring_id())?;
     }
+    audit::using_at(dir.as_ref().map_or(&*path, |dir| &dir.root));
     let opened = match first.opened_by() {
         OpenedBy::Shares { .. } => escrow::open_shares(&copies)?,
         opened_by => escrow::open(first, &secret(first, opened_by, args.unlock.as_deref())?)?,
     };
     let new = provider.kek_for_keyring(first.keyring_id())?;
     let mut keyring = opened.keyring(&provider.to_string(), &new)?;
+    audit::new_key(&provider.to_string(), keyring.summary().store_key.as_deref(), None);
+    audit::detail(format!(
+        "a copy of {} that is opened by {}",
+        first.summary().made,
+        first.summary().opened_by
+    ));
+    audit::restored(&keyring, &new)?;
     let held: Vec<Generation> = first.generations().iter().map(|entry| entry.generation).collect();
     let lacking = used.map(|used| used.lacking(&held)).unwrap_or_default();
     if let (Some(why), false) = (&in_use, lacking.is_empty()) {

@@ -12,7 +12,7 @@ use crate::given_dir::GivenDir;
 use crate::out::Out;
 use crate::register::{self, Registration};
 use crate::values::KeySource;
-use crate::{exit, keys, memory};
+use crate::{audit, exit, keys, memory};
 
 /// Put the keyring under another key. Rewrites one small file; no data is encrypted anew
 ///
@@ -66,7 +66,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         // Before the prompt for the new key: a wrong old key is the likelier mistake.
         keyring.unlock(&old)?;
         let new = provider.kek_for_keyring(keyring.id())?;
-        keys::change_own(&dir, |keyring| keyring.rotate_kek(&old, &new, &provider.to_string()))?;
+        let uri = provider.to_string();
+        let changed = keys::change_own(&dir, |keyring| keyring.rotate_kek(&old, &new, &uri))?;
+        audit::new_key(&uri, changed.summary().store_key.as_deref(), None);
     }
     if changed {
         memory::rotated(keyring.id());

@@ -6,8 +6,8 @@ use pgseal_keys::Provider;
 use pgseal_keys::provider::conformance::{self, Report, Verdict};
 
 use crate::error::CliError;
-use crate::exit;
 use crate::out::Out;
+use crate::{audit, exit};
 
 /// Test a plugin, with the key store and the key that the URI names
 ///
@@ -33,6 +33,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             Provider::shown(&args.uri)
         )));
     };
+    audit::asking(&args.uri);
+    audit::begin()?;
     let report = conformance::run(plugin)?;
     let mut out = Out::new();
     if args.json {

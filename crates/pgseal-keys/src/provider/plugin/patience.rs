@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::KeyError;
-use crate::wrap;
+use crate::{notify, wrap};
 
 /// The environment variable that says how long to wait for a key store, in seconds.
 pub const PROVIDER_WAIT: &str = "PGSEAL_PROVIDER_WAIT";
@@ -16,6 +16,9 @@ const DEFAULT_TOTAL_S: u64 = 30;
 const MAX_TOTAL_S: u64 = 86_400;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// By how much systemd is asked to extend the time for the start: for one run of the plugin of each
+/// of 17 sources, and a pause.
+const EXTENSION: Duration = Duration::from_secs(300);
 
 /// How long one run of a plugin may take, and how long a store that cannot be reached is asked
 /// again.
@@ -62,7 +65,8 @@ impl Patience {
 
     /// Calls `ask` until it gives another result than [`KeyError::StoreDown`], or the time is over.
     /// The pauses double, up to 10 s, and vary, so that many servers that start together do not ask
-    /// together. Says once on standard error that the store is waited for.
+    /// together. Says on standard error that the store is waited for, and that it answers again, and
+    /// to systemd, before each pause, why the service is not ready.
     pub(crate) fn repeat<T>(
         self,
         shown: &str,
@@ -73,11 +77,22 @@ impl Patience {
         let mut is_first = true;
         loop {
             let result = ask();
-            let Err(KeyError::StoreDown { what, .. }) = &result else { return result };
+            let Err(KeyError::StoreDown { what, .. }) = &result else {
+                if !is_first {
+                    eprintln!("pgseal: {shown}: the store answers");
+                    notify::no_longer_waiting();
+                }
+                return result;
+            };
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return result;
             }
+            let why = format!(
+                "waiting for the key store of {shown}: {what}; for {} s more at most",
+                left.as_secs_f32().ceil()
+            );
+            notify::waiting(&why, EXTENSION);
             if is_first {
                 eprintln!(
                     "pgseal: {shown}: {what}; trying again for {} s",
