@@ -64,10 +64,20 @@ const SECTIONS: &[Section] = &[
         messages: |root| extract::log_lines(root, "server/pgseal-preload/src"),
     },
     Section {
-        title: "What is wrong with a file",
+        title: "Reasons in other messages",
         what: "The part of a line in which the library, `pgseal verify` and other commands say why a \
-               file does not open.",
-        messages: |root| extract::displayed(root, "crates/pgseal-core/src/error.rs"),
+               file, a record or a copy is refused.",
+        messages: |root| {
+            [
+                "crates/pgseal-core",
+                "crates/pgseal-keys",
+                "crates/pgseal-pgdata",
+                "server/pgseal-preload",
+            ]
+            .iter()
+            .flat_map(|at| extract::displayed(root, &format!("{at}/src")))
+            .collect()
+        },
     },
     Section {
         title: "The guard module",
@@ -156,6 +166,9 @@ fn page() -> Result<String, String> {
                         said.clone_into(own);
                     }
                 }
+            }
+            if cause == "-" {
+                continue;
             }
             if cause.is_empty() || cure.is_empty() {
                 writeln!(

@@ -198,22 +198,34 @@ pub fn log_lines(root: &Path, dir: &str) -> Vec<Message> {
     found
 }
 
-/// The texts of `write!(f, "...")`.
-pub fn displayed(root: &Path, file: &str) -> Vec<Message> {
-    let text = fs::read_to_string(root.join(file)).unwrap();
-    let text = text.split("#[cfg(test)]").next().unwrap();
+/// The texts of at least four words in the `Display` of types of one's own: why something is refused.
+pub fn displayed(root: &Path, dir: &str) -> Vec<Message> {
     let mut found = Vec::new();
-    for (at, matched) in text.match_indices("write!(") {
-        let inner = text[at + matched.len()..].trim_start().trim_start_matches("f,");
-        let (said, _) = literal(inner).unwrap();
-        let what = without_placeholders(&said);
-        let cure = cure_in(&what);
-        found.push(Message {
-            place: place(file, text, at),
-            text: what,
-            cause: String::new(),
-            cure,
-        });
+    for (name, text) in files(root, dir, "rs") {
+        for (start, _) in text.match_indices("Display for ") {
+            let end = text[start..].find("\n}\n").map_or(text.len(), |end| start + end);
+            let mut at = start;
+            while let Some(quote) = text[at..end].find('"').map(|quote| at + quote) {
+                at = quote + 1;
+                if text[..quote].ends_with('\'') {
+                    continue;
+                }
+                let (said, len) = literal(&text[quote..]).unwrap();
+                at = quote + len;
+                let what = without_placeholders(&said);
+                let words = what.split(' ').filter(|word| word.contains(char::is_alphabetic));
+                if words.count() < 4 {
+                    continue;
+                }
+                let cure = cure_in(&what);
+                found.push(Message {
+                    place: place(&name, &text, quote),
+                    text: what,
+                    cause: String::new(),
+                    cure,
+                });
+            }
+        }
     }
     found
 }
