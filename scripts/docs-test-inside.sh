@@ -25,6 +25,11 @@ install -d -o postgres -g postgres -m 2775 /run/postgresql
 printf 'Defaults !lecture,env_keep += "PGDATA"\nALL ALL=(ALL) NOPASSWD: ALL\n' >/etc/sudoers.d/docs-test
 printf '127.0.0.1 localhost pg primary\n::1 localhost\n' >/etc/hosts
 rm -rf /etc/pgseal /var/lib/pgseal "/etc/postgresql/$major" "/var/lib/postgresql/$major" /etc/postgresql/15 /var/lib/postgresql/15
+# The programs of this major version, and of no other, are in PATH.
+for program in "$bindir"/*; do
+    rm -f "/usr/local/bin/${program##*/}"
+done
+[ "$("$bindir/postgres" --version | sed -E 's/.*\) ([0-9]+).*/\1/')" = "$major" ] || fail 0 "$bindir has another version"
 install -d -o postgres -g postgres /home/postgres /docs-test/run
 chmod 1777 /docs-test/run
 usermod --home /home/postgres postgres 2>/dev/null || sed -i -E 's#^(postgres:.*):[^:]*:([^:]*)$#\1:/home/postgres:\2#' /etc/passwd
@@ -95,7 +100,7 @@ shell_of() {
     chmod 666 "/docs-test/run/in-$user" "/docs-test/run/out-$user"
     setsid setpriv --reuid="$(id -u "$user")" --regid="$(id -g "$user")" --init-groups -- \
         env -i HOME="$home" USER="$user" LOGNAME="$user" LC_ALL=C.UTF-8 TZ=UTC TERM=dumb \
-        PATH="/usr/local/sbin:/usr/local/bin:$bindir:/usr/sbin:/usr/bin:/sbin:/bin" \
+        PATH="$bindir:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" \
         bash --norc --noprofile /docs-test/loop.sh "$user" </dev/null >"/docs-test/run/shell-$user.log" 2>&1 9<&- &
     shells[$user]=$!
 }
@@ -136,7 +141,7 @@ while IFS=$'\t' read -r step at kind options <&9; do
     case "$kind" in
     excused)
         case "$lang" in ini | yaml | python)
-            printf 'file\t%s\t%s\n' "$page" "$options" >>counts
+            printf 'file\t%s\t%s\t%s\n' "$page" "$options" "$at" >>counts
             continue
             ;;
         esac

@@ -18,7 +18,7 @@
 #   test-extensions  debootstrap
 #   memcheck  valgrind
 #   drivers   Java, Maven, npm and Python, for the drivers; Go, for pgx, only if it is there
-#   docs      sudo and jq, which commands of the pages use
+#   docs      jq, which commands of the pages use; the rest of what they use comes with "test"
 #   report    chromium and a font, for the pages of pgseal lab
 # Needs root or sudo only if something is missing. May be run repeatedly.
 set -euo pipefail
@@ -265,8 +265,10 @@ for purpose in "$@"; do
         need swtpm swtpm
         need tpm2_unseal tpm2-tools
         need python3 python3
-        # what commands of the main pages use
+        # what commands of the main pages use, and their machine: its loopback interface
         need sudo sudo
+        need ip iproute2
+        need script bsdutils
         ;;
     scenarios) need_scenarios ;;
     upstream)
@@ -309,10 +311,7 @@ for purpose in "$@"; do
         command -v chromium-browser >/dev/null || need chromium chromium
         [ -n "$(installed_version fonts-dejavu-core)" ] || packages+=(fonts-dejavu-core)
         ;;
-    docs)
-        need sudo sudo
-        need jq jq
-        ;;
+    docs) need jq jq ;;
     -h | --help)
         usage
         exit 0
