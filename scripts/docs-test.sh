@@ -9,7 +9,7 @@
 # are marked, scripts/docs-test-inside.sh what happens to them. Needs root, and no network.
 #
 # --fast  only the pages that 'make test' runs: README, start, keys, columns, first-hour
-# JOBS=N          how many pages at once; default: one for each processor
+# JOBS=N          how many pages at once; default: two for each processor
 # MAJORS="15 18"  the major versions of PostgreSQL; default: those two, as far as they are here
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -192,7 +192,7 @@ if [ "$(wc -l <"$work/unknown")" -gt 1 ]; then
     die "commands that pgseal does not have: see above"
 fi
 say "docs-test: $inline commands of pgseal in text and blocks: each exists, with its options"
-jobs=${JOBS:-$(nproc)}
+jobs=${JOBS:-$(($(nproc) * 2))}
 for major in "${majors[@]}"; do
     base_of "$major"
     for page in "${pages[@]}"; do
