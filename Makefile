@@ -26,6 +26,7 @@ MAKEFLAGS += --no-print-directory
 #   IMAGES=1000                       how many disks each test of test-power judges
 #   POWER="gcm standby"               some tests, for test-power
 #   SUITE=aes-256-xts                 the suite, for the tests of test-power that name none
+#   PAGES="docs/backup.md"            some pages, for test-docs
 #   CHECKS="upgrade,crash"            some checks, for test-matrix
 #   SUITES="recovery,src/bin/pg_rewind"   some of PostgreSQL's own suites, for test-upstream
 export PG_CONFIG DESTDIR CARGO
@@ -102,6 +103,7 @@ test: ## everything that every change must pass
 	$(call stage,guard module,$(MAKE) test-guard)
 	$(call stage,sealed columns,$(MAKE) test-extension)
 	$(call stage,core regression,$(MAKE) test-core)
+	$(call stage,commands of the main pages,MAJORS=$$(. scripts/lib.sh; default_major) scripts/docs-test.sh --fast)
 	@echo "make test: all passed"
 
 .PHONY: test-unit
@@ -171,6 +173,12 @@ test-core: ## PostgreSQL's core regression tests, plain and sealed, compared
 	@$(UPSTREAM)/run-core.sh --mode plain
 	@$(UPSTREAM)/run-core.sh --mode sealed
 	@$(UPSTREAM)/compare.sh core
+
+.PHONY: test-docs
+test-docs: ## every command of README and docs/, on 15 and 18 (or MAJORS), each page in a machine of its own (as root)
+	@scripts/setup.sh test docs
+	@$(MAKE) build PG_CONFIG="$$(scripts/postgres-versions.sh fetch $(or $(MAJORS),15 18) | tr '\n' ' ')"
+	@MAJORS="$(or $(MAJORS),15 18)" scripts/docs-test.sh $(PAGES)
 
 .PHONY: test-report
 test-report: ## pages of pgseal lab in a real browser (headless), with screenshots
@@ -247,6 +255,7 @@ lint: ## format, clippy, shell scripts, Markdown, ASCII, crates and their depend
 	@scripts/check-extension.sh
 	@scripts/check-shell.sh
 	@scripts/check-text.sh
+	@scripts/docs-test.sh check
 	@scripts/spec.sh check
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level warn check; \
 	    else echo "cargo-deny is not installed: licences and advisories not checked"; fi

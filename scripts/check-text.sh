@@ -24,7 +24,10 @@ done
 
 long_lines() {
     awk -v width="$WIDTH" '
-        FNR == 1 { fence = ""; made = 0 }
+        FNR == 1 { fence = ""; made = 0; mark = 0 }
+        # Commands of the test of a page, which are not shown.
+        mark { if (/-->$/) mark = 0; next }
+        fence == "" && /^<!-- docs-test: / { mark = !/-->$/; next }
         made { if (/^<!-- (\/|.*: end)/) made = 0; next }
         fence != "" { if (index($1, fence) == 1 && $1 ~ /^(`+|~+)$/) fence = ""; next }
         match($0, /^ *(```+|~~~+)/) { fence = substr($0, 1, RLENGTH); gsub(/ /, "", fence); next }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [build|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
-#           drivers|report]...   (default: build)
+#           drivers|report|docs]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -18,6 +18,7 @@
 #   test-extensions  debootstrap
 #   memcheck  valgrind
 #   drivers   Java, Maven, npm and Python, for the drivers; Go, for pgx, only if it is there
+#   docs      jq, which commands of the pages use; the rest of what they use comes with "test"
 #   report    chromium and a font, for the pages of pgseal lab
 # Needs root or sudo only if something is missing. May be run repeatedly.
 set -euo pipefail
@@ -266,6 +267,10 @@ for purpose in "$@"; do
         need swtpm swtpm
         need tpm2_unseal tpm2-tools
         need python3 python3
+        # what commands of the main pages use, and their machine: its loopback interface
+        need sudo sudo
+        need ip iproute2
+        need script bsdutils
         ;;
     scenarios) need_scenarios ;;
     upstream)
@@ -308,11 +313,12 @@ for purpose in "$@"; do
         command -v chromium-browser >/dev/null || need chromium chromium
         [ -n "$(installed_version fonts-dejavu-core)" ] || packages+=(fonts-dejavu-core)
         ;;
+    docs) need jq jq ;;
     -h | --help)
         usage
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
