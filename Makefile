@@ -10,6 +10,7 @@ mandir = $(DESTDIR)$(PREFIX)/share/man/man1
 bashdir = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 zshdir = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+docdir = $(DESTDIR)$(PREFIX)/share/doc/pgseal
 
 SHELL = /bin/bash
 .SHELLFLAGS = -euo pipefail -c
@@ -33,6 +34,9 @@ export PG_CONFIG DESTDIR CARGO
 UPSTREAM = tests/upstream
 # The programs that talk to key stores.
 PLUGINS = pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
+
+# Licences of the crates within the programs, and the bill of materials.
+NOTICES = THIRD-PARTY-NOTICES.txt pgseal.cdx.json
 
 # $(call step,WHAT,SECONDS,COMMAND): says what comes and how long it takes (on two idle cores, from scratch), runs
 # COMMAND, and says how long it took.
@@ -61,6 +65,7 @@ build: ## programs, library, guard module and extension for each PostgreSQL here
 	$(call step,the library of sealed columns,10,$(BUILD) -p pgseal-column)
 	$(call step,guard modules,3,scripts/guard.sh build)
 	$(call step,extensions,8,scripts/extension.sh build)
+	$(call step,notices of the linked crates,3,scripts/notices.sh write)
 	@echo "built target/release/pgseal, target/release/pgseal-lab, target/release/libpgseal.so," \
 	    "$(PLUGINS:%=target/release/%)"
 
@@ -74,7 +79,7 @@ build-demo:
 .PHONY: install
 install: ## install what 'make build' built
 	@test -x target/release/pgseal -a -x target/release/pgseal-lab -a -e target/release/libpgseal.so \
-	    $(PLUGINS:%=-a -x target/release/%) || \
+	    $(PLUGINS:%=-a -x target/release/%) $(NOTICES:%=-a -e target/notices/%) || \
 	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
 	@scripts/install-file.sh 0755 target/release/pgseal $(bindir)/pgseal
 	@scripts/install-file.sh 0755 target/release/pgseal-lab $(bindir)/pgseal-lab
@@ -83,11 +88,14 @@ install: ## install what 'make build' built
 	    scripts/install-file.sh 0755 target/release/$$plugin $(libdir)/providers/$$plugin; done
 	@scripts/guard.sh install
 	@scripts/extension.sh install
+	@for notice in $(NOTICES); do scripts/install-file.sh 0644 target/notices/$$notice $(docdir)/$$notice; done
 	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
 
 .PHONY: uninstall
 uninstall: ## remove what 'make install' installed
 	rm -f $(bindir)/pgseal $(bindir)/pgseal-lab $(libdir)/libpgseal.so $(PLUGINS:%=$(libdir)/providers/%)
+	rm -f $(NOTICES:%=$(docdir)/%)
+	@if [ -d $(docdir) ]; then rmdir --ignore-fail-on-non-empty $(docdir); fi
 	@if [ -d $(libdir)/providers ]; then rmdir --ignore-fail-on-non-empty $(libdir)/providers; fi
 	@if [ -d $(libdir) ]; then rmdir --ignore-fail-on-non-empty $(libdir); fi
 	@scripts/guard.sh uninstall
@@ -248,7 +256,7 @@ test-extensions: ## what Debian has of extensions, on a plain and a sealed serve
 # ---- checks ----
 
 .PHONY: lint
-lint: ## format, clippy, shell scripts, Markdown, ASCII, crates and their dependencies, rows of the extension, licences
+lint: ## format, clippy, shell scripts, Markdown, ASCII, crates and their dependencies, rows of the extension, licences and their texts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --features pgseal-scenarios/needs-go --locked -- -D warnings
 	@scripts/check-ascii.sh
@@ -257,6 +265,7 @@ lint: ## format, clippy, shell scripts, Markdown, ASCII, crates and their depend
 	@scripts/check-extension.sh
 	@scripts/check-shell.sh
 	@scripts/check-text.sh
+	@scripts/notices.sh check
 	@scripts/spec.sh check
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level warn check; \
 	    else echo "cargo-deny is not installed: licences and advisories not checked"; fi
