@@ -66,11 +66,11 @@ Third-party notices of pgseal $project
 pgseal itself is under Apache-2.0 or MIT, at your choice. The programs, the preloaded library and the
 library of sealed columns contain the crates below. Each stands with its licence as an SPDX expression,
 and with the texts that its package contains; a text that several packages contain stands once. They
-also contain Rust's standard library (https://github.com/rust-lang/rust), under MIT or Apache-2.0.
+also contain Rust's standard library under MIT or Apache-2.0.
 TEXT
     while read -r name version licence; do
         dir=$(source_of "$name" "$version")
-        printf '\n%s\n%s %s\nLicence: %s\nSource: https://crates.io/crates/%s/%s\n' \
+        printf '\n%s\n%s %s\nLicence: %s\nSource: pkg:cargo/%s@%s\n' \
             "$RULE" "$name" "$version" "$licence" "$name" "$version"
         while IFS= read -r file; do
             [ -n "$file" ] || continue
