@@ -10,6 +10,7 @@ mandir = $(DESTDIR)$(PREFIX)/share/man/man1
 bashdir = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 zshdir = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+docdir = $(DESTDIR)$(PREFIX)/share/doc/pgseal
 
 SHELL = /bin/bash
 .SHELLFLAGS = -euo pipefail -c
@@ -35,6 +36,15 @@ UPSTREAM = tests/upstream
 # The programs that talk to key stores.
 PLUGINS = pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
 
+# Licences of the crates within the programs, and the bill of materials.
+NOTICES = THIRD-PARTY-NOTICES.txt pgseal.cdx.json
+
+# $(call step,WHAT,SECONDS,COMMAND): says what comes and how long it takes (on two idle cores, from scratch), runs
+# COMMAND, and says how long it took.
+step = @scripts/step.sh "$(1)" $(2) $(3)
+# On a terminal, cargo shows which crates it builds.
+BUILD = $(CARGO) build $(shell [ -t 2 ] || echo --quiet) --release --locked
+
 .PHONY: help
 help: ## this list
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -49,21 +59,28 @@ setup: ## install what the build needs and the machine lacks
 
 .PHONY: build
 build: ## programs, library, guard module and extension for each PostgreSQL here
-	@# In one command cargo would give the library the features that only the programs want. The two programs
-	@# are built together, so that each crate that both use is built once.
-	$(CARGO) build --quiet --release --locked -p pgseal-preload
-	$(CARGO) build --quiet --release --locked -p pgseal-cli -p pgseal-lab
-	$(CARGO) build --quiet --release --locked $(PLUGINS:%=-p %)
-	$(CARGO) build --quiet --release --locked -p pgseal-column
-	@scripts/guard.sh build
-	@scripts/extension.sh build
+	@# In one command cargo would give the library the features that only the programs want. All programs are
+	@# built together, so that each crate that several use is built once.
+	$(call step,the library and AWS-LC (C),50,$(BUILD) -p pgseal-preload)
+	$(call step,programs: pgseal and pgseal-lab and the plugins,110,$(BUILD) -p pgseal-cli -p pgseal-lab $(PLUGINS:%=-p %))
+	$(call step,the library of sealed columns,10,$(BUILD) -p pgseal-column)
+	$(call step,guard modules,3,scripts/guard.sh build)
+	$(call step,extensions,8,scripts/extension.sh build)
+	$(call step,notices of the linked crates,3,scripts/notices.sh write)
 	@echo "built target/release/pgseal, target/release/pgseal-lab, target/release/libpgseal.so," \
 	    "$(PLUGINS:%=target/release/%)"
+
+# What a sealed cluster needs, and nothing else.
+.PHONY: build-demo
+build-demo:
+	$(call step,the library and AWS-LC (C),50,$(BUILD) -p pgseal-preload)
+	$(call step,the program pgseal,70,$(BUILD) -p pgseal-cli)
+	$(call step,guard modules,3,scripts/guard.sh build)
 
 .PHONY: install
 install: ## install what 'make build' built
 	@test -x target/release/pgseal -a -x target/release/pgseal-lab -a -e target/release/libpgseal.so \
-	    $(PLUGINS:%=-a -x target/release/%) || \
+	    $(PLUGINS:%=-a -x target/release/%) $(NOTICES:%=-a -e target/notices/%) || \
 	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
 	@scripts/install-file.sh 0755 target/release/pgseal $(bindir)/pgseal
 	@scripts/install-file.sh 0755 target/release/pgseal-lab $(bindir)/pgseal-lab
@@ -72,11 +89,14 @@ install: ## install what 'make build' built
 	    scripts/install-file.sh 0755 target/release/$$plugin $(libdir)/providers/$$plugin; done
 	@scripts/guard.sh install
 	@scripts/extension.sh install
+	@for notice in $(NOTICES); do scripts/install-file.sh 0644 target/notices/$$notice $(docdir)/$$notice; done
 	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
 
 .PHONY: uninstall
 uninstall: ## remove what 'make install' installed
 	rm -f $(bindir)/pgseal $(bindir)/pgseal-lab $(libdir)/libpgseal.so $(PLUGINS:%=$(libdir)/providers/%)
+	rm -f $(NOTICES:%=$(docdir)/%)
+	@if [ -d $(docdir) ]; then rmdir --ignore-fail-on-non-empty $(docdir); fi
 	@if [ -d $(libdir)/providers ]; then rmdir --ignore-fail-on-non-empty $(libdir)/providers; fi
 	@if [ -d $(libdir) ]; then rmdir --ignore-fail-on-non-empty $(libdir); fi
 	@scripts/guard.sh uninstall
@@ -84,26 +104,24 @@ uninstall: ## remove what 'make install' installed
 	@scripts/docs.sh uninstall $(mandir) $(bashdir) $(zshdir) $(fishdir)
 
 .PHONY: demo
-demo: ## build, then see a sealed cluster at work
+demo: ## build what it needs, then see a sealed cluster at work: about three minutes on two cores
 	@scripts/setup.sh demo
-	@$(MAKE) build
+	@$(MAKE) build-demo
 	@scripts/demo.sh
 
 # ---- tests ----
 
-# $(call stage,NAME,COMMAND): runs COMMAND and prints how long it took.
-stage = @start=$$SECONDS; $(2); echo "-- $(1): $$((SECONDS - start)) s"
-
 .PHONY: test
-test: ## everything that every change must pass
+test: ## everything that every change must pass: about 10 minutes on two cores
 	@scripts/setup.sh test
-	$(call stage,build,$(MAKE) build)
-	@$(MAKE) hooks-audit
-	$(call stage,crates and scenarios,scripts/cargo-test.sh --workspace)
-	$(call stage,guard module,$(MAKE) test-guard)
-	$(call stage,sealed columns,$(MAKE) test-extension)
-	$(call stage,core regression,$(MAKE) test-core)
-	$(call stage,commands of the main pages,MAJORS=$$(. scripts/lib.sh; default_major) scripts/docs-test.sh --fast)
+	@$(MAKE) build
+	$(call step,imports of PostgreSQL's programs,15,scripts/hooks-audit.sh)
+	$(call step,tests of the crates: build,150,scripts/cargo-test.sh --workspace --no-run)
+	$(call step,tests of the crates and scenarios,240,scripts/cargo-test.sh --workspace)
+	$(call step,guard module,15,$(MAKE) test-guard)
+	$(call step,sealed columns,90,$(MAKE) test-extension)
+	$(call step,PostgreSQL's core regression tests - plain and sealed,90,$(MAKE) test-core)
+	$(call step,commands of the main pages,90,env MAJORS=$$(. scripts/lib.sh; default_major) scripts/docs-test.sh --fast)
 	@echo "make test: all passed"
 
 .PHONY: test-unit
@@ -246,7 +264,7 @@ test-extensions: ## what Debian has of extensions, on a plain and a sealed serve
 # ---- checks ----
 
 .PHONY: lint
-lint: ## format, clippy, shell scripts, Markdown, ASCII, crates and their dependencies, rows of the extension, licences
+lint: ## format, clippy, shell scripts, Markdown, ASCII, crates and their dependencies, rows of the extension, licences and their texts
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --quiet --workspace --all-targets --features pgseal-scenarios/needs-go --locked -- -D warnings
 	@scripts/check-ascii.sh
@@ -256,6 +274,7 @@ lint: ## format, clippy, shell scripts, Markdown, ASCII, crates and their depend
 	@scripts/check-shell.sh
 	@scripts/check-text.sh
 	@scripts/docs-test.sh check
+	@scripts/notices.sh check
 	@scripts/spec.sh check
 	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --log-level warn check; \
 	    else echo "cargo-deny is not installed: licences and advisories not checked"; fi

@@ -78,7 +78,7 @@ if [ "$only" = core ]; then
     bench_core
     exit
 fi
-need_built
+need_built "$PGSEAL_ROOT/target/release" lab
 if [ "$cpus" != none ]; then
     taskset -c "$cpus" true 2>/dev/null ||
         die "taskset cannot pin to CPU $cpus; install util-linux, or give --cpus LIST or --cpus none"

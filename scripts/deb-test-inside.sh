@@ -37,6 +37,10 @@ for file in /usr/bin/pgseal /usr/lib/pgseal/libpgseal.so /usr/lib/pgseal/provide
     /usr/share/doc/pgseal/examples/postgresql-drop-in.conf; do
     [ -e "$file" ] || die "$file is not there"
 done
+# debhelper compresses what is long.
+for file in THIRD-PARTY-NOTICES.txt pgseal.cdx.json; do
+    zcat -f "/usr/share/doc/pgseal/$file"* | grep aws-lc-sys >/dev/null || die "$file does not name AWS-LC"
+done
 pgseal --version
 [ "$(pgseal provider list)" = $'pkcs11:\ntpm2:\nvault:' ] || die "pgseal does not find its plugins"
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# setup.sh [build|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
+# setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
 #           drivers|report|docs]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
-#   test      the same, perl, the server's procedural languages, hll and pg_partman, SoftHSM and
+#   server    PostgreSQL's server alone
+#   test      as build, perl, the server's procedural languages, hll and pg_partman, SoftHSM and
 #             OpenSC, swtpm and tpm2-tools; on Debian also the newest stable PostgreSQL, which is not installed but
 #             unpacked into a cache (scripts/postgres-versions.sh)
 #   scenarios the programs that long scenarios run on a sealed cluster: pg_repack, pgBackRest, Barman,
@@ -249,6 +250,7 @@ newest=no
 for purpose in "$@"; do
     case "$purpose" in
     build | demo) need_compiler ;;
+    server) ;;
     test)
         need_compiler
         need_upstream
@@ -318,7 +320,7 @@ for purpose in "$@"; do
         usage
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
@@ -332,6 +334,7 @@ case " $* " in
     setup_rust
     ;;
 esac
+case " $* " in *" server "*) setup_postgres ;; esac
 case " $* " in *" test "* | *" upstream "*) setup_languages ;; esac
 if [ "$newest" = yes ]; then
     setup_extensions

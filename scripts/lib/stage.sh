@@ -2,17 +2,20 @@
 # For demo.sh and bench.sh, after lib.sh: what they need, and for the demo the change from root to
 # an ordinary user, because PostgreSQL's servers refuse to run as root.
 
-# Checks that 'make build' has run and that a PostgreSQL with client programs exists; sets PG_BIN.
+# need_built BIN [LAB]: checks that the directory BIN has the program pgseal and its library, with LAB=lab
+# the lab as well, and that a PostgreSQL with client programs exists for which there is a guard module;
+# sets PG_BIN.
 need_built() {
-    local part config
-    for part in target/release/pgseal target/release/pgseal-lab target/release/libpgseal.so; do
-        [ -e "$PGSEAL_ROOT/$part" ] || die "$part is missing; run 'make build' first"
-    done
+    local bin=$1 lab=${2:-} part config
+    [ -x "$bin/pgseal" ] || die "$bin/pgseal is missing; run 'make build' first"
+    [ -e "$bin/libpgseal.so" ] || [ -e "$bin/../lib/pgseal/libpgseal.so" ] ||
+        die "libpgseal.so is neither in $bin nor in $bin/../lib/pgseal; run 'make build' first"
+    [ "$lab" != lab ] || [ -x "$bin/pgseal-lab" ] || die "$bin/pgseal-lab is missing; run 'make build' first"
     # Use the newest PostgreSQL whose guard module was built.
     PG_BIN=
     for config in $(pg_configs); do
         [ -x "$config" ] || die "$config is not a program (PG_CONFIG)"
-        [ -e "$PGSEAL_ROOT/target/guard/$(pg_major "$config")/pgseal_guard.so" ] || continue
+        has_guard "$bin" "$config" || continue
         PG_BIN=$("$config" --bindir)
     done
     [ -n "$PG_BIN" ] || die "no PostgreSQL server here with a guard module; run 'make setup build' first"
@@ -20,6 +23,14 @@ need_built() {
         [ -x "$PG_BIN/$part" ] || die "$PG_BIN/$part is missing; install the packages postgresql and postgresql-client" \
             "of this version"
     done
+}
+
+# has_guard BIN PG_CONFIG: whether pgseal in BIN finds a guard module for this PostgreSQL.
+has_guard() {
+    local major
+    major=$(pg_major "$2")
+    [ -e "$("$2" --pkglibdir)/pgseal_guard.so" ] || [ -e "$1/../lib/pgseal/guard/$major/pgseal_guard.so" ] ||
+        [ -e "$1/../guard/$major/pgseal_guard.so" ]
 }
 
 # as_ordinary_user SCRIPT ARGUMENT...: only as root. Runs SCRIPT through as-user.sh, with all its

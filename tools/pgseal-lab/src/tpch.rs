@@ -7,9 +7,7 @@
 mod queries;
 mod rows;
 mod schema;
-mod script;
 
 pub use queries::{Query, query};
 pub use rows::{Volume, each_row, keys_hold};
 pub use schema::{Column, ForeignKey, SqlType, TABLES, Table};
-pub use script::write_sql;

@@ -2,7 +2,6 @@
 //! against the aims of docs/costs.md.
 
 mod cases;
-mod demo;
 mod executor;
 mod findings;
 mod goal;
@@ -10,8 +9,6 @@ mod plan;
 mod table;
 #[cfg(test)]
 mod tests;
-
-use std::ffi::OsString;
 
 use crate::analysis::Analysis;
 use crate::context::Context;
@@ -66,10 +63,5 @@ impl Experiment for Costs {
             tables: table::tables(results, analysis, &specs),
             charts: table::charts(results, analysis),
         })
-    }
-
-    /// What `scripts/demo.sh` runs: `tpch` writes test data, `compare` measures two servers of it.
-    fn child(&self, arguments: &[OsString]) -> Result<(), LabError> {
-        demo::run(arguments)
     }
 }

@@ -224,16 +224,6 @@ impl Table {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// The CREATE TABLE statement, with plain types and without keys.
-    pub fn create(&self) -> String {
-        let columns: Vec<_> = self
-            .columns
-            .iter()
-            .map(|column| format!("{} {}", column.name, column.sql_type.sql()))
-            .collect();
-        format!("CREATE TABLE {} ({})", self.name, columns.join(", "))
-    }
-
     /// The ALTER TABLE statements that add the primary key and the foreign keys.
     pub fn add_keys(&self) -> Vec<String> {
         let primary =
