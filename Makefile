@@ -72,6 +72,7 @@ install: ## install what 'make build' built
 	@scripts/guard.sh install
 	@scripts/extension.sh install
 	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
+	@scripts/state-dir.sh
 
 .PHONY: uninstall
 uninstall: ## remove what 'make install' installed
