@@ -159,7 +159,7 @@ for deb in /debs/pgseal_*.deb /debs/postgresql-*-pgseal_*.deb; do
     rm -rf /unpacked
     dpkg-deb -R "$deb" /unpacked
     sed -Ei 's/^(Version: .*)$/\1+next/; s/(pgseal \(= [^)]*)\)/\1+next)/' /unpacked/DEBIAN/control
-    dpkg-deb -b /unpacked "/newer/$(basename "$deb")" >/dev/null
+    dpkg-deb -Znone -b /unpacked "/newer/$(basename "$deb")" >/dev/null
 done
 cluster=$major/main
 data=/var/lib/postgresql/$cluster
