@@ -9,7 +9,7 @@ die() {
     exit 1
 }
 as_postgres() { setpriv --reuid=postgres --regid=postgres --init-groups -- "$@"; }
-sql() { as_postgres psql -X -A -t -q -v ON_ERROR_STOP=1 --cluster "$cluster" -d postgres -c "$1"; }
+sql() { as_postgres psql -X -A -t -q -v ON_ERROR_STOP=1 --cluster "$cluster" -d "${database:-postgres}" -c "$1"; }
 clusters=()
 stop_all() {
     local status=$?
@@ -207,11 +207,16 @@ sql "DROP TABLE u"
 
 step "apt remove under a running server"
 postmaster=$(head -n 1 "$data/postmaster.pid")
+sql "CREATE DATABASE without_columns"
 apt-get -qq -y -o Dpkg::Use-Pty=0 remove pgseal >/remove.log 2>&1 || { tail /remove.log; die "remove"; }
 grep -qF "$data (process $postmaster)" /remove.log && grep -q 'cannot be started$' /remove.log ||
     { cat /remove.log; die "the removal does not warn"; }
 [ ! -e /usr/lib/pgseal/libpgseal.so ] || die "the library is still there"
-# What the warning says: it goes on running, writes nothing plain, and does not start again.
+# What the warning says: it goes on running, writes nothing plain, and does not start again. In a database with sealed
+# columns there are no new sessions.
+if sql "SELECT 1" >/session.log 2>&1; then die "a session that needs the module of sealed columns"; fi
+grep -q 'could not load library "pgseal"' /session.log || { cat /session.log; die "not the refusal that is documented"; }
+database=without_columns
 sql "CREATE TABLE w AS SELECT g, repeat('canary-remove-Zt8n', 10) AS v FROM generate_series(1, 5000) AS g"
 sql "CHECKPOINT"
 [ "$(sql "SELECT count(*) FROM w")" = 5000 ] || die "the server does not go on"
@@ -222,6 +227,8 @@ apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends /newer/*.deb >
     { tail -n 30 /again.log; die "the packages again"; }
 pg_ctlcluster "$major" main start || { cat /var/log/postgresql/*.log; die "$cluster does not start with the packages again"; }
 [ "$(sql "SELECT count(*) FROM w")" = 5000 ] || die "rows after the packages came back"
+database=postgres
+[ "$(sql "SELECT id FROM s")" = 42 ] || die "sealed columns after the packages came back"
 pg_ctlcluster "$major" main stop
 as_postgres pgseal verify "$data" >/verify.log || { cat /verify.log; die "verify after the packages came back"; }
 # verify has remembered it in the directory that the package made.
