@@ -463,7 +463,7 @@ mod tests {
             (0, b'X', NotAFrame),
             (8, 5, Malformed("an unknown kind")),
             (9, 1, Malformed("an unknown kind")),
-            (10, 9, Malformed("a generation number out of range")),
+            (10, 9, Malformed("no trailer")),
             (11, 0x20, Malformed("too long a name of a variable")),
             (12, 99, Malformed("an unknown suite")),
             (15, 3, Malformed("too long a source of the key")),
