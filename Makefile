@@ -91,6 +91,7 @@ install: ## install what 'make build' built
 	@scripts/extension.sh install
 	@for notice in $(NOTICES); do scripts/install-file.sh 0644 target/notices/$$notice $(docdir)/$$notice; done
 	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
+	@scripts/state-dir.sh
 
 .PHONY: uninstall
 uninstall: ## remove what 'make install' installed

@@ -35,9 +35,10 @@ build() {
         sed "s/@MAJOR@/$major/g" "$work/debian/control-major.in" >>"$work/debian/control.in"
         printf '%s\n' "usr/lib/postgresql/$major" "usr/share/postgresql/$major" \
             >"$work/debian/postgresql-$major-pgseal.install"
+        cp "$work/debian/postinst-major.in" "$work/debian/postgresql-$major-pgseal.postinst"
     done
     sed "s/@MODULES@/$modules/; s/@MAINTAINER@/$maintainer/" "$work/debian/control.in" >"$work/debian/control"
-    rm "$work/debian/control.in" "$work/debian/control-major.in"
+    rm "$work/debian/control.in" "$work/debian/control-major.in" "$work/debian/postinst-major.in"
     cat >"$work/debian/changelog" <<LOG
 pgseal ($version) unstable; urgency=medium
 
@@ -66,6 +67,36 @@ clean() {
     exit "$status"
 }
 
+# Programs and libraries are stripped; what gdb and perf need is in packages of its own.
+check_symbols() {
+    local deb dir file count=0 wanted=debug_line
+    # Who built without debug information has only the names of functions.
+    [ "${CARGO_PROFILE_RELEASE_DEBUG:-}" != 0 ] || wanted=symtab
+    dir=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-symbols.XXXXXX")
+    for deb in "$out"/*.deb; do
+        rm -rf "$dir/files"
+        dpkg-deb -x "$deb" "$dir/files"
+        while read -r file; do
+            # A file of debug symbols is below usr/lib/debug; every other one has none.
+            case "$file" in
+            */usr/lib/debug/*.debug)
+                readelf -SW "$file" 2>/dev/null | grep "\.$wanted" >/dev/null || die "$deb: ${file#"$dir/files"} has no debug symbols"
+                count=$((count + 1))
+                ;;
+            *)
+                if readelf -SW "$file" 2>/dev/null | grep -E '\.(debug_line|symtab)' >/dev/null; then
+                    die "$deb: ${file#"$dir/files"} is not stripped"
+                fi
+                ;;
+            esac
+        done < <(find "$dir/files" -type f \( -perm -u+x -o -name '*.so' -o -name '*.debug' \))
+    done
+    rm -rf "$dir"
+    # pgseal, the library, three plugins, pgseal-lab; guard module and extension
+    [ "$count" -ge 8 ] || die "only $count files of debug symbols"
+    say "test-deb: $count files of debug symbols, each in a package of its own"
+}
+
 test_debs() {
     local suite
     [ "$(id -u)" = 0 ] || die "a root of its own can only be made as root: sudo make test-deb"
@@ -73,6 +104,7 @@ test_debs() {
         command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh test-deb"
     done
     find "$out" -name '*.deb' 2>/dev/null | grep . >/dev/null || die "no packages in $out; run 'make deb' first"
+    check_symbols
     suite=$(host_suite)
     root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-deb.XXXXXX")
     trap clean EXIT
@@ -81,7 +113,7 @@ test_debs() {
     make_root "$root" "$suite" "$out/debootstrap.log"
     enter_root "$root"
     mkdir "$root/debs"
-    cp "$out"/*.deb "$root/debs/"
+    find "$out" -maxdepth 1 -name '*.deb' ! -name '*-dbgsym_*' -exec cp -t "$root/debs" {} +
     cp scripts/deb-test-inside.sh "$root/"
     cp packaging/docker/pgseal.conf.sample.sh "$root/docker-sample.sh"
     in_root "$root" /deb-test-inside.sh

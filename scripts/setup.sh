@@ -135,6 +135,9 @@ need_scenarios() {
     need_package btrfs-progs
     # filefrag
     need_package e2fsprogs
+    # Many clusters behind ssh; the server of a test listens on loopback and is run by the test.
+    need ssh openssh-client
+    [ -x /usr/sbin/sshd ] || packages+=(openssh-server)
     # A cluster.
     need patroni patroni
     need etcd etcd-server

@@ -23,7 +23,7 @@
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
 
-/* What a role without the right to decrypt sees of a key domain with masks. */
+/* What a role without the right to decrypt sees of a key domain with masks, and of each in the DETAIL of a violated key. */
 #define MASK "***"
 
 PG_FUNCTION_INFO_V1(pgseal_in);
@@ -91,7 +91,7 @@ pgseal_out(PG_FUNCTION_ARGS)
 	}
 	if (!may_open(type))
 	{
-		if (type->domain->mask)
+		if (type->domain->mask || pgseal_reports_violation())
 			PG_RETURN_CSTRING(pstrdup(MASK));
 		pgseal_denied(type);
 	}

@@ -211,6 +211,7 @@ extern SealedType *pgseal_type_of_argument(FunctionCallInfo fcinfo);
 extern void pgseal_rights_init(void);
 extern uint64 pgseal_rights_generation(void);
 extern bool pgseal_may_decrypt(SealedDomain *domain);
+extern bool pgseal_reports_violation(void);
 PGSEAL_NORETURN extern void pgseal_denied(SealedType *type);
 extern bool pgseal_may_compare(SealedDomain *domain);
 extern void pgseal_expect_compare(SealedType *type);

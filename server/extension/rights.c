@@ -15,6 +15,9 @@
  */
 #include "pgseal.h"
 
+#include <unwind.h>
+
+#include "access/genam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
@@ -124,6 +127,32 @@ pgseal_expect_compare(SealedType *type)
 			 errdetail("Without it a role can store values of this key domain, and do nothing else with them."),
 			 errhint("SELECT pgseal.grant_compare('%s', '%s') gives the right.",
 					 NameStr(type->domain_name), GetUserNameFromId(GetUserId(), true))));
+}
+
+static _Unwind_Reason_Code
+find_report(struct _Unwind_Context *frame, void *found)
+{
+	if (_Unwind_GetRegionStart(frame) != (uintptr_t) BuildIndexValueDescription)
+		return _URC_NO_REASON;
+	*(bool *) found = true;
+	return _URC_END_OF_STACK;
+}
+
+/*
+ * Whether PostgreSQL asks for the text of a value only for the DETAIL of a violated
+ * unique or exclusion constraint.  An error in there would take the place of the
+ * violation, and with it of its SQLSTATE, which clients and ON CONFLICT-like loops
+ * wait for.  PostgreSQL passes nothing to an output function that would tell, so the
+ * callers are looked at; that takes microseconds, and happens only where the right
+ * is missing.
+ */
+bool
+pgseal_reports_violation(void)
+{
+	bool		found = false;
+
+	_Unwind_Backtrace(find_report, &found);
+	return found;
 }
 
 void

@@ -83,7 +83,7 @@ pgseal_settings_init(void)
 							   &pgseal_provider, "", PGC_SUSET, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
 	DefineCustomStringVariable("pgseal.helper",
 							   "Path of the program pgseal, which unwraps column keys.",
-							   "Empty: /usr/local/bin/pgseal, else /usr/bin/pgseal.",
+							   "Empty: the program of the library libpgseal.so that is loaded, else /usr/local/bin/pgseal or /usr/bin/pgseal.",
 							   &pgseal_helper, "", PGC_SUSET, GUC_SUPERUSER_ONLY,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("pgseal.passphrase",

@@ -10,6 +10,7 @@
  */
 #include "pgseal.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -186,6 +187,21 @@ converse(Child *child, const uint8 *input, size_t input_len, uint8 *output, size
 	return got;
 }
 
+/* The path without links, and whether it is the program pgseal outside of the data directory; NULL if it is nowhere. */
+static char *
+resolved(const char *path, bool *is_fine)
+{
+	char	   *helper = realpath(path, NULL);
+	char	   *data = realpath(DataDir, NULL);
+	char	   *result = helper != NULL ? pstrdup(helper) : NULL;
+	bool		inside = helper != NULL && data != NULL && path_is_prefix_of_path(data, helper);
+
+	free(helper);
+	free(data);
+	*is_fine = result != NULL && !inside && strcmp(last_dir_separator(result) + 1, "pgseal") == 0;
+	return result;
+}
+
 /*
  * The program that pgseal.helper names.  The configuration may lie in the data directory, and somebody who can write
  * there must not be able to run a program of their own: neither one in the data directory, nor another one (a shell)
@@ -195,19 +211,15 @@ converse(Child *child, const uint8 *input, size_t input_len, uint8 *output, size
 static char *
 configured_helper(void)
 {
-	char	   *helper = realpath(pgseal_helper, NULL);
-	char	   *data = realpath(DataDir, NULL);
-	char	   *result = helper != NULL ? pstrdup(helper) : NULL;
-	bool		inside = helper != NULL && data != NULL && path_is_prefix_of_path(data, helper);
+	bool		is_fine;
+	char	   *result = resolved(pgseal_helper, &is_fine);
 
-	free(helper);
-	free(data);
 	if (result == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("the program \"%s\" could not be run, so there are no column keys", pgseal_helper),
 				 errhint("Install pgseal, or set pgseal.helper to where it is.")));
-	if (inside || strcmp(last_dir_separator(result) + 1, "pgseal") != 0)
+	if (!is_fine)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("pgseal.helper is \"%s\", which is not the program pgseal outside of the data directory", pgseal_helper),
@@ -215,14 +227,45 @@ configured_helper(void)
 	return result;
 }
 
-/* The program of the setting, else the one that 'make install' or a package has installed. */
+/*
+ * The program that was installed with the library libpgseal.so, which a sealed server has loaded: beside it, or where
+ * 'make install' and packages put it.  NULL without the library.  It is of the same version as the library.
+ */
+static char *
+helper_of_library(void)
+{
+	static const char *const places[] = {"%s/pgseal", "%s/../../bin/pgseal"};
+	void	   *function = dlsym(RTLD_DEFAULT, "pgseal_abi");
+	Dl_info		library;
+	char	   *directory;
+
+	if (function == NULL || dladdr(function, &library) == 0 || library.dli_fname == NULL)
+		return NULL;
+	directory = pstrdup(library.dli_fname);
+	get_parent_directory(directory);
+	for (int i = 0; i < lengthof(places); i++)
+	{
+		bool		is_fine;
+		char	   *path = resolved(psprintf(places[i], directory), &is_fine);
+
+		if (path != NULL && is_fine && access(path, X_OK) == 0)
+			return path;
+	}
+	return NULL;
+}
+
+/* The program of the setting, else that of the loaded library, else the one that is installed. */
 static char *
 helper_path(void)
 {
 	static const char *const places[] = {"/usr/local/bin/pgseal", "/usr/bin/pgseal"};
+	char	   *own;
 
 	if (pgseal_helper != NULL && *pgseal_helper != '\0')
 		return configured_helper();
+	own = helper_of_library();
+	if (own != NULL)
+		return own;
 	for (int i = 0; i < lengthof(places); i++)
 		if (access(places[i], X_OK) == 0)
 			return unconstify(char *, places[i]);

@@ -23,6 +23,7 @@
 #include "common/controldata_utils.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "postmaster/syslogger.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
@@ -52,8 +53,16 @@ typedef int (*pgseal_needs_data_checksums_fn) (void);
 typedef void (*pgseal_data_checksums_are_off_fn) (void);
 typedef const char *(*pgseal_io_method_refused_fn) (const char *io_method);
 typedef void (*pgseal_guard_hello_fn) (void);
+typedef const char *(*pgseal_start_line_fn) (void);
+
+/* Declared in a header from 16 on only. */
+extern PGDLLIMPORT bool redirection_done;
 
 static GucBoolCheckHook previous_check_hook = NULL;
+static emit_log_hook_type previous_log_hook = NULL;
+
+/* The line about the sealed cluster, until it is logged. */
+static const char *start_line = NULL;
 
 void		_PG_init(void);
 
@@ -79,6 +88,46 @@ required_function(const char *name)
 				 errmsg("the library libpgseal.so has no function %s", name),
 				 errhint("Install libpgseal.so and pgseal_guard.so from the same release of pgseal.")));
 	return function;
+}
+
+/* Logs the line about the sealed cluster, once. */
+static void
+log_start_line(void)
+{
+	const char *line = start_line;
+
+	start_line = NULL;
+	ereport(LOG, (errmsg_internal("%s", line)));
+}
+
+/*
+ * The logging collector starts after this module is loaded.  The postmaster's
+ * first message that goes to it ("starting PostgreSQL ...") takes the line along.
+ */
+static void
+log_with_collector(ErrorData *edata)
+{
+	if (start_line != NULL && redirection_done && MyProcPid == PostmasterPid)
+		log_start_line();
+	if (previous_log_hook != NULL)
+		previous_log_hook(edata);
+}
+
+/* Sees to it that the line about the sealed cluster gets into the server's log. */
+static void
+announce(const char *line)
+{
+	/* A server of one user and initdb talk to a person, who has just named the directory. */
+	if (line == NULL || !IsPostmasterEnvironment)
+		return;
+	start_line = line;
+	if (!Logging_collector)
+	{
+		log_start_line();
+		return;
+	}
+	previous_log_hook = emit_log_hook;
+	emit_log_hook = log_with_collector;
 }
 
 /* Whether a setting exists in this server and has this value. */
@@ -314,6 +363,7 @@ _PG_init(void)
 	pgseal_abi_fn abi;
 	pgseal_needs_full_page_images_fn needs_full_page_images;
 	pgseal_guard_hello_fn guard_hello;
+	pgseal_start_line_fn library_line;
 	uint32_t	library_abi;
 
 	if (!process_shared_preload_libraries_in_progress)
@@ -340,6 +390,7 @@ _PG_init(void)
 	needs_full_page_images = (pgseal_needs_full_page_images_fn)
 		required_function("pgseal_needs_full_page_images");
 	guard_hello = (pgseal_guard_hello_fn) required_function("pgseal_guard_hello");
+	library_line = (pgseal_start_line_fn) required_function("pgseal_start_line");
 
 	if (needs_full_page_images() != 0)
 		insist_on_full_page_images();
@@ -347,4 +398,5 @@ _PG_init(void)
 	refuse_hidden_io();
 
 	guard_hello();
+	announce(library_line());
 }

@@ -134,6 +134,7 @@ fi
 
 ok "starts with library and checksums" start "$work/sums" "$stub"
 ok "tells the library that it is there" logged "stub: hello from the guard"
+ok "logs the library's line once" same "$(grep -c 'LOG:  stub: the line of the start' "$work/log")" 1
 auto=$(cat "$work/sums/postgresql.auto.conf")
 ok "ALTER SYSTEM cannot switch full_page_writes off" \
     not sql "ALTER SYSTEM SET full_page_writes = off"
@@ -191,6 +192,18 @@ ok "XTS leaves full_page_writes alone" sql "ALTER SYSTEM SET full_page_writes = 
 stop "$work/nosums"
 ok "XTS starts with full_page_writes off" start "$work/nosums" "$stub"
 stop "$work/nosums"
+
+STUB_PLAIN=1
+export STUB_PLAIN
+ok "XTS: a plain cluster has no line" start "$work/nosums" "$stub"
+ok "XTS: a plain cluster's log does not have it" not logged "stub: the line of the start"
+stop "$work/nosums"
+unset STUB_PLAIN
+ok "with the logging collector" start "$work/nosums" "$stub" -c logging_collector=on
+stop "$work/nosums"
+ok "the collector has the library's line, once" \
+    same "$(cat "$work"/nosums/log/*.log | grep -c 'LOG:  stub: the line of the start')" 1
+ok "what is not the collector's has it not" not logged "stub: the line of the start"
 
 as sed -i '/^shared_preload_libraries/d' "$work/nosums/postgresql.conf"
 ok "a server without the guard module starts" start "$work/nosums" ""

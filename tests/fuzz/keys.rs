@@ -52,8 +52,8 @@ pub fn keyring(data: &[u8]) {
 pub fn frame(data: &[u8]) {
     let Ok(answer) = handover::decode(data) else { return };
     let again = match answer {
-        Answer::Unlocked(Unlocked { keys, key_variable }) => {
-            handover::encode_keys(&keys, key_variable.as_deref()).to_vec()
+        Answer::Unlocked(Unlocked { keys, key_variable, source }) => {
+            handover::encode_keys(&keys, key_variable.as_deref(), &source).to_vec()
         }
         Answer::OtherKeyring(id) => handover::encode_other_keyring(id),
         Answer::Interrupted(conversion) => handover::encode_interrupted(conversion),

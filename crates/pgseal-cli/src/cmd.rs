@@ -183,4 +183,52 @@ mod tests {
     fn the_command_line_is_consistent() {
         super::command().debug_assert();
     }
+
+    /// These print a document of their own form, or run another program.
+    const WITHOUT_JSON: [&str; 7] = ["run", "cat", "lab", "advise", "completions", "man", "helper"];
+
+    /// Visits every command that has none below it.
+    fn each_leaf(
+        command: &clap::Command,
+        path: &str,
+        visit: &mut impl FnMut(&str, &clap::Command),
+    ) {
+        if command.get_subcommands().next().is_none() {
+            return visit(path, command);
+        }
+        for below in command.get_subcommands().filter(|below| below.get_name() != "helper") {
+            each_leaf(below, format!("{path} {}", below.get_name()).trim_start(), visit);
+        }
+    }
+
+    #[test]
+    fn every_command_prints_json() {
+        let has = |command: &clap::Command, id: &str| {
+            command.get_arguments().any(|argument| argument.get_id() == id)
+        };
+        each_leaf(&super::command(), "", &mut |path, command| {
+            assert_ne!(has(command, "json"), WITHOUT_JSON.contains(&path), "--json of {path}");
+        });
+    }
+
+    /// A command that works on a data directory takes it in each way.
+    #[test]
+    fn every_directory_can_come_from_the_environment() {
+        let mut all = Vec::new();
+        each_leaf(&super::command(), "", &mut |path, command| {
+            let is_dir = |argument: &clap::Arg| {
+                let names = argument.get_value_names().unwrap_or_default();
+                argument.is_positional()
+                    && (names.iter().any(|name| name == "DIR") || argument.get_id() == "path")
+            };
+            if command.get_arguments().any(is_dir) {
+                let option = command.get_arguments().find(|argument| argument.get_id() == "pgdata");
+                assert_eq!(option.and_then(clap::Arg::get_short), Some('D'), "{path}");
+                let is_free = command.get_arguments().filter(|found| is_dir(found));
+                assert!(is_free.into_iter().all(|found| !found.is_required_set()), "{path}");
+                all.push(path.to_owned());
+            }
+        });
+        assert!(all.len() > 25, "{all:?}");
+    }
 }

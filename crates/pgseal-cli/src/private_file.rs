@@ -16,11 +16,9 @@ use crate::error::CliError;
 pub fn write_new(path: &Path, kind: &Kind, parts: &[&[u8]]) -> Result<(), CliError> {
     let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let file = opened.map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => CliError::Exists {
-            path: path.to_owned(),
-            what: kind.exists,
-            remedy: "choose another name",
-        },
+        io::ErrorKind::AlreadyExists => {
+            CliError::Exists { path: path.to_owned(), what: kind.exists, remedy: kind.remedy }
+        }
         _ => CliError::io(path, kind.make)(error),
     })?;
     let written = write(file, parts);
@@ -40,6 +38,8 @@ fn write(mut file: File, parts: &[&[u8]]) -> io::Result<()> {
 pub struct Kind {
     /// The message about an existing file.
     pub exists: &'static str,
+    /// What to do about an existing file.
+    pub remedy: &'static str,
     /// "make the ..."
     pub make: &'static str,
     /// "write the ..."
@@ -49,6 +49,7 @@ pub struct Kind {
 /// A key.
 pub const KEY: Kind = Kind {
     exists: "there is a file already, and a key is never overwritten",
+    remedy: "if it is the key that you mean, use it (-K file:PATH); for a new one choose another name",
     make: "make the key file",
     write: "write the key file",
 };
@@ -56,6 +57,8 @@ pub const KEY: Kind = Kind {
 /// An escrow copy of a keyring.
 pub const ESCROW_COPY: Kind = Kind {
     exists: "there is a file already, and an escrow copy is never overwritten",
+    remedy: "\"pgseal key check DIR --escrow FILE\" says whether it is a copy with all keys in use; for \
+             a new one choose another name",
     make: "make the file",
     write: "write the escrow copy",
 };

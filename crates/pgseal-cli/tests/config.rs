@@ -82,8 +82,17 @@ fn what_the_server_reads_is_recorded() {
     assert_eq!(fs::metadata(&record).unwrap().permissions().mode() & 0o777, 0o600);
     let bytes = fs::read(&record).unwrap();
     assert!(!bytes.windows(4).any(|window| window == b"port"), "it is not encrypted");
+    // A second lock changes nothing, and refuses what is not as recorded.
     let again = fixture.on_data(&["config", "lock"]);
-    again.fails_with(5, "locked already");
+    assert_eq!(again.code, 0, "{again:?}");
+    assert!(again.out.contains("nothing was changed"), "{again:?}");
+    let json = fixture.on_data(&["config", "lock", "--json"]).json();
+    assert_eq!((&json["locked"], &json["changed"]), (&true.into(), &false.into()), "{json}");
+    assert_eq!((&json["files"], &json["sequence"]), (&status["files"], &status["sequence"]));
+    assert_eq!(fs::read(&record).unwrap(), bytes);
+    fixture.write("sub.conf", b"ssl_key_file = 'my.key'\n");
+    fixture.on_data(&["config", "lock"]).fails_with(5, "locked already, and it is not as recorded");
+    assert_eq!(fs::read(&record).unwrap(), bytes);
 }
 
 #[test]
@@ -148,7 +157,10 @@ fn a_difference_is_shown_and_asked_about() {
     assert_eq!(differences(&fixture), "");
     fixture.ok(&["config", "unlock", "data"]);
     assert_eq!(status(&fixture)["locked"], false);
-    fixture.on_data(&["config", "unlock"]).fails_with(22, "is not locked");
+    let again = fixture.on_data(&["config", "unlock", "--json"]);
+    assert_eq!((again.code, &again.json()["changed"]), (0, &false.into()), "{again:?}");
+    assert!(fixture.on_data(&["config", "unlock"]).out.contains("nothing was changed"));
+    fixture.on_data(&["config", "accept", "--yes"]).fails_with(22, "is not locked");
     fixture.ok(&["config", "lock", "data"]);
 }
 

@@ -6,7 +6,7 @@ mod common;
 use common::{Answer, Fixture};
 
 /// The commands that work on a data directory, without it.
-const COMMANDS: [&[&str]; 15] = [
+const COMMANDS: [&[&str]; 27] = [
     &["status"],
     &["verify"],
     &["doctor", "--quiet"],
@@ -19,8 +19,20 @@ const COMMANDS: [&[&str]; 15] = [
     &["key", "backup", "--shares", "2-of-3"],
     &["key", "forget"],
     &["key", "rotate", "-K", "file:key"],
+    &["key", "renew"],
+    &["key", "policy"],
+    &["key", "add-recipient", "other", "-K", "file:key"],
+    &["key", "remove-recipient", "other"],
     &["config", "status"],
     &["config", "lock"],
+    &["config", "accept", "--yes", "--json"],
+    &["config", "unlock"],
+    &["manifest", "check"],
+    &["manifest", "write"],
+    &["wal", "status"],
+    &["wal", "accept"],
+    &["anchor", "status", "--anchor", "file:/srv/anchors"],
+    &["anchor", "accept", "--anchor", "file:/srv/anchors"],
     &["tls", "init"],
 ];
 

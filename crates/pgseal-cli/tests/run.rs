@@ -85,7 +85,7 @@ fn a_passphrase_is_handed_on_in_memory() {
     command.env("PGSEAL_LIBRARY", fixture.path("libpgseal.so")).env("PGSEAL_PROVIDER", &ask);
     command.args(["run", "-D", "data", "--", "sh", "-c", &script]);
     let answer = Answer::of(command.output().unwrap());
-    assert_eq!((answer.code, answer.out.as_str()), (0, "88\n88\n"), "{answer:?}");
+    assert_eq!((answer.code, answer.out.as_str()), (0, "98\n98\n"), "{answer:?}");
     assert_eq!(fs::read_to_string(&count).unwrap(), "x\n");
 
     // A wrong passphrase is an error before the command runs.

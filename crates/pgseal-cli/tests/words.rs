@@ -71,7 +71,7 @@ fn offered(fixture: &Fixture, words: &[&str]) -> Vec<String> {
     let script = fixture.path("completion");
     fs::write(&script, fixture.ok(&["completions", "bash"])).unwrap();
     let ask = "source \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); \
-               compopt() { :; }; _pgseal pgseal \"${@: -1}\" \"${@: -2:1}\"; \
+               compopt() { [ \"$2\" != nospace ] || echo nospace; }; _pgseal_source pgseal \"${@: -1}\" \"${@: -2:1}\"; \
                printf '%s\\n' \"${COMPREPLY[@]}\"";
     let mut command = Command::new("bash");
     let output = command.args(["-c", ask, "bash"]).arg(&script).args(words).output().unwrap();
@@ -87,6 +87,16 @@ fn completions_know_suites_providers_and_directories() {
         let sources = offered(&fixture, &["pgseal", command, "-K", ""]);
         assert_eq!(sources, ["env:", "file:", "command:", "passphrase:"], "{command}");
     }
+    // No space behind the colon, so that the path can follow.
+    let one = offered(&fixture, &["pgseal", "verify", "-K", "fi"]);
+    assert_eq!(one, ["nospace", "file:"]);
+    // bash splits at the colon. What pgseal offers nothing for, bash completes with paths.
+    let behind = offered(&fixture, &["pgseal", "verify", "-K", "file", ":", "/etc/pgs"]);
+    assert_eq!(behind, [""]);
+    let script = fixture.ok(&["completions", "bash"]);
+    assert!(
+        script.contains("complete -F _pgseal_source -o nosort -o bashdefault -o default pgseal")
+    );
     fs::create_dir(fixture.path("somewhere")).unwrap();
     let start = format!("{}/some", fixture.path("").display());
     let dirs = offered(&fixture, &["pgseal", "status", "-D", &start]);

@@ -10,10 +10,10 @@ use core::fmt;
 use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suite};
 use zeroize::Zeroizing;
 
-const MAGIC: [u8; 8] = *b"PGSKEYS3";
+const MAGIC: [u8; 8] = *b"PGSKEYS4";
 const TRAILER: [u8; 4] = *b"ENDK";
-/// magic 8, kind 2, length of the variable's name 2, suite 2, reserved 2, keyring id 16, active
-/// generation 4, count 4, configuration lock 8
+/// magic 8, kind 2, length of the variable's name 2, suite 2, length of the source 2, keyring id 16,
+/// active generation 4, count 4, configuration lock 8
 const HEAD_LEN: usize = 48;
 /// generation 4, key 32
 const ENTRY_LEN: usize = 4 + DataKey::LEN;
@@ -27,8 +27,12 @@ pub const MAX_KEYS: usize = 1024;
 /// The longest name of an environment variable that a frame carries, in bytes.
 pub const MAX_VARIABLE_LEN: usize = 4096;
 
+/// The longest text about the source of the key that a frame carries, in bytes.
+pub const MAX_SOURCE_LEN: usize = 512;
+
 /// The longest frame, in bytes; a reader stops there.
-pub const MAX_FRAME_LEN: usize = HEAD_LEN + MAX_VARIABLE_LEN + MAX_KEYS * ENTRY_LEN + TRAILER.len();
+pub const MAX_FRAME_LEN: usize =
+    HEAD_LEN + MAX_VARIABLE_LEN + MAX_SOURCE_LEN + MAX_KEYS * ENTRY_LEN + TRAILER.len();
 
 /// A conversion of a data directory (`pgseal/conversion`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +75,8 @@ pub struct Unlocked {
     /// The environment variable that holds the KEK (`env:NAME`), which no child of a server may
     /// inherit. `None`: the KEK is in no variable.
     pub key_variable: Option<String>,
+    /// Where the KEK came from, for the server's log: no secret, and no control character.
+    pub source: String,
 }
 
 /// The content of a frame.
@@ -139,9 +145,10 @@ impl std::error::Error for HandoverError {}
 /// leaves its process.
 ///
 /// Only the first [`MAX_KEYS`] keys are written; a keyring holds no more. `key_variable` is left
-/// out if no variable can have this name.
+/// out if no variable can have this name. Of `source`, what is longer than [`MAX_SOURCE_LEN`] is cut
+/// off, and control characters are replaced.
 #[must_use]
-pub fn encode_keys(keys: &KeySet, key_variable: Option<&str>) -> Zeroizing<Vec<u8>> {
+pub fn encode_keys(keys: &KeySet, key_variable: Option<&str>, source: &str) -> Zeroizing<Vec<u8>> {
     let stored: Vec<(Generation, &DataKey)> = keys
         .generations()
         .filter(|generation| !generation.is_ephemeral())
@@ -149,7 +156,9 @@ pub fn encode_keys(keys: &KeySet, key_variable: Option<&str>) -> Zeroizing<Vec<u
         .take(MAX_KEYS)
         .collect();
     let variable = key_variable.filter(|name| is_variable_name(name)).unwrap_or_default();
-    let frame_len = HEAD_LEN + variable.len() + stored.len() * ENTRY_LEN + TRAILER.len();
+    let source = shown_source(source);
+    let frame_len =
+        HEAD_LEN + variable.len() + source.len() + stored.len() * ENTRY_LEN + TRAILER.len();
     // The exact capacity: a vector that grows would leave unwiped copies behind.
     let mut frame = Zeroizing::new(Vec::with_capacity(frame_len));
     frame.extend_from_slice(&MAGIC);
@@ -157,19 +166,34 @@ pub fn encode_keys(keys: &KeySet, key_variable: Option<&str>) -> Zeroizing<Vec<u
     let variable_len = u16::try_from(variable.len()).unwrap_or(u16::MAX);
     frame.extend_from_slice(&variable_len.to_le_bytes());
     frame.extend_from_slice(&keys.suite.id().to_le_bytes());
-    frame.extend_from_slice(&0u16.to_le_bytes());
+    let source_len = u16::try_from(source.len()).unwrap_or(u16::MAX);
+    frame.extend_from_slice(&source_len.to_le_bytes());
     frame.extend_from_slice(&keys.keyring_id.0);
     frame.extend_from_slice(&keys.active().0.to_le_bytes());
     let count = u32::try_from(stored.len()).unwrap_or(u32::MAX);
     frame.extend_from_slice(&count.to_le_bytes());
     frame.extend_from_slice(&keys.config_lock.to_le_bytes());
     frame.extend_from_slice(variable.as_bytes());
+    frame.extend_from_slice(source.as_bytes());
     for (generation, key) in stored {
         frame.extend_from_slice(&generation.0.to_le_bytes());
         frame.extend_from_slice(key.bytes());
     }
     frame.extend_from_slice(&TRAILER);
     frame
+}
+
+/// The text as it goes into a frame.
+fn shown_source(source: &str) -> String {
+    let mut shown = String::with_capacity(source.len().min(MAX_SOURCE_LEN));
+    for c in source.chars() {
+        let c = if c.is_control() { '?' } else { c };
+        if shown.len() + c.len_utf8() > MAX_SOURCE_LEN {
+            break;
+        }
+        shown.push(c);
+    }
+    shown
 }
 
 /// A frame that says which keyring was found instead of the requested one.
@@ -230,8 +254,9 @@ fn decode_keys(mut rest: &[u8]) -> Result<Unlocked, HandoverError> {
     }
     let suite = Suite::from_id(u16::from_le_bytes(next(&mut rest)?))
         .ok_or(HandoverError::Malformed("an unknown suite"))?;
-    if next::<2>(&mut rest)? != [0, 0] {
-        return Err(HandoverError::Malformed("a reserved field in use"));
+    let source_len = usize::from(u16::from_le_bytes(next(&mut rest)?));
+    if source_len > MAX_SOURCE_LEN {
+        return Err(HandoverError::Malformed("too long a source of the key"));
     }
     let keyring_id = KeyringId(next(&mut rest)?);
     let active = Generation(u32::from_le_bytes(next(&mut rest)?));
@@ -246,6 +271,11 @@ fn decode_keys(mut rest: &[u8]) -> Result<Unlocked, HandoverError> {
         Ok(name) if is_variable_name(name) => Some(name.to_owned()),
         _ => return Err(HandoverError::Malformed("a name that no variable can have")),
     };
+    let source = core::str::from_utf8(split(&mut rest, source_len)?)
+        .ok()
+        .filter(|source| !source.contains(char::is_control))
+        .ok_or(HandoverError::Malformed("a source of the key that is no text"))?
+        .to_owned();
     let mut keys = KeySet::new(keyring_id, suite, active);
     keys.config_lock = config_lock;
     for _ in 0..count {
@@ -269,7 +299,7 @@ fn decode_keys(mut rest: &[u8]) -> Result<Unlocked, HandoverError> {
     if keys.get(active).is_none() {
         return Err(HandoverError::Malformed("no key of the active generation"));
     }
-    Ok(Unlocked { keys, key_variable })
+    Ok(Unlocked { keys, key_variable, source })
 }
 
 /// Decodes what follows the kind in a frame without keys: the identity of a keyring, and zeros.
@@ -337,9 +367,10 @@ mod tests {
     }
 
     const NAME: &str = "PGSEAL_KEY";
+    const SOURCE: &str = "env:PGSEAL_KEY";
 
     fn frame() -> Vec<u8> {
-        encode_keys(&sample(), Some(NAME)).to_vec()
+        encode_keys(&sample(), Some(NAME), SOURCE).to_vec()
     }
 
     /// One frame of each kind.
@@ -352,9 +383,10 @@ mod tests {
     #[test]
     fn round_trip_without_the_ephemeral_key() {
         let frame = frame();
-        assert_eq!(frame.len(), HEAD_LEN + NAME.len() + 2 * ENTRY_LEN + 4);
+        assert_eq!(frame.len(), HEAD_LEN + NAME.len() + SOURCE.len() + 2 * ENTRY_LEN + 4);
         assert!(!frame.contains(&0xEE));
-        let Unlocked { keys, key_variable } = decode(&frame).unwrap().unlocked().unwrap();
+        let Unlocked { keys, key_variable, source } = decode(&frame).unwrap().unlocked().unwrap();
+        assert_eq!(source, SOURCE);
         assert_eq!(key_variable.as_deref(), Some(NAME));
         assert_eq!(keys.keyring_id, KeyringId([7; 16]));
         assert_eq!((keys.suite, keys.active()), (Suite::Aes256Gcm, Generation(2)));
@@ -362,21 +394,31 @@ mod tests {
         assert_eq!(keys.get(Generation(1)).unwrap().bytes(), &[0x11; 32]);
         assert_eq!(keys.get(Generation(2)).unwrap().bytes(), &[0x22; 32]);
         assert_eq!(keys.generations().count(), 2);
-        assert_eq!(*encode_keys(&keys, Some(NAME)), frame);
+        assert_eq!(*encode_keys(&keys, Some(NAME), SOURCE), frame);
     }
 
     #[test]
     fn what_can_be_no_variable_is_left_out() {
         let long = "A".repeat(MAX_VARIABLE_LEN + 1);
         for name in [None, Some(""), Some("A=B"), Some("1A"), Some("A\0"), Some(&long[..])] {
-            let frame = encode_keys(&sample(), name);
+            let frame = encode_keys(&sample(), name, "");
             let unlocked = decode(&frame).unwrap().unlocked().unwrap();
             assert_eq!(unlocked.key_variable, None, "{name:?}");
         }
         let longest = &long[1..];
-        let frame = encode_keys(&sample(), Some(longest));
+        let frame = encode_keys(&sample(), Some(longest), "");
         let unlocked = decode(&frame).unwrap().unlocked().unwrap();
         assert_eq!(unlocked.key_variable.as_deref(), Some(longest));
+    }
+
+    #[test]
+    fn a_source_is_one_line_of_limited_length() {
+        let long = "\u{e9}".repeat(MAX_SOURCE_LEN);
+        let wanted = "\u{e9}".repeat(MAX_SOURCE_LEN / 2);
+        for (given, read) in [("", ""), ("a\nb\u{9b}", "a?b?"), (&long[..], &wanted[..])] {
+            let frame = encode_keys(&sample(), None, given);
+            assert_eq!(decode(&frame).unwrap().unlocked().unwrap().source, read, "{given}");
+        }
     }
 
     #[test]
@@ -402,7 +444,7 @@ mod tests {
 
     #[test]
     fn the_frame_of_another_version_is_told_from_other_bytes() {
-        for version in [b'1', b'2', b'4'] {
+        for version in [b'1', b'2', b'3', b'5'] {
             let mut old = frame();
             old[7] = version;
             let error = decode(&old).unwrap_err();
@@ -415,19 +457,22 @@ mod tests {
     fn what_is_never_written_is_refused() {
         use HandoverError::{Malformed, NotAFrame, Truncated};
         let good = frame();
-        let first = HEAD_LEN + NAME.len();
-        let cases: [(usize, u8, HandoverError); 14] = [
+        let source = HEAD_LEN + NAME.len();
+        let first = source + SOURCE.len();
+        let cases: [(usize, u8, HandoverError); 16] = [
             (0, b'X', NotAFrame),
             (8, 5, Malformed("an unknown kind")),
             (9, 1, Malformed("an unknown kind")),
             (10, 9, Malformed("no trailer")),
             (11, 0x20, Malformed("too long a name of a variable")),
             (12, 99, Malformed("an unknown suite")),
-            (14, 1, Malformed("a reserved field in use")),
+            (15, 3, Malformed("too long a source of the key")),
             (32, 3, Malformed("no key of the active generation")),
             (36, 3, Truncated),
             (39, 1, Malformed("too many keys")),
             (HEAD_LEN, b'=', Malformed("a name that no variable can have")),
+            (source, b'\n', Malformed("a source of the key that is no text")),
+            (source, 0xFF, Malformed("a source of the key that is no text")),
             (first, 0, Malformed("a generation number out of range")),
             (first, 2, Malformed("two keys of one generation")),
             (good.len() - 1, 0, Malformed("no trailer")),

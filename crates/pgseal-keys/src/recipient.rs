@@ -127,7 +127,7 @@ mod tests {
 
     fn data_keys(ring: &Keyring, kek: &Kek) -> Vec<u8> {
         let keys = ring.unlock(kek).unwrap();
-        crate::handover::encode_keys(&keys, None).to_vec()
+        crate::handover::encode_keys(&keys, None, "").to_vec()
     }
 
     #[test]

@@ -1,7 +1,7 @@
 /*
  * A stub of libpgseal.so's interface for testing the guard module alone.  It
- * seals nothing.  STUB_ABI, STUB_XTS and STUB_CTR in the environment change its
- * answers.
+ * seals nothing.  STUB_ABI, STUB_XTS, STUB_CTR and STUB_PLAIN in the
+ * environment change its answers.
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  */
@@ -48,6 +48,14 @@ const char *
 pgseal_io_method_refused(const char *io_method)
 {
 	return io_method[0] == 'i' ? "Set io_method = worker." : NULL;
+}
+
+const char *pgseal_start_line(void);
+
+const char *
+pgseal_start_line(void)
+{
+	return getenv("STUB_PLAIN") == NULL ? "stub: the line of the start" : NULL;
 }
 
 #ifndef WITHOUT_HELLO

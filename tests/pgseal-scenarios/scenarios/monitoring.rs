@@ -3,8 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::TcpStream;
 use std::path::PathBuf;
+use std::process::{Child, Stdio};
 
+use pgseal_cluster::free_port;
 use pgseal_scenarios::files::{flip_bit, page_off, wait_for};
 use pgseal_scenarios::{Node, Outcome};
 
@@ -208,5 +211,114 @@ fn counters_are_for_root_and_the_servers_user() {
         );
         assert_ne!(said.code, 0, "{}", said.text);
     }
+    node.stop();
+}
+
+/// A server of OpenSSH on a loopback address, run by the servers' user; stopped at drop.
+struct Sshd(Child);
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts sshd. Who logs in finds `pgseal` in PATH, and PGDATA names the node's data directory. Makes
+/// a client `ssh` in the returned directory: OpenSSH's own, with a configuration for this server.
+fn sshd(node: &Node) -> (Sshd, PathBuf) {
+    let dir = node.make_dir("ssh");
+    let port = free_port().expect("a port");
+    let shell = |script: String| {
+        let mut command = node.bare("/bin/sh");
+        node.succeed(command.current_dir(&dir).args(["-ec", &script]));
+    };
+    let at = dir.display();
+    let programs = node.pgseal_program();
+    let programs = programs.parent().expect("a directory").display();
+    shell(format!(
+        "command -v /usr/sbin/sshd >/dev/null || {{ echo 'no sshd: scripts/setup.sh scenarios' >&2; exit 1; }}
+         ssh-keygen -q -t ed25519 -N '' -f host
+         ssh-keygen -q -t ed25519 -N '' -f user
+         cp user.pub authorized
+         echo \"[127.0.0.1]:{port} $(cat host.pub)\" >known
+         cat >sshd.conf <<END
+ListenAddress 127.0.0.1:{port}
+HostKey {at}/host
+AuthorizedKeysFile {at}/authorized
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+PidFile none
+SetEnv PATH={programs}:/usr/bin:/bin PGDATA={data}
+END
+         cat >ssh.conf <<END
+Host db1 db2
+  HostName 127.0.0.1
+  Port {port}
+  IdentityFile {at}/user
+  IdentitiesOnly yes
+  UserKnownHostsFile {at}/known
+Host stranger
+  HostName 127.0.0.1
+  Port {port}
+  UserKnownHostsFile /dev/null
+  IdentityFile /dev/null
+  IdentitiesOnly yes
+END
+         mkdir bin
+         printf '#!/bin/sh\\nexec /usr/bin/ssh -F {at}/ssh.conf \"$@\"\\n' >bin/ssh
+         chmod 755 bin/ssh",
+        data = node.data().display(),
+    ));
+    let mut command = node.bare("/usr/sbin/sshd");
+    command.args(["-D", "-e", "-f"]).arg(dir.join("sshd.conf"));
+    command.stdin(Stdio::null()).stderr(node.output_file("sshd.log"));
+    let server = Sshd(command.spawn().expect("sshd starts"));
+    wait_for("sshd", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    (server, dir.join("bin"))
+}
+
+#[test]
+#[ignore = "long: make test-scenarios"]
+fn clusters_behind_a_real_ssh_are_one_table() {
+    let mut node = Node::sealed(&[]);
+    node.start();
+    let (server, client) = sshd(&node);
+    let data = node.data().display().to_string();
+    let ask = |more: &[&str]| -> Outcome {
+        let mut command = node.pgseal_command(&[&["status", "--hosts"], more].concat());
+        command.env("PATH", format!("{}:/usr/bin:/bin", client.display()));
+        command.output().expect("pgseal runs").into()
+    };
+    // A host with a directory, a host whose PGDATA says it, and a directory here.
+    let table = ask(&["db1", &format!("db2:{data}"), &data]);
+    assert_eq!(table.code, 0, "{}", table.text);
+    let sealed: Vec<&str> = table
+        .text
+        .lines()
+        .filter(|line| line.contains("| running | yes    | aes-256-gcm |"))
+        .collect();
+    assert_eq!(sealed.len(), 3, "{}", table.text);
+    assert!(sealed[0].starts_with("| db1 ") && sealed[1].starts_with("| db2:/"), "{}", table.text);
+    // The name of a directory is one word for the shell there.
+    let odd = node.home().join("it's a $(touch bad)");
+    std::os::unix::fs::symlink(node.data(), &odd).expect("a link");
+    let table = ask(&[&format!("db1:{}", odd.display())]);
+    assert_eq!(table.code, 0, "{}", table.text);
+    // A host that is not known, and one without a right to log in, are asked no question.
+    let refused = ask(&["stranger", "db1"]);
+    assert_eq!(refused.code, 40, "{}", refused.text);
+    assert!(
+        refused.text.contains("no answer") && refused.text.contains("| db1 "),
+        "{}",
+        refused.text
+    );
+    assert!(refused.text.contains("Host key verification failed"), "{}", refused.text);
+    // A host that is down.
+    drop(server);
+    let down = ask(&["db1"]);
+    assert_eq!(down.code, 40, "{}", down.text);
+    assert!(down.text.contains("Connection refused"), "{}", down.text);
     node.stop();
 }

@@ -23,8 +23,97 @@ fn refuses_untouched(node: &mut Node, message: &str) {
     let before = fingerprint(node.data());
     let log = node.try_start().expect_err("a start that must be refused");
     assert!(log.contains(message), "expected \"{message}\", got:\n{log}");
+    assert!(!log.contains("could not create lock file"), "{log}");
     let changed = changes(&before, &fingerprint(node.data()));
     assert!(changed.is_empty(), "changed: {changed:?}\n{log}");
+}
+
+/// The last line of a log.
+fn last_line(log: &str) -> &str {
+    log.lines().rfind(|line| !line.is_empty()).unwrap_or_default()
+}
+
+/// The same; the reason must also be the last line, and stand in the log once.
+fn refuses_with_last_line(node: &mut Node, message: &str) {
+    let before = fingerprint(node.data());
+    let log = node.try_start().expect_err("a start that must be refused");
+    let last = last_line(&log);
+    assert!(last.starts_with("pgseal: ") && last.contains(message), "last line of:\n{log}");
+    assert_eq!(log.matches(message).count(), 1, "{log}");
+    assert_eq!(changes(&before, &fingerprint(node.data())), Vec::<String>::new(), "{log}");
+}
+
+/// Whoever sees the end of the log of a failed start sees the cause.
+#[test]
+fn the_last_line_of_a_failed_start_is_the_cause() {
+    let mut node = stopped();
+    let key = fs::read_to_string(key_file(&node)).expect("the key file");
+    fs::write(key_file(&node), "00".repeat(32)).expect("it can be written");
+    refuses_with_last_line(&mut node, "wrong key");
+    fs::write(key_file(&node), &key).expect("it can be written");
+
+    node.set_env("PGSEAL_KEYRING_ID", &"0".repeat(32));
+    refuses_with_last_line(&mut node, "PGSEAL_KEYRING_ID names");
+    node.unset_env("PGSEAL_KEYRING_ID");
+
+    // The helper is killed, as the kernel does when memory is short.
+    let killed = node.home().join("killed");
+    fs::write(&killed, "#!/bin/sh\nkill -9 $$\n").expect("it can be written");
+    fs::set_permissions(&killed, fs::Permissions::from_mode(0o755)).expect("chmod");
+    node.set_env("PGSEAL_HELPER", &killed.display().to_string());
+    refuses_with_last_line(&mut node, "ended by signal 9");
+    node.unset_env("PGSEAL_HELPER");
+
+    // Without the guard module the postmaster ends before it has started any other process.
+    let conf = fs::read_to_string(node.file("postgresql.conf")).expect("a configuration");
+    node.configure("shared_preload_libraries = ''");
+    let before = fingerprint(node.data());
+    let log = node.try_start().expect_err("a start without the guard module");
+    assert!(log.contains("pgseal: FATAL: the guard module is not loaded"), "{log}");
+    assert!(!log.contains("startup process") && !log.contains("could not"), "{log}");
+    assert_eq!(changes(&before, &fingerprint(node.data())), Vec::<String>::new(), "{log}");
+    fs::write(node.file("postgresql.conf"), conf).expect("it can be written");
+    still_works(&mut node);
+}
+
+/// A normal start logs one line that says what protects the cluster.
+#[test]
+fn a_start_logs_what_protects_the_cluster() {
+    let mut node = stopped();
+    node.start();
+    let log = node.log();
+    let shown = node.pgseal(&["key", "show", "--json", &node.data().display().to_string()]).text;
+    let id = shown.split("\"keyring_id\": \"").nth(1).expect("an identity");
+    let id = id.split('"').next().expect("an identity");
+    let line = format!(
+        "LOG:  data directory is sealed: pgseal {}, keyring {}, data key 1, aes-256-gcm, key from \
+         file:{}",
+        env!("CARGO_PKG_VERSION"),
+        id,
+        key_file(&node).display()
+    );
+    assert_eq!(log.matches("data directory is sealed").count(), 1, "{log}");
+    assert!(log.lines().any(|logged| logged.ends_with(&line)), "no \"{line}\" in:\n{log}");
+    node.stop();
+
+    // A command is shown without what may be a secret.
+    node.set_env("PGSEAL_PROVIDER", &format!("command:cat '{}'", key_file(&node).display()));
+    node.start();
+    let log = node.log();
+    assert!(log.contains("key from command:cat ...\n"), "{log}");
+    node.stop();
+
+    // With the logging collector the line is in its file, and nowhere else.
+    node.configure("logging_collector = on");
+    node.configure("log_directory = 'log'");
+    node.start();
+    assert!(!node.log().contains("data directory is sealed"), "{}", node.log());
+    node.stop();
+    let collected = fs::read_dir(node.file("log")).expect("the collector's directory");
+    let collected: String = collected
+        .map(|item| fs::read_to_string(item.expect("an entry").path()).expect("a log"))
+        .collect();
+    assert_eq!(collected.matches("LOG:  data directory is sealed").count(), 1, "{collected}");
 }
 
 /// Checks that the cluster still works.

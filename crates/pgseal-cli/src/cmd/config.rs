@@ -33,7 +33,10 @@ Examples:
 docs/config.md says what is recorded, what the server changes by itself, and what to do with tools
 that write configuration.
 
-Exit status of status: 0 locked and as recorded, 1 not locked or something differs.";
+A second lock of an unchanged configuration changes nothing, and so does unlock where nothing is locked.
+
+Exit status of status: 0 locked and as recorded, 1 not locked or something differs; of lock: 5 locked
+already, and something differs from the record.";
 
 /// Record the configuration below a data directory, so that no other one is read
 #[derive(Debug, clap::Args)]
@@ -49,6 +52,9 @@ struct Target {
     dir: GivenDir,
     #[command(flatten)]
     key: PresentKey,
+    /// Print JSON, with names and without content
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -62,7 +68,7 @@ enum Task {
     Accept {
         #[command(flatten)]
         target: Target,
-        /// Do not ask
+        /// Do not ask; --json needs it
         #[arg(long)]
         yes: bool,
     },
@@ -70,9 +76,6 @@ enum Task {
     Status {
         #[command(flatten)]
         target: Target,
-        /// Print JSON, with names and without content
-        #[arg(long)]
-        json: bool,
     },
     /// Lock it no more
     Unlock {
@@ -83,10 +86,15 @@ enum Task {
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     match &args.task {
-        Task::Lock { target } => lock(&Opened::new(target)?),
-        Task::Accept { target, yes } => accept(&Opened::new(target)?, *yes),
-        Task::Status { target, json } => status(&Opened::new(target)?, *json),
-        Task::Unlock { target } => unlock(&Opened::new(target)?),
+        Task::Accept { target, yes: false } if target.json => Err(CliError::Usage(
+            "config accept: with --json nobody is asked; show the differences with \"pgseal config \
+             status\", then give --yes"
+                .to_owned(),
+        )),
+        Task::Lock { target } => lock(&Opened::new(target)?, target.json),
+        Task::Accept { target, yes } => accept(&Opened::new(target)?, *yes, target.json),
+        Task::Status { target } => status(&Opened::new(target)?, target.json),
+        Task::Unlock { target } => unlock(&Opened::new(target)?, target.json),
     }
 }
 
@@ -174,18 +182,84 @@ fn lockable(dir: &DataDir) -> Result<ConfigFiles, CliError> {
     Ok(files)
 }
 
-fn lock(opened: &Opened) -> Result<u8, CliError> {
+/// What `lock`, `accept` and `unlock` did, as JSON.
+#[derive(Debug, Default, Serialize)]
+struct Done {
+    data_directory: String,
+    /// Whether the configuration is locked now.
+    locked: bool,
+    /// Whether a record was written.
+    changed: bool,
+    /// The number of the record.
+    sequence: Option<u64>,
+    /// What differed from the record before.
+    differences: Vec<Difference>,
+    files: Vec<String>,
+    outside: Vec<String>,
+    commands_inside: Vec<String>,
+    /// Whether a server runs, which takes note when it reloads its configuration.
+    reload_needed: bool,
+}
+
+impl Done {
+    fn new(opened: &Opened, files: Option<&ConfigFiles>, sequence: Option<u64>) -> Done {
+        let mut done = Done {
+            data_directory: opened.root().display().to_string(),
+            locked: files.is_some(),
+            changed: sequence.is_some(),
+            sequence,
+            reload_needed: sequence.is_some() && opened.dir.server_pid().is_some(),
+            ..Done::default()
+        };
+        if let Some(files) = files {
+            done.files = files.inside.keys().map(|name| shown(name)).collect();
+            done.outside = files.outside.iter().map(|path| path.display().to_string()).collect();
+            done.commands_inside.clone_from(&files.commands);
+        }
+        done
+    }
+}
+
+/// Whether the record names exactly these files, each with one version, and none differs.
+fn is_as_recorded(record: &ConfigRecord, files: &ConfigFiles, found: &[Difference]) -> bool {
+    let is_settled = record.entries.iter().all(|entry| entry.versions.len() == 1);
+    found.is_empty() && is_settled && record.entries.len() == files.inside.len()
+}
+
+/// A second `lock`: the files if they are as recorded.
+fn lock_again(opened: &Opened) -> Result<Option<(ConfigFiles, u64)>, CliError> {
+    let Ok(Some(record)) = opened.record() else { return Ok(None) };
+    let files = config_files::find(&opened.dir)?;
+    let found = differences(opened, &record, &files)?;
+    Ok(is_as_recorded(&record, &files, &found).then_some((files, record.sequence)))
+}
+
+fn lock(opened: &Opened, json: bool) -> Result<u8, CliError> {
+    let mut out = Out::new();
     // An invalid record does not stop a new one, which takes the key.
     if opened.keyring.config_lock().is_some() {
-        return Err(CliError::Exists {
-            path: opened.root().to_owned(),
-            what: "its configuration is locked already",
-            remedy: "see \"pgseal config status\"; after a change: pgseal config accept",
-        });
+        let Some((files, sequence)) = lock_again(opened)? else {
+            return Err(CliError::Exists {
+                path: opened.root().to_owned(),
+                what: "its configuration is locked already, and it is not as recorded",
+                remedy: "see \"pgseal config status\"; if the change is right: pgseal config accept",
+            });
+        };
+        if json {
+            out.json(&Done { changed: false, ..Done::new(opened, Some(&files), Some(sequence)) })?;
+        } else {
+            writeln!(out, "Locked already, and as recorded; nothing was changed.")?;
+        }
+        out.flush()?;
+        return Ok(exit::SOUND);
     }
     let files = lockable(&opened.dir)?;
-    opened.write(Some(&files), None)?;
-    let mut out = Out::new();
+    let sequence = opened.write(Some(&files), None)?;
+    if json {
+        out.json(&Done::new(opened, Some(&files), Some(sequence)))?;
+        out.flush()?;
+        return Ok(exit::SOUND);
+    }
     writeln!(out, "Locked: the server reads the configuration of this directory as it is now.")?;
     print_files(&mut out, &files)?;
     print_next(&mut out, opened)?;
@@ -345,7 +419,7 @@ fn not_locked(opened: &Opened) -> CliError {
     ))
 }
 
-fn accept(opened: &Opened, yes: bool) -> Result<u8, CliError> {
+fn accept(opened: &Opened, yes: bool, json: bool) -> Result<u8, CliError> {
     // Read the record first: a later change of record and files then gives it another sequence
     // number.
     let record = opened.record();
@@ -354,34 +428,48 @@ fn accept(opened: &Opened, yes: bool) -> Result<u8, CliError> {
     }
     let files = lockable(&opened.dir)?;
     let mut out = Out::new();
-    let before = match record {
+    let (found, before) = match record {
         Ok(record) => {
             let record = record.unwrap_or_else(nothing);
             let found = differences(opened, &record, &files)?;
-            let is_settled = record.entries.iter().all(|entry| entry.versions.len() == 1);
-            if found.is_empty() && is_settled && record.entries.len() == files.inside.len() {
-                writeln!(out, "Nothing differs from the record.")?;
+            let sequence = Some(record.sequence);
+            if is_as_recorded(&record, &files, &found) {
+                if json {
+                    out.json(&Done {
+                        changed: false,
+                        ..Done::new(opened, Some(&files), sequence)
+                    })?;
+                } else {
+                    writeln!(out, "Nothing differs from the record.")?;
+                }
                 out.flush()?;
                 return Ok(exit::SOUND);
             }
-            print_differences(&mut out, &found)?;
-            Some(record.sequence)
+            (found, sequence)
         }
         Err(error @ CliError::Damaged(_)) => {
             // There is no record to compare with: show all files.
-            writeln!(out, "{error}. This is what would be recorded:")?;
-            print_differences(&mut out, &differences(opened, &nothing(), &files)?)?;
-            None
+            if !json {
+                writeln!(out, "{error}. This is what would be recorded:")?;
+            }
+            (differences(opened, &nothing(), &files)?, None)
         }
         Err(error) => return Err(error),
     };
-    out.flush()?;
+    if !json {
+        print_differences(&mut out, &found)?;
+        out.flush()?;
+    }
     if !yes {
         ask()?;
     }
-    opened.write(Some(&files), before)?;
-    writeln!(out, "Recorded.")?;
-    print_next(&mut out, opened)?;
+    let sequence = opened.write(Some(&files), before)?;
+    if json {
+        out.json(&Done { differences: found, ..Done::new(opened, Some(&files), Some(sequence)) })?;
+    } else {
+        writeln!(out, "Recorded.")?;
+        print_next(&mut out, opened)?;
+    }
     out.flush()?;
     Ok(exit::SOUND)
 }
@@ -477,14 +565,18 @@ fn status(opened: &Opened, json: bool) -> Result<u8, CliError> {
     Ok(if sound { exit::SOUND } else { exit::DAMAGE })
 }
 
-fn unlock(opened: &Opened) -> Result<u8, CliError> {
-    if opened.keyring.config_lock().is_none() && opened.record()?.is_none() {
-        return Err(not_locked(opened));
-    }
-    opened.write(None, None)?;
+fn unlock(opened: &Opened, json: bool) -> Result<u8, CliError> {
+    let is_locked = opened.keyring.config_lock().is_some() || opened.record()?.is_some();
+    let sequence = if is_locked { Some(opened.write(None, None)?) } else { None };
     let mut out = Out::new();
-    writeln!(out, "Unlocked: the server reads whatever configuration the directory has.")?;
-    print_next(&mut out, opened)?;
+    match (json, is_locked) {
+        (true, _) => out.json(&Done::new(opened, None, sequence))?,
+        (false, true) => {
+            writeln!(out, "Unlocked: the server reads whatever configuration the directory has.")?;
+            print_next(&mut out, opened)?;
+        }
+        (false, false) => writeln!(out, "It is not locked; nothing was changed.")?,
+    }
     out.flush()?;
     Ok(exit::SOUND)
 }

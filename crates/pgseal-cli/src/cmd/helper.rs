@@ -14,7 +14,7 @@ use pgseal_convert::{Journal, Operation};
 use pgseal_core::{KeyringId, Suite};
 use pgseal_keys::anchor::State;
 use pgseal_keys::handover::{self, Conversion};
-use pgseal_keys::{Keyring, Line, keyring_path};
+use pgseal_keys::{Keyring, Line, Source, keyring_path};
 use zeroize::Zeroizing;
 
 use crate::datadir::DataDir;
@@ -169,7 +169,11 @@ fn frame(path: &Path, wanted: Option<KeyringId>) -> Result<Zeroizing<Vec<u8>>, C
     let source = keys::source(&keyring, None)?;
     let unlocked = keyring.unlock(&keys::kek_from(&source, &keyring)?)?;
     let variable = keys::variable_of(&source, &keyring)?;
-    Ok(handover::encode_keys(&unlocked, variable.as_deref()))
+    let shown = match &source {
+        Source::Descriptor(_) => "pgseal run".to_owned(),
+        Source::Providers(_) => source.shown(),
+    };
+    Ok(handover::encode_keys(&unlocked, variable.as_deref(), &shown))
 }
 
 fn interrupted(journal: &Journal) -> Conversion {

@@ -25,7 +25,7 @@ fn ring(generations: u32) -> Keyring {
 }
 
 fn content(keys: &KeySet) -> Vec<u8> {
-    crate::handover::encode_keys(keys, None).to_vec()
+    crate::handover::encode_keys(keys, None, "").to_vec()
 }
 
 fn one(copies: Vec<EscrowCopy>) -> EscrowCopy {

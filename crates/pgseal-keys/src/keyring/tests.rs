@@ -24,7 +24,7 @@ fn sample() -> Keyring {
 }
 
 fn content(keys: &KeySet) -> Vec<u8> {
-    crate::handover::encode_keys(keys, None).to_vec()
+    crate::handover::encode_keys(keys, None, "").to_vec()
 }
 
 fn run_of<const N: usize>(first: u8) -> [u8; N] {
@@ -90,7 +90,8 @@ fn the_worked_example_of_the_specification_holds() {
     assert!(spec.contains(&format!("```\n{text}```")), "the specification lacks:\n{text}");
     let keys = Keyring::parse(text.as_bytes(), path()).unwrap().unlock(&kek).unwrap();
     assert_eq!(keys.get(Generation(1)).unwrap().bytes(), &run_of(0x40));
-    let frame = HEXLOWER.encode(&crate::handover::encode_keys(&keys, Some("PGSEAL_KEY")));
+    let frame =
+        HEXLOWER.encode(&crate::handover::encode_keys(&keys, Some("PGSEAL_KEY"), "env:PGSEAL_KEY"));
     let listed: String = spec
         .lines()
         .skip_while(|line| !line.starts_with("5047534b455953"))

@@ -28,11 +28,17 @@ port = $port
 fsync = off
 shared_buffers = 1MB
 pgseal.provider = 'file:$work/kek'
-pgseal.helper = '$helper'
 CONF
-ok "a sealed cluster with the extension" pgseal run -- "$bin/pg_ctl" -s -w -t 120 -D "$sealed" -l "$sealed.log" start
+# Without pgseal.helper the extension finds the program of the library that the server has loaded. This library has a
+# place of its own, so that it is not one that is installed on this machine.
+mkdir -p "$work/prefix/bin" "$work/prefix/lib/pgseal"
+cp "$helper" "$work/prefix/bin/pgseal"
+cp "$PGSEAL_ROOT/target/release/libpgseal.so" "$work/prefix/lib/pgseal/"
+ok "a sealed cluster with the extension" env PGSEAL_LIBRARY="$work/prefix/lib/pgseal/libpgseal.so" PATH="$bin:$PATH" \
+    "$helper" run -- "$bin/pg_ctl" -s -w -t 120 -D "$sealed" -l "$sealed.log" start
 at() { PGPORT=$port sql "$@"; }
 at "CREATE EXTENSION pgseal; SELECT pgseal.create_domain('default'); CREATE TABLE t (id sealed_int8, v sealed_text_random)" >/dev/null
+ok "no helper is set" same "$(at "SHOW pgseal.helper")" ""
 at "INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, 1000) AS i"
 at "CHECKPOINT"
 ok "counters of all sessions" same "$(at "SELECT sealed, opened, failed FROM pgseal.stat_columns")" "2000|0|0"

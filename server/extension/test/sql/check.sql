@@ -4,5 +4,5 @@ INSERT INTO leak SELECT i, (ARRAY['yes', 'no'])[1 + i % 2], CASE WHEN i % 3 = 0 
 ANALYZE leak;
 CREATE TABLE fresh (id sealed_int8);
 SELECT relation, column_name, type, severity, finding, distinct_values BETWEEN 4500 AND 5500 AS many, round(top_share::numeric, 2) AS top
-FROM pgseal.check() WHERE relation IN ('leak'::regclass, 'fresh'::regclass) ORDER BY relation, column_name, severity;
+FROM pgseal.check() WHERE relation IN ('leak'::regclass, 'fresh'::regclass) ORDER BY relation, column_name, severity, finding;
 DROP TABLE leak, fresh;

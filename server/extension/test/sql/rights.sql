@@ -28,6 +28,27 @@ SELECT pgseal.revoke_decrypt('default', 'regress_team');
 SET ROLE regress_reader;
 SELECT name FROM person;
 RESET ROLE;
+-- a violated key stays one for who may not decrypt; any other use of the values is an error
+CREATE TABLE twice (k int, id sealed_int8, v sealed_text UNIQUE, PRIMARY KEY (k, id));
+ALTER TABLE twice ADD EXCLUDE USING btree (v WITH =);
+INSERT INTO twice VALUES (1, 7, 'seven');
+GRANT SELECT, INSERT, UPDATE ON twice TO regress_reader;
+SET ROLE regress_reader;
+INSERT INTO person (id) VALUES (1);
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO twice VALUES (1, 7, 'eight');
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO twice VALUES (2, 7, 'seven');
+\echo :LAST_ERROR_SQLSTATE
+UPDATE twice SET v = id::text;
+\echo :LAST_ERROR_SQLSTATE
+INSERT INTO twice VALUES (1, 7, 'eight') RETURNING v;
+INSERT INTO twice VALUES (3, 7, 'nine') RETURNING v;
+DO $$ BEGIN INSERT INTO person (id) VALUES (1); EXCEPTION WHEN unique_violation THEN RAISE NOTICE '%', SQLERRM; END $$;
+RESET ROLE;
+CREATE UNIQUE INDEX ON twice (id);
+INSERT INTO twice VALUES (4, 7, 'ten');
+DROP TABLE twice;
 -- a security definer function decrypts for those who may call it
 CREATE FUNCTION name_of(int8) RETURNS text LANGUAGE sql SECURITY DEFINER AS 'SELECT name FROM person WHERE id = $1';
 SET ROLE regress_writer; SELECT name_of(1); RESET ROLE;

@@ -62,6 +62,7 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
         Plan::Lock(root) => {
             // The server neither forks nor writes before it has created this file.
             if let Err(errno) = root.map_or_else(server::starts_plain, server::starts) {
+                program::end_server(errno);
                 return fail(errno);
             }
             let fd = plain();

@@ -2,7 +2,6 @@
 //! the configuration, and makes the memory that its processes share.
 
 use core::ffi::{CStr, c_int};
-use std::sync::OnceLock;
 
 use pgseal_core::{KeySet, KeyringId, SealedFile};
 
@@ -33,20 +32,10 @@ pub fn starts(root: &'static Root) -> Result<(), c_int> {
     if !matches!(program::role(), Role::Server | Role::Standalone) {
         return Ok(());
     }
-    // The server retries when it cannot create the lock file; the log needs the reason once.
-    if let Some(errno) = REFUSED.get() {
-        return Err(*errno);
-    }
-    let started = datadir::expect_not_system(root.path())
+    datadir::expect_not_system(root.path())
         .and_then(|()| load::of(root))
-        .and_then(|keys| with_reserve(|| prepare_server(root, keys)));
-    started.inspect_err(|errno| {
-        let _ = REFUSED.set(*errno);
-    })
+        .and_then(|keys| with_reserve(|| prepare_server(root, keys)))
 }
-
-/// Why this server was refused, once it was.
-static REFUSED: OnceLock<c_int> = OnceLock::new();
 
 fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_int> {
     if !program::makes_cluster() {

@@ -123,7 +123,12 @@ fn decide(path: &CStr, flags: c_int) -> Option<Result<c_int, Errno>> {
         Ok(Judged::Unknown) => None,
         Ok(Judged::Gone) => Some(Err(libc::ENOENT)),
         Ok(Judged::Is(bytes)) => Some(in_memory(&bytes, flags)),
-        Err(_) if *file.name == *MAIN => Some(Err(libc::EACCES)),
+        Err(errno) if *file.name == *MAIN => {
+            if !STARTED.load(Ordering::Relaxed) {
+                program::end_server(errno);
+            }
+            Some(Err(libc::EACCES))
+        }
         Err(_) => Some(in_memory(NOTHING_USEFUL, flags)),
     }
 }
@@ -246,8 +251,14 @@ pub fn server_starts(root: &'static Root) -> Result<(), Errno> {
     if !is_server() {
         return Ok(());
     }
-    with_reserve(|| with_newest(root, |record| expect_same(root, record)))
+    with_reserve(|| with_newest(root, |record| expect_same(root, record)))?;
+    STARTED.store(true, Ordering::Relaxed);
+    Ok(())
 }
+
+/// Whether this server has taken its lock file. It then goes on with the settings that it has if the
+/// configuration cannot be read.
+static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// Called when the server has checked whether the file at this path exists. Recovery depends on the
 /// existence of a signal file alone; nobody reads its content.

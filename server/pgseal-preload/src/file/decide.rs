@@ -83,6 +83,11 @@ pub fn decide(facts: &Facts) -> Verdict {
     if class == Class::Postmaster && facts.is_lock_file && facts.creates {
         return Verdict::Lock;
     }
+    // The first file that a server makes after it has loaded its modules is postmaster.opts: nothing
+    // else has begun yet.
+    if class == Class::Postmaster && facts.creates && !facts.is_guarded {
+        return Verdict::Refuse(Refusal::NoGuard);
+    }
     match class.policy() {
         Policy::Seal { .. } if !facts.is_guarded => Verdict::Refuse(Refusal::NoGuard),
         Policy::Seal { reads_plain, .. } => {
@@ -332,6 +337,17 @@ mod tests {
             let wanted = facts.is_half_converted && first && facts.role != Role::Bystander;
             let refused = decide(&facts) == Verdict::Refuse(Refusal::HalfConverted);
             assert_eq!(refused, wanted, "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_the_guard_module_is_refused_by_what_it_makes_first() {
+        for facts in all_facts() {
+            if facts.role != Role::Bystander && facts.class == Some(Class::Postmaster) {
+                let wanted = facts.creates && !facts.is_lock_file && !facts.is_guarded;
+                let refused = decide(&facts) == Verdict::Refuse(Refusal::NoGuard);
+                assert_eq!(refused, wanted, "{facts:?}");
+            }
         }
     }
 

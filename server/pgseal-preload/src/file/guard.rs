@@ -3,12 +3,13 @@
 
 use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::CString;
+use std::sync::OnceLock;
 
 use pgseal_core::Suite;
 
 use crate::keys::load;
 use crate::os::log;
-use crate::os::real::Errno;
 use crate::os::sys;
 use crate::place::datadir;
 use crate::place::program::{self, Role};
@@ -92,6 +93,28 @@ fn io_method_remedy(method: &CStr) -> Option<&'static CStr> {
     }
 }
 
+/// The line that the guard module logs when a server starts: version of the library, keyring, data
+/// key, suite, and where the key came from. Null on a plain cluster.
+#[unsafe(no_mangle)]
+pub extern "C" fn pgseal_start_line() -> *const c_char {
+    static LINE: OnceLock<Option<CString>> = OnceLock::new();
+    LINE.get_or_init(start_line).as_ref().map_or(core::ptr::null(), |line| line.as_ptr())
+}
+
+fn start_line() -> Option<CString> {
+    let unlocked = datadir::cwd_root()?.unlocked()?;
+    let keys = &unlocked.keys;
+    let line = format!(
+        "data directory is sealed: pgseal {}, keyring {}, data key {}, {}, key from {}",
+        env!("CARGO_PKG_VERSION"),
+        keys.keyring_id,
+        keys.active().0,
+        keys.suite,
+        unlocked.source
+    );
+    CString::new(line).ok()
+}
+
 /// The guard module calls this when it is loaded and has accepted the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgseal_guard_hello() {
@@ -112,12 +135,11 @@ pub fn is_met() -> bool {
     is_off
 }
 
-/// Logs that the guard module is missing, and returns the error number.
-pub fn tell_missing() -> Errno {
+/// Logs that the guard module is missing.
+pub fn tell_missing() {
     log::line(format_args!(
         "FATAL: the guard module is not loaded; add pgseal_guard to shared_preload_libraries in postgresql.conf"
     ));
-    libc::EACCES
 }
 
 #[cfg(test)]

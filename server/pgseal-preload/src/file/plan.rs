@@ -130,11 +130,19 @@ fn follow(path: &[u8], flags: c_int) -> Result<Plan, Errno> {
     }
 }
 
-/// Logs why a call is refused, and returns its error number.
+/// Logs why a call is refused, and returns its error number. A server that must not start ends.
 fn tell(refusal: Refusal, path: &[u8], root: Option<&Root>) -> Errno {
     match refusal {
-        Refusal::HalfConverted => root.map_or(libc::EACCES, load::refuse_half_converted),
-        Refusal::NoGuard => guard::tell_missing(),
+        Refusal::HalfConverted => {
+            let errno = root.map_or(libc::EACCES, load::refuse_half_converted);
+            program::end_server(errno);
+            errno
+        }
+        Refusal::NoGuard => {
+            guard::tell_missing();
+            program::end_server(libc::EACCES);
+            libc::EACCES
+        }
         Refusal::OfClass(reason) => {
             log::line(format_args!("ERROR: \"{}\": {reason}", Shown(path)));
             libc::EACCES

@@ -76,7 +76,13 @@ pub fn run(arguments: &[Vec<u8>]) -> Result<Zeroizing<Vec<u8>>, c_int> {
     }
     drop(blocked);
     if status != 0 {
-        // The helper has written the reason to standard error.
+        // A helper that ends by itself has written the reason to standard error.
+        if libc::WIFSIGNALED(status) {
+            log::line(format_args!(
+                "ERROR: the program pgseal, which gets the keys, was ended by signal {}; start the server again",
+                libc::WTERMSIG(status)
+            ));
+        }
         return Err(libc::EACCES);
     }
     output

@@ -3,6 +3,7 @@
 //! The executable decides, never a variable that a child could inherit: `archive_command`'s `cp`
 //! sees sealed bytes although it carries the same `LD_PRELOAD`.
 
+use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::os::log;
@@ -100,6 +101,18 @@ pub fn role() -> Role {
 #[inline]
 pub fn active() -> bool {
     role() != Role::Bystander
+}
+
+/// Ends a server that may not start; in other programs does nothing. The reason of the error must be
+/// logged: it is the last line of the log then. Left alone, PostgreSQL would go on to report what
+/// follows from the refusal, a lock file that cannot be created for example, after a hundred tries.
+/// Where only memory or descriptors are short, PostgreSQL's own message is the right one.
+pub fn end_server(errno: c_int) {
+    let is_told = ![libc::ENOMEM, libc::EMFILE, libc::ENFILE].contains(&errno);
+    if is_told && matches!(role(), Role::Server | Role::Standalone) {
+        // PostgreSQL's own handler of exit removes its lock file, if there is one.
+        std::process::exit(1);
+    }
 }
 
 fn find_out() -> Role {

@@ -13,10 +13,8 @@ use crate::error::CliError;
 /// # Errors
 /// When it is not empty, or is no directory.
 pub fn check(dir: &Path) -> Result<bool, CliError> {
-    let exists = |what| {
-        let remedy = "choose another directory, or empty this one yourself";
-        Err(CliError::Exists { path: dir.to_owned(), what, remedy })
-    };
+    let refused = |what, remedy| Err(CliError::Exists { path: dir.to_owned(), what, remedy });
+    let exists = |what| refused(what, "choose another directory, or empty this one yourself");
     let mut listing = match fs::read_dir(dir) {
         Ok(listing) => listing,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -26,7 +24,11 @@ pub fn check(dir: &Path) -> Result<bool, CliError> {
         Err(error) => return Err(CliError::io(dir, "read the directory")(error)),
     };
     if keyring_path(dir).exists() {
-        return exists("there is a sealed data directory already");
+        return refused(
+            "there is a sealed data directory already, which was left alone",
+            "\"pgseal status DIR\" and \"pgseal key check DIR\" say what it is; for a new one choose \
+             another directory",
+        );
     }
     if listing.next().is_some() {
         return exists("the directory is not empty");

@@ -145,7 +145,7 @@ fn write_for_the_owner(args: &Args, keyring: &Path, output: &Path) -> Result<u8,
         Ok(_) => Err(CliError::Exists {
             path: path.to_owned(),
             what: private_file::ESCROW_COPY.exists,
-            remedy: "choose another name",
+            remedy: private_file::ESCROW_COPY.remedy,
         }),
         Err(_) => Ok(()),
     };

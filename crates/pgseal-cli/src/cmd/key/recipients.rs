@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use pgseal_keys::{Keyring, Line, Provider};
+use pgseal_keys::{Kek, Keyring, Line, Provider};
 use serde::Serialize;
 
 use crate::datadir::DataDir;
@@ -73,6 +73,8 @@ struct Done {
     keyring_id: String,
     recipient: String,
     provider: String,
+    /// Whether the keyring was rewritten: not if the recipient is there already, with this key.
+    changed: bool,
     /// How many recipients there are now.
     recipients: usize,
     /// The file in /etc/pgseal/clusters.d that was written.
@@ -94,20 +96,28 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
     let old = keys::kek(&keyring, args.old.as_deref())?;
     // Before the new key is asked for: a wrong old key and a bad name are the likelier mistakes.
     keyring.unlock(&old)?;
-    keyring.expect_new_recipient(&args.name)?;
-    let new = provider.kek_for_keyring(keyring.id())?;
     let uri = provider.to_string();
-    let change = |keyring: &mut Keyring| keyring.add_recipient(&old, &args.name, &new, &uri);
-    let keyring = keys::change_own(&dir, change)?;
-    let added = keyring.summary().recipients.pop();
-    let name_in_store = added.and_then(|recipient| recipient.store_key);
-    audit::new_key(&uri, name_in_store.as_deref(), Some(&args.name));
+    let changed = !is_recipient(&keyring, &args.name, &provider);
+    let keyring = match changed {
+        false => keyring,
+        true => {
+            keyring.expect_new_recipient(&args.name)?;
+            let new = provider.kek_for_keyring(keyring.id())?;
+            let keyring =
+                keys::change_own(&dir, |keyring| keyring.add_recipient(&old, &args.name, &new, &uri))?;
+            let added = keyring.summary().recipients.pop();
+            let name_in_store = added.and_then(|recipient| recipient.store_key);
+            audit::new_key(&uri, name_in_store.as_deref(), Some(&args.name));
+            keyring
+        }
+    };
     let registered = registration.map(|known| known.finish(keyring.id())).transpose()?;
     let next = match &registered {
         Some(_) => Vec::new(),
         None => register::advice_on_another(&keyring, &provider),
     };
     let mut done = Done::new(&keyring, &args.name, &uri, next);
+    done.changed = changed;
     done.registered = registered.as_deref().map(|path| path.display().to_string());
     let mut out = Out::new();
     if args.json {
@@ -115,7 +125,11 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
     } else {
         let Done { keyring, recipient, provider, recipients, .. } = &done;
         let all = count(*recipients as u64, "recipient");
-        writeln!(out, "{keyring}: the key of {provider} opens it too, as {recipient} ({all}).")?;
+        let before = if changed { "" } else { " already; nothing was changed in it" };
+        writeln!(
+            out,
+            "{keyring}: the key of {provider} opens it too, as {recipient} ({all}){before}."
+        )?;
         if let Some(path) = &registered {
             writeln!(out, "{}", register::done(path))?;
         }
@@ -123,6 +137,22 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
     }
     out.flush()?;
     Ok(exit::SOUND)
+}
+
+/// Whether the recipient of this name has this source, and its key opens the keyring. A passphrase
+/// is not asked for, and a key store makes a new key each time.
+fn is_recipient(keyring: &Keyring, name: &str, provider: &Provider) -> bool {
+    let recipients = keyring.summary().recipients;
+    let Some(at) = recipients.iter().position(|recipient| recipient.name == name) else {
+        return false;
+    };
+    let is_named = recipients.get(at).is_some_and(|known| known.provider == provider.to_string());
+    // Slot 0 is that of the keyring's own key.
+    let opens = |key: Kek| keyring.slots_opened_by(&key).contains(&(at + 1));
+    is_named
+        && !provider.is_passphrase()
+        && provider.plugin().is_none()
+        && provider.kek_for_new().is_ok_and(opens)
 }
 
 pub fn remove(args: &RemoveArgs) -> Result<u8, CliError> {
@@ -162,6 +192,7 @@ impl Done {
             keyring_id: keyring.id().to_string(),
             recipient: name.to_owned(),
             provider: Provider::shown(uri),
+            changed: true,
             recipients: keyring.summary().recipients.len(),
             registered: None,
             next,

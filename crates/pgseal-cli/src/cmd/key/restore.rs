@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
 use pgseal_convert::{Disk, Journal, Phase};
-use pgseal_core::{Generation, KeyringId};
+use pgseal_core::{Generation, KeySet, KeyringId};
 use pgseal_keys::escrow::{self, EscrowCopy, OpenedBy};
 use pgseal_keys::{KeyError, Keyring, Provider, config_record_path, keyring_path, manifest_path};
 use serde::Serialize;
@@ -35,6 +35,9 @@ Examples:
 
 With --force, a copy that lacks a generation which files have is refused while a server runs on the data
 directory or a conversion of it is unfinished. Refused, too, while another pgseal works on it.
+
+A second run with the same copy and the same key changes nothing, if neither is a passphrase that is
+asked for nor in a key store; otherwise a keyring that is there is refused (exit status 5).
 
 Exit status: 1 if files need a generation that the copy does not hold; others: pgseal --help.";
 
@@ -79,6 +82,8 @@ pub struct Args {
 struct Done {
     keyring: String,
     keyring_id: String,
+    /// Whether the keyring was made: not if this one is there already.
+    changed: bool,
     generations: Vec<u32>,
     provider: String,
     /// Where the keyring that was there is now.
@@ -117,6 +122,21 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let is_there = fs::symlink_metadata(&path).is_ok();
     let in_use = dir.as_ref().map(|dir| in_use(dir, is_there)).transpose()?.flatten();
     if is_there && !args.force {
+        if let Some(keyring) = restored_before(&path, dir.as_ref(), &copies, args) {
+            let mut done = done(&keyring, &path, None, &BTreeMap::new(), None);
+            done.changed = false;
+            let mut out = Out::new();
+            match args.json {
+                true => out.json(&done)?,
+                false => writeln!(
+                    out,
+                    "{}: restored from this copy already, under the key of {}; nothing was changed.",
+                    done.keyring, done.provider
+                )?,
+            }
+            out.flush()?;
+            return Ok(exit::SOUND);
+        }
         return Err(CliError::Exists {
             path,
             what: "there is a keyring already, and it was left alone",
@@ -172,6 +192,47 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
     out.flush()?;
     Ok(if lacking.is_empty() { exit::SOUND } else { exit::DAMAGE })
+}
+
+/// The keyring that is there, if it has every data key of the copy and all that the files need, and
+/// is under the very key that was given. `None` where that cannot be shown without asking a person
+/// or making a key in a store.
+fn restored_before(
+    path: &Path,
+    dir: Option<&DataDir>,
+    copies: &[EscrowCopy],
+    args: &Args,
+) -> Option<Keyring> {
+    let provider = Provider::parse_typed(&args.new).ok()?;
+    if provider.is_passphrase() || provider.plugin().is_some() {
+        return None;
+    }
+    let keyring = Keyring::load(path).ok()?;
+    let first = copies.first()?;
+    if keyring.id() != first.keyring_id() || keyring.provider_uri() != provider.to_string() {
+        return None;
+    }
+    let present = keyring.unlock(&provider.kek_for_new().ok()?).ok()?;
+    let opened = match first.opened_by() {
+        OpenedBy::Shares { .. } => escrow::open_shares(copies).ok()?,
+        opened_by => {
+            let uri = args.unlock.as_deref()?;
+            if Provider::parse_typed(uri).ok()?.needs_person() {
+                return None;
+            }
+            escrow::open(first, &secret(first, opened_by, Some(uri)).ok()?).ok()?
+        }
+    };
+    let same = |generation: Generation| {
+        let key = |keys: &KeySet| keys.get(generation).map(|key| Zeroizing::new(*key.bytes()));
+        key(&present) == key(opened.keys())
+    };
+    let held: Vec<Generation> = present.generations().collect();
+    let lacks = dir.is_some_and(|dir| {
+        let used = used_generations(dir, keyring.id());
+        used.other.is_some() || !used.lacking(&held).is_empty()
+    });
+    (!lacks && opened.keys().generations().all(same)).then_some(keyring)
 }
 
 /// The keyring to write, and the data directory that it belongs to.
@@ -341,6 +402,7 @@ fn done(
     Done {
         keyring: path.display().to_string(),
         keyring_id: summary.keyring_id,
+        changed: true,
         generations: summary.generations.iter().map(|entry| entry.generation).collect(),
         provider: Provider::shown(keyring.provider_uri()),
         replaced: kept.map(|path| path.display().to_string()),
