@@ -262,16 +262,11 @@ fn commands(recommendations: &[Recommendation]) -> Vec<String> {
             "psql" => format!("psql -c '{}'", paste.text.trim_end_matches(';')),
             _ => continue,
         };
-        // With and without --key: the one that names the key.
-        let begin = |line: &str| {
-            line.split(" --key").next().map(|s| s.replace(" DIR", "")).unwrap_or_default()
-        };
-        match all.iter().position(|known| begin(known) == begin(&line)) {
-            Some(at) if line.contains("--key") => {
-                if let Some(known) = all.get_mut(at) {
-                    *known = line;
-                }
-            }
+        // One line for each command: the one that names the key.
+        let line = line.split(" #").next().unwrap_or_default().trim_end().to_owned();
+        let command = |line: &str| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
+        match all.iter_mut().find(|known| command(known) == command(&line)) {
+            Some(known) if line.contains("--key") => *known = line,
             Some(_) => {}
             None => all.push(line),
         }

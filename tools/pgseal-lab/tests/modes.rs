@@ -136,7 +136,8 @@ fn findings_have_the_planted_ratios() {
         assert_eq!(fault_of_sentence(text), None, "{text}");
     }
     let answer = shown.answer.unwrap();
-    assert_eq!(answer.verdict, "Authentication costs no extra time");
+    // A page takes 10 us at the planted speed.
+    assert_eq!(answer.verdict, "No AES instructions: very slow");
     assert!(answer.range.ends_with(" us a page"), "{}", answer.range);
 }
 

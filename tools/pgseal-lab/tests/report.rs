@@ -75,7 +75,7 @@ fn reports_of_recorded_results_are_as_recorded() {
         assert_eq!(page.matches("<details class=\"card table\"").count(), 2);
         assert!(page.contains("class=\"series s0 study\""), "the study's line has its own look");
         assert_eq!(page.matches("<article class=\"tile").count(), 1);
-        assert!(page.contains("+17 % time") && page.contains("Costs what it should cost"));
+        assert!(page.contains(">+17 to +18 % time<") && page.contains("Costs what it should cost"));
     }
 }
 

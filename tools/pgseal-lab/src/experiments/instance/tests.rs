@@ -119,7 +119,6 @@ fn the_summary_tells_what_costs_and_what_does_not() {
     let has = |words: &str| assert!(text.contains(words), "{words} in {text}");
     has("aes-256-gcm takes 25.0 % more time at shared_buffers=4MB.");
     has("aes-256-gcm at shared_buffers=64MB: no difference.");
-    has("aes-256-gcm takes 20.0 % more time in scan-warm.");
     // 25 us more for two blocks.
     has("costs aes-256-gcm 12.5 us more CPU time than plain.");
     for finding in &all {
