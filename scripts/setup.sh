@@ -316,6 +316,7 @@ for purpose in "$@"; do
         ;;
     report)
         command -v chromium-browser >/dev/null || need chromium chromium
+        need python3 python3
         [ -n "$(installed_version fonts-dejavu-core)" ] || packages+=(fonts-dejavu-core)
         ;;
     docs) need jq jq ;;

@@ -14,10 +14,12 @@ use serde::Serialize;
 
 pub use self::evidence::Evidence;
 pub use self::text::text_of;
-use crate::analysis::NOISY_PERCENT;
 use crate::error::LabError;
 use crate::report::Entry;
 use crate::warning::Warning;
+
+/// First version of PostgreSQL with the setting `io_method`.
+const FIRST_WITH_IO_METHOD: u32 = 18;
 
 /// Version of the JSON schema.
 pub const SCHEMA: &str = "pgseal-advice/1";
@@ -33,6 +35,10 @@ pub struct Advice {
     pub cautions: Vec<String>,
     /// One for each topic, even if nothing was measured for the topic.
     pub recommendations: Vec<Recommendation>,
+    /// All lines for `postgresql.conf`.
+    pub conf: Vec<String>,
+    /// All commands.
+    pub commands: Vec<String>,
 }
 
 /// The results of one experiment.
@@ -86,6 +92,15 @@ pub enum Topic {
 }
 
 impl Topic {
+    /// The experiment that decides it.
+    fn experiment(self) -> &'static str {
+        match self {
+            Topic::Suite | Topic::SharedBuffers => "instance",
+            Topic::TlsCiphers | Topic::Certificate | Topic::Groups => "tls",
+            Topic::Columns => "columns",
+        }
+    }
+
     /// Heading.
     pub fn title(self) -> &'static str {
         match self {
@@ -109,6 +124,8 @@ pub enum Basis {
     Estimated,
     /// The measured choices differ by no more than noise, or by too little to matter: the default.
     Undecided,
+    /// Measured, but on a machine too noisy to tell, or in one round: the default.
+    Unmeasurable,
     /// Not measured: the default.
     NotMeasured,
 }
@@ -120,6 +137,7 @@ impl Basis {
             Basis::Measured => "measured",
             Basis::Estimated => "estimated from the bare ciphers",
             Basis::Undecided => "the figures do not decide; the default",
+            Basis::Unmeasurable => "cannot be told from these figures; the default",
             Basis::NotMeasured => "not measured; the default",
         }
     }
@@ -192,7 +210,7 @@ pub struct Site {
 pub fn advise(entries: &[Entry], site: &Site) -> Result<Advice, LabError> {
     let evidence = Evidence::of(entries)?;
     let suite = instance::suite(&evidence);
-    let recommendations = vec![
+    let mut recommendations = vec![
         suite.recommendation,
         buffers::shared_buffers(&evidence, site, &suite.id),
         tls::ciphers(&evidence, site),
@@ -200,12 +218,62 @@ pub fn advise(entries: &[Entry], site: &Site) -> Result<Advice, LabError> {
         tls::groups(&evidence, site),
         columns::columns(&evidence),
     ];
+    for one in &mut recommendations {
+        if let Some(why) = evidence.unfit(one.topic.experiment())
+            && matches!(one.basis, Basis::NotMeasured | Basis::Estimated)
+        {
+            one.reasons.insert(0, Reason::note(why));
+            if one.basis == Basis::NotMeasured {
+                one.basis = Basis::Unmeasurable;
+            }
+        }
+    }
     Ok(Advice {
         schema: SCHEMA,
         sources: entries.iter().map(source_of).collect(),
         cautions: cautions(entries, site),
+        conf: conf(&recommendations, site),
+        commands: commands(&recommendations),
         recommendations,
     })
+}
+
+/// The lines for `postgresql.conf`, those that a sealed server needs included.
+fn conf(recommendations: &[Recommendation], site: &Site) -> Vec<String> {
+    let pasted = recommendations.iter().flat_map(|one| &one.paste);
+    let mut lines: Vec<String> = pasted
+        .filter(|paste| paste.to == "postgresql.conf")
+        .flat_map(|paste| paste.text.lines().map(str::to_owned))
+        .collect();
+    lines.push("full_page_writes = on".to_owned());
+    lines.push("fsync = on".to_owned());
+    if site.postgres_major.is_some_and(|major| major >= FIRST_WITH_IO_METHOD) {
+        lines.push("io_method = worker".to_owned());
+    }
+    lines
+}
+
+/// The commands, in the order in which they are run.
+fn commands(recommendations: &[Recommendation]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for paste in recommendations.iter().flat_map(|one| &one.paste) {
+        let line = match paste.to {
+            "shell" => paste.text.clone(),
+            "psql" => format!("psql -c '{}'", paste.text.trim_end_matches(';')),
+            _ => continue,
+        };
+        // One line for each command: the one that names the key.
+        let line = line.split(" #").next().unwrap_or_default().trim_end().to_owned();
+        let command = |line: &str| line.split(' ').take(3).collect::<Vec<_>>().join(" ");
+        match all.iter_mut().find(|known| command(known) == command(&line)) {
+            Some(known) if line.contains("--key") => *known = line,
+            Some(_) => {}
+            None => all.push(line),
+        }
+    }
+    all.push("pgseal run -- pg_ctl -D DIR restart".to_owned());
+    all.push("pgseal doctor DIR".to_owned());
+    all
 }
 
 fn source_of(entry: &Entry) -> Source {
@@ -239,27 +307,55 @@ fn cautions(entries: &[Entry], site: &Site) -> Vec<String> {
             all.push(format!("{name} was run in the profile tiny, which is no measurement."));
         }
         all.extend(noise(entry));
-        let plain = |warning: &&Warning| !matches!(warning, Warning::NoisyMachine { .. });
-        let warnings = results.warnings.iter().chain(&entry.analysis.warnings).filter(plain);
-        all.extend(warnings.map(|warning| format!("{name}: {}", warning.text())));
+        all.extend(extrapolated(entry));
+        let single = |warning: &&Warning| {
+            !matches!(warning, Warning::NoisyMachine { .. } | Warning::Extrapolated { .. })
+        };
+        let warnings = results.warnings.iter().chain(&entry.analysis.warnings).filter(single);
+        all.extend(folded(name, warnings));
     }
     all
 }
 
-/// All noisy cases of a run in one sentence.
+/// Warnings in words; of many of one kind the first, and how many more there are.
+fn folded<'a>(name: &str, warnings: impl Iterator<Item = &'a Warning>) -> Vec<String> {
+    let mut kinds: Vec<(&str, String, usize)> = Vec::new();
+    for warning in warnings {
+        match kinds.iter_mut().find(|(kind, ..)| *kind == warning.kind()) {
+            Some((.., more)) => *more += 1,
+            None => kinds.push((warning.kind(), warning.text(), 0)),
+        }
+    }
+    let words = |(_, text, more): (&str, String, usize)| match more {
+        0 => format!("{name}: {text}"),
+        more => format!("{name}: {text} And {more} more of this kind."),
+    };
+    kinds.into_iter().map(words).collect()
+}
+
+/// All extrapolated figures of a run in one sentence.
+fn extrapolated(entry: &Entry) -> Option<String> {
+    let all = entry.results.warnings.iter().chain(&entry.analysis.warnings);
+    let mut places: Vec<String> = all
+        .filter_map(|warning| match warning {
+            Warning::Extrapolated { case, arm, .. } => Some(format!("{arm} in {case}")),
+            _ => None,
+        })
+        .collect();
+    places.sort();
+    places.dedup();
+    let first = places.first()?;
+    let name = &entry.results.experiment;
+    Some(match places.len() {
+        1 => format!("{name}: {first} is extrapolated from a part."),
+        many => {
+            format!("{name}: {many} figures are extrapolated from a part: {}.", places.join(", "))
+        }
+    })
+}
+
+/// The noise of a run in one line.
 fn noise(entry: &Entry) -> Option<String> {
-    let noisy = entry.analysis.warnings.iter().filter_map(|warning| match warning {
-        Warning::NoisyMachine { case, floor_percent, .. } => Some((case, *floor_percent)),
-        _ => None,
-    });
-    let noisy: Vec<(&String, f64)> = noisy.collect();
-    let (case, worst) = noisy.iter().max_by(|(_, one), (_, other)| one.total_cmp(other))?;
-    Some(format!(
-        "{}: noisy machine: in {} of {} cases the baseline measured twice spreads over more than \
-         {NOISY_PERCENT:.0} %, most in {case}: {worst:.0} %. Differences within that are called none; \
-         measure again while nothing else runs.",
-        entry.results.experiment,
-        noisy.len(),
-        entry.analysis.cases.len()
-    ))
+    let noise = entry.analysis.noise().filter(|noise| noise.noisy > 0)?;
+    Some(format!("{}: {}", entry.results.experiment, noise.line()))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::cost::Cost;
 use crate::experiments;
 use crate::plan::{Better, Case};
 use crate::results::{Results, Sample};
@@ -19,6 +20,11 @@ pub const LEAST_STEP_S: f64 = 1.0;
 pub const LEAST_TIMED_S: f64 = 0.01;
 /// Fewest rounds for a meaningful bootstrap interval.
 pub const LEAST_ROUNDS: u32 = 5;
+/// An arm that does its baseline's work and more cannot take less than this part of the baseline's time:
+/// such a figure is withheld.
+pub const LEAST_TIMES: f64 = 0.8;
+/// From this share of noisy cases on a machine is too noisy to tell anything.
+const TOO_NOISY_SHARE: f64 = 0.5;
 
 /// The analysis of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,14 +66,47 @@ pub struct ArmAnalysis {
     pub max: f64,
     /// 95 % bootstrap interval of the median.
     pub interval: (f64, f64),
-    /// Ratio of this arm's median to the baseline's in the same rounds; none for the baseline.
+    /// Ratio of this arm's median to the baseline's in the same rounds; none for the baseline, and if it
+    /// is withheld.
     pub ratio: Option<Ratio>,
     /// Comparison with the baseline.
     pub verdict: Verdict,
+    /// Why the comparison is withheld; none: it is not.
+    pub withheld: Option<String>,
     /// Medians of the further figures.
     pub extra: BTreeMap<String, f64>,
     /// Ratios of the further figures to the baseline's figures.
     pub extra_ratio: BTreeMap<String, Ratio>,
+}
+
+/// How far the two measurements of the baseline are apart over a whole run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Noise {
+    /// Cases in which the baseline was measured twice, in rounds enough for an interval.
+    pub cases: usize,
+    /// Those of them in which the machine was noisy ([`NOISY_PERCENT`]).
+    pub noisy: usize,
+    /// Middle noise of these cases, in percent.
+    pub middle_percent: f64,
+    /// The case with the widest noise.
+    pub worst: String,
+    /// Its noise in percent.
+    pub worst_percent: f64,
+}
+
+impl Noise {
+    /// Whether so many cases were noisy that the run tells nothing.
+    pub fn is_too_much(&self) -> bool {
+        self.noisy as f64 > self.cases as f64 * TOO_NOISY_SHARE
+    }
+
+    /// The noise of a run in one line.
+    pub fn line(&self) -> String {
+        format!(
+            "Noise: {:.0} % in the middle, {:.0} % at most ({}); {} of {} cases are noisy.",
+            self.middle_percent, self.worst_percent, self.worst, self.noisy, self.cases
+        )
+    }
 }
 
 /// The comparison of an arm with the baseline.
@@ -84,6 +123,8 @@ pub enum Verdict {
     Worse,
     /// Fewer than two rounds: no verdict.
     TooFew,
+    /// The arm does the baseline's work and more, and took much less time: the figure cannot be right.
+    Withheld,
     /// Not measured.
     Missing,
 }
@@ -97,6 +138,7 @@ impl Verdict {
             Self::Better => "better",
             Self::Worse => "worse",
             Self::TooFew => "too few rounds",
+            Self::Withheld => "withheld",
             Self::Missing => "missing",
         }
     }
@@ -127,6 +169,38 @@ impl Analysis {
     /// One arm in one case.
     pub fn arm(&self, case: &str, arm: &str) -> Option<&ArmAnalysis> {
         self.case(case)?.arm(arm)
+    }
+
+    /// The noise of the whole run; none if the baseline was not measured twice in enough rounds.
+    pub fn noise(&self) -> Option<Noise> {
+        let mut found: Vec<(f64, &str, bool)> = self
+            .cases
+            .iter()
+            .filter_map(|case| {
+                let width = width_percent(case.noise.as_ref()?)?;
+                let floor = (case.noise_floor - 1.0) * 100.0;
+                Some((floor, case.case.as_str(), width.max(floor) > NOISY_PERCENT))
+            })
+            .collect();
+        found.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (worst_percent, worst, _) = *found.last()?;
+        Some(Noise {
+            cases: found.len(),
+            noisy: found.iter().filter(|(_, _, noisy)| *noisy).count(),
+            middle_percent: found.get(found.len() / 2)?.0,
+            worst: worst.to_owned(),
+            worst_percent,
+        })
+    }
+
+    /// Whether the machine was too noisy to tell anything.
+    pub fn is_too_noisy(&self) -> bool {
+        self.noise().is_some_and(|noise| noise.is_too_much())
+    }
+
+    /// What an arm costs in a case.
+    pub fn cost(&self, case: &Case, arm: &str) -> Option<Cost> {
+        Cost::of(self.case(&case.id)?, case, arm)
     }
 
     /// Median of one arm in one case, if it was measured.
@@ -198,6 +272,7 @@ fn analyse(results: &Results, case: &Case, noise: Option<Ratio>, widest: f64) ->
     let arms = plan
         .arms_of(case)
         .map(|arm| analyse_arm(results, case, &arm.id, &baseline, noise_floor))
+        .map(|arm| checked(results, case, arm))
         .collect();
     CaseAnalysis { case: case.id.clone(), baseline, noise, noise_floor, arms }
 }
@@ -243,18 +318,40 @@ fn analyse_arm(
         interval: crate::stats::median_interval(&values),
         ratio: found,
         verdict,
+        withheld: None,
         extra,
         extra_ratio,
     }
 }
 
+/// Withholds the comparison of an arm that cannot take so little time.
+fn checked(results: &Results, case: &Case, mut arm: ArmAnalysis) -> ArmAnalysis {
+    let plan = &results.plan;
+    let (Some(ratio), Some(planned)) = (arm.ratio, plan.arm(&arm.arm)) else { return arm };
+    let adds = experiments::named(&plan.experiment).is_some_and(|one| one.only_adds(case, planned));
+    let times = Cost::new(ratio, case.better, 1.0).times;
+    if adds && times < LEAST_TIMES {
+        let unit = if case.unit == "bytes" { "bytes" } else { "time" };
+        arm.verdict = Verdict::Withheld;
+        arm.ratio = None;
+        arm.withheld = Some(format!(
+            "{times:.2} of the plain {unit} cannot be: this does the plain work and more. Something else \
+             slowed the plain server, or ran it in another way. Measure again while the machine is quiet."
+        ));
+    }
+    arm
+}
+
+/// Width of an A/A interval in percent; none without an interval.
+fn width_percent(noise: &Ratio) -> Option<f64> {
+    let width = (noise.high - noise.low) * 100.0;
+    width.is_finite().then_some(width)
+}
+
 fn warnings_of(results: &Results, cases: &[CaseAnalysis]) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for case in cases {
-        let Some(noise) = case.noise.filter(|n| n.low.is_finite() && n.high.is_finite()) else {
-            continue;
-        };
-        let floor_percent = (noise.high - noise.low) * 100.0;
+        let Some(floor_percent) = case.noise.as_ref().and_then(width_percent) else { continue };
         if floor_percent > NOISY_PERCENT {
             warnings.push(Warning::NoisyMachine {
                 case: case.case.clone(),

@@ -10,7 +10,8 @@ mod run;
 use std::ffi::OsString;
 
 use clap::{ArgMatches, FromArgMatches, Parser, Subcommand};
-use pgseal_lab::{LabError, experiments};
+use pgseal_lab::report::format::duration;
+use pgseal_lab::{Experiment, LabError, experiments, session};
 
 use self::advise::AdviseArgs;
 use self::compare::CompareArgs;
@@ -80,11 +81,20 @@ impl Subcommand for Task {
     fn augment_subcommands(mut command: clap::Command) -> clap::Command {
         for experiment in experiments::all() {
             let one = clap::Command::new(experiment.name()).about(experiment.title());
-            let study = format!("{}\n\nRepeats: {}", experiment.title(), experiment.study());
+            let study = format!(
+                "{}\n\nRepeats: {}\n\n{}",
+                experiment.title(),
+                experiment.study(),
+                takes(std::slice::from_ref(&experiment))
+            );
             let one = <RunArgs as clap::Args>::augment_args(one).long_about(study);
             command = command.subcommand(one.about(experiment.title()));
         }
-        Fixed::augment_subcommands(command)
+        let long = format!(
+            "Run all experiments, then write one page over them\n\n{}",
+            takes(&experiments::all())
+        );
+        Fixed::augment_subcommands(command).mut_subcommand("all", |all| all.long_about(long))
     }
 
     fn augment_subcommands_for_update(command: clap::Command) -> clap::Command {
@@ -111,6 +121,15 @@ impl FromArgMatches for Task {
         *self = Self::from_arg_matches(matches)?;
         Ok(())
     }
+}
+
+/// How long experiments take, as their plans say.
+fn takes(experiments: &[Box<dyn Experiment>]) -> String {
+    let sum = |profile: &str| {
+        let each = experiments.iter().filter_map(|one| session::usual_s(&**one, profile));
+        duration(each.sum())
+    };
+    format!("Takes about {} (--quick) or {} (full) on two idle cores.", sum("quick"), sum("full"))
 }
 
 /// Parses the command line and runs the command; returns the exit status.

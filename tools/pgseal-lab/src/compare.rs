@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use crate::analysis::{Analysis, CaseAnalysis, Verdict, judge};
+use crate::analysis::{Analysis, CaseAnalysis, Verdict};
+use crate::cost::Cost;
 use crate::environment::Environment;
 use crate::error::LabError;
 use crate::plan::Case;
@@ -41,9 +42,38 @@ pub struct Row {
     /// The arm's ratio to its baseline in the second run over the same ratio in the first run. This
     /// cancels changes in the speed of the whole machine. None for the baseline.
     pub against_baseline: Option<Ratio>,
-    /// The verdict on `against_baseline`, or on `ratio` for the baseline; uses the wider noise
-    /// floor of the two runs.
+    /// The verdict on `against_baseline`, with the wider noise floor of the two runs. A baseline has none:
+    /// another speed of it is another speed of the machine.
     pub verdict: Verdict,
+    /// The wider noise floor of the two runs.
+    pub noise_floor: f64,
+    /// `against_baseline` as a cost in time: above 1 is more in the second run.
+    pub times: Option<f64>,
+}
+
+/// How many rows of a comparison have which verdict.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// More cost in the second run.
+    pub worse: usize,
+    /// Less cost.
+    pub better: usize,
+    /// No difference that could be told from noise.
+    pub same: usize,
+    /// Too few rounds for a verdict.
+    pub too_few: usize,
+}
+
+impl Summary {
+    /// `Summary: 1 worse, 0 better, 33 not distinguishable.`
+    pub fn words(self) -> String {
+        let few = match self.too_few {
+            0 => String::new(),
+            few => format!(", {few} with too few rounds to tell"),
+        };
+        let Summary { worse, better, same, .. } = self;
+        format!("Summary: {worse} worse, {better} better, {same} not distinguishable{few}.")
+    }
 }
 
 impl Comparison {
@@ -51,11 +81,17 @@ impl Comparison {
     ///
     /// # Errors
     ///
-    /// [`LabError::OtherPlan`] unless both runs have the same plan.
+    /// [`LabError::OtherExperiment`], [`LabError::OtherPlan`] unless both runs have the same plan.
     pub fn of(
         (first, first_path): (&Results, &std::path::Path),
         (second, _): (&Results, &std::path::Path),
     ) -> Result<Self, LabError> {
+        if first.experiment != second.experiment {
+            return Err(LabError::OtherExperiment {
+                first: first.experiment.clone(),
+                second: second.experiment.clone(),
+            });
+        }
         if first.plan_hash != second.plan_hash {
             return Err(LabError::OtherPlan {
                 path: first_path.to_owned(),
@@ -78,6 +114,17 @@ impl Comparison {
             differing: differing(&first.environment, &second.environment),
             rows,
         })
+    }
+
+    /// How many rows have which verdict, baselines left out.
+    pub fn summary(&self) -> Summary {
+        let count = |verdict| self.rows.iter().filter(|row| row.verdict == verdict).count();
+        Summary {
+            worse: count(Verdict::Worse),
+            better: count(Verdict::Better),
+            same: count(Verdict::NoDifference),
+            too_few: count(Verdict::TooFew),
+        }
     }
 
     /// Whether an arm is worse in the second run, beyond the noise.
@@ -106,6 +153,7 @@ fn rows_of(
             let bases = (values(first, &one.baseline), values(second, &one.baseline));
             ratio_of_ratios((&after, &bases.1), (&before, &bases.0))
         });
+        let cost = against_baseline.map(|ratio| Cost::new(ratio, case.better, floor));
         Some(Row {
             case: case.id.clone(),
             arm: arm.to_owned(),
@@ -114,7 +162,9 @@ fn rows_of(
             second: two.arm(arm)?.median,
             ratio,
             against_baseline,
-            verdict: judge(against_baseline.unwrap_or(ratio), case.better, floor),
+            verdict: cost.map_or(Verdict::Baseline, |cost| cost.verdict),
+            noise_floor: floor,
+            times: cost.map(|cost| cost.times),
         })
     };
     first.plan.arms_of(case).filter_map(|arm| row(&arm.id)).collect()

@@ -7,10 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::quiet::QUIET_CPUS;
 use crate::warning::Warning;
-
-/// Load average above which the machine was not idle before the start.
-const IDLE_LOAD: f64 = 0.5;
 
 /// The machine, the system and the versions. Unknown fields are empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -43,6 +41,9 @@ pub struct Environment {
     pub pgseal: String,
     /// Load average of the last minute before the first step.
     pub load_before: f64,
+    /// CPUs that other programs used before the first step, while the lab did nothing; none: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_before: Option<f64>,
     /// When this was recorded, in seconds since 1970.
     pub time_unix_s: u64,
 }
@@ -79,6 +80,7 @@ impl Environment {
             openssl: first_line(Command::new("openssl").arg("version")),
             pgseal: env!("CARGO_PKG_VERSION").to_owned(),
             load_before: load(),
+            others_before: None,
             time_unix_s: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
@@ -91,10 +93,10 @@ impl Environment {
         if let Some(evidence) = &self.virtual_cpu {
             warnings.push(Warning::VirtualCpu { evidence: evidence.clone() });
         }
-        if self.load_before > IDLE_LOAD {
-            warnings.push(Warning::HostLoad {
-                load: self.load_before,
-                limit: IDLE_LOAD,
+        if let Some(cpus) = self.others_before.filter(|cpus| *cpus > QUIET_CPUS) {
+            warnings.push(Warning::OtherPrograms {
+                cpus,
+                limit: QUIET_CPUS,
                 when: "before the first step".to_owned(),
             });
         }
@@ -156,11 +158,14 @@ mod tests {
         assert_eq!(virtual_cpu("aes hypervisor avx").unwrap(), "CPU flag hypervisor");
         let machine = Environment {
             virtual_cpu: Some("CPU flag hypervisor".to_owned()),
-            load_before: 3.0,
+            others_before: Some(1.2),
             ..Environment::default()
         };
         let kinds: Vec<_> = machine.warnings().iter().map(Warning::kind).collect();
-        assert_eq!(kinds, ["virtual-cpu", "host-load"]);
+        assert_eq!(kinds, ["virtual-cpu", "other-programs"]);
+        // The last minute's load may be the lab's own.
+        let after_a_run = Environment { load_before: 11.0, ..Environment::default() };
+        assert!(after_a_run.warnings().is_empty());
         assert!(Environment::default().warnings().is_empty());
     }
 

@@ -96,6 +96,26 @@ pub enum LabError {
         /// The directory of the results.
         output: PathBuf,
     },
+    /// Stopped by a signal before anything was measured.
+    #[error("interrupted before anything was measured")]
+    Stopped,
+    /// `--wait-quiet` waited in vain.
+    #[error(
+        "the machine did not become quiet: other programs use {cpus:.1} CPUs (top shows them); stop them, \
+         or measure without --wait-quiet"
+    )]
+    Busy {
+        /// CPUs that other programs used at last.
+        cpus: f64,
+    },
+    /// Results of different experiments were to be compared.
+    #[error("{first} and {second} are different experiments: there is nothing to compare")]
+    OtherExperiment {
+        /// The first experiment.
+        first: String,
+        /// The second experiment.
+        second: String,
+    },
     /// Standard output cannot be written.
     #[error("standard output: {0}; check where the output goes")]
     StandardOutput(io::Error),

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::answer::Answer;
+
 /// All exhibits of one experiment, in reading order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Exhibits {
@@ -11,15 +13,50 @@ pub struct Exhibits {
     pub tables: Vec<Table>,
     /// Charts.
     pub charts: Vec<Chart>,
+    /// The tile and the rows of the first screen; none if nothing was measured that they need.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
 }
 
-/// One or two sentences of the summary.
+/// A sentence of the summary: at most [`MOST_WORDS`] words and one number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The text; all its numbers are computed from the data.
     pub text: String,
     /// The study's finding on the same question, labelled as the study's.
     pub study: Option<String>,
+}
+
+/// The most words of a finding.
+pub const MOST_WORDS: usize = 20;
+
+/// What is wrong with the form of a finding; none: nothing. A name may contain digits (`AES-256-GCM`,
+/// `TLSv1.3`, `shared_buffers=8MB`); a comparison (`1.7 times as fast as ...`) may follow the number.
+pub fn fault_of_sentence(text: &str) -> Option<String> {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    if words.len() > MOST_WORDS {
+        return Some(format!("{} words", words.len()));
+    }
+    let is_number = |word: &str| {
+        let word = word.trim_matches(|c: char| "(),.;:+-".contains(c)).trim_end_matches("/s");
+        word.starts_with(|c: char| c.is_ascii_digit())
+            && word.chars().all(|c| c.is_ascii_digit() || c == '.' || c == ',')
+    };
+    let figure = |at: &usize| {
+        let next = |more: usize| words.get(at + more).copied().unwrap_or_default();
+        is_number(words.get(*at).copied().unwrap_or_default())
+            && !(next(1) == "times" && next(2) == "as" && *at > 0)
+    };
+    let numbers = (0..words.len()).filter(figure).count();
+    let all = words.iter().filter(|word| is_number(word)).count();
+    let end = text.ends_with('.') || text.ends_with('?');
+    if numbers > 1 || all > 2 {
+        Some(format!("{all} numbers"))
+    } else if !end || text.trim_end_matches('.').contains(". ") || text.contains("; ") {
+        Some("not one sentence".to_owned())
+    } else {
+        None
+    }
 }
 
 /// The source of figures.
@@ -134,6 +171,10 @@ pub struct Axis {
 pub struct Series {
     /// The name in the legend.
     pub name: String,
+    /// What it is, so that it has the same colour in every chart: the id of an arm, a mode; empty: its
+    /// name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub arm: String,
     /// The source of the figures; a study's figures are drawn differently.
     pub origin: Origin,
     /// The points in the order of x.
@@ -239,5 +280,31 @@ impl Point {
     pub fn between(mut self, low: f64, high: f64) -> Self {
         (self.low, self.high) = (Some(low), Some(high));
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_one_sentence_of_twenty_words_with_one_number() {
+        for good in [
+            "AES-256-GCM costs 1.08 us a page, 1.7 times as fast as AES-256-CTR.",
+            "aes-256-gcm at shared_buffers=8MB: not distinguishable (noise 18 %).",
+            "With TLSv1.3 a connection costs the server 1499 us.",
+        ] {
+            assert_eq!(fault_of_sentence(good), None, "{good}");
+        }
+        let long = "word ".repeat(21) + ".";
+        for bad in [
+            "from no difference: 3.5 % more to no difference: 24.7 % less.",
+            "One runs at 3.4 GB/s, the other at 5 GB/s.",
+            "It costs 1 us. It is slow.",
+            "It costs 1 us",
+            &long,
+        ] {
+            assert!(fault_of_sentence(bad).is_some(), "{bad}");
+        }
     }
 }

@@ -16,6 +16,8 @@ const DAMAGE: u8 = 1;
 const USAGE: u8 = 2;
 /// Results exist already.
 const EXISTS: u8 = 5;
+/// The machine is not quiet, and `--wait-quiet` was given.
+const BUSY: u8 = 22;
 /// A program or something else that a measurement needs was not found.
 const MISSING: u8 = 20;
 /// A system call failed.
@@ -27,11 +29,13 @@ pub const INTERRUPTED: u8 = 130;
 pub fn code_of(error: &LabError) -> u8 {
     match error {
         LabError::Usage(_) | LabError::Plan { .. } | LabError::OtherPlan { .. } => USAGE,
+        LabError::OtherExperiment { .. } => USAGE,
+        LabError::Busy { .. } => BUSY,
         LabError::Exists { .. } => EXISTS,
         LabError::Missing { .. } => MISSING,
         LabError::Broken { .. } | LabError::Program { .. } | LabError::Output { .. } => DAMAGE,
         LabError::Data { .. } => DAMAGE,
-        LabError::Interrupted { .. } => INTERRUPTED,
+        LabError::Interrupted { .. } | LabError::Stopped => INTERRUPTED,
         LabError::StandardOutput(_) | LabError::Io { .. } => IO,
     }
 }

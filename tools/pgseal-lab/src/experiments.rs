@@ -14,7 +14,7 @@ use crate::environment::Environment;
 use crate::error::LabError;
 use crate::executor::Executor;
 use crate::exhibits::Exhibits;
-use crate::plan::Plan;
+use crate::plan::{Arm, Case, Plan};
 use crate::profile::Profile;
 use crate::results::Results;
 
@@ -57,6 +57,17 @@ pub trait Experiment {
     /// a long one: nothing has to start first.
     fn loops_in_one_process(&self) -> bool {
         false
+    }
+
+    /// Whether an arm does its baseline's work in a case and more, so that it cannot take much less time.
+    fn only_adds(&self, _case: &Case, _arm: &Arm) -> bool {
+        false
+    }
+
+    /// The time that an arm should take in a case at most, as a ratio to its baseline; none: there is no
+    /// aim. More than that is shown as a fault.
+    fn most(&self, _case: &Case, _arm: &str) -> Option<f64> {
+        None
     }
 
     /// What is measured on this machine.

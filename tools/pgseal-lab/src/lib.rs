@@ -13,9 +13,11 @@
 
 pub mod advise;
 pub mod analysis;
+pub mod answer;
 pub mod cluster;
 pub mod compare;
 pub mod context;
+pub mod cost;
 pub mod environment;
 pub mod error;
 pub mod executor;
@@ -25,6 +27,7 @@ pub mod mock;
 pub mod plan;
 pub mod profile;
 pub mod published;
+pub mod quiet;
 pub mod report;
 pub mod results;
 pub mod runner;

@@ -1,8 +1,10 @@
 //! Reports: JSON, CSV, HTML and text, all from recorded results alone.
 
 mod chart;
+mod colors;
 mod csv;
 mod emphasis;
+mod first;
 pub mod format;
 
 mod html;
@@ -12,12 +14,14 @@ mod section;
 mod tables;
 mod text;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::analysis::Analysis;
+use crate::answer::cost_cell;
 use crate::error::LabError;
-use crate::exhibits::Exhibits;
+use crate::exhibits::{Cell, Exhibits};
 use crate::experiments::{self, Experiment};
 use crate::results::{Results, SCHEMA};
 use crate::store::{RESULTS, replace_file};
@@ -46,6 +50,8 @@ pub struct Entry {
     pub analysis: Analysis,
     /// Findings, tables and charts.
     pub exhibits: Exhibits,
+    /// What each arm costs in each case, as it is shown: by the ids of case and arm.
+    pub costs: BTreeMap<(String, String), Cell>,
 }
 
 impl Entry {
@@ -57,12 +63,20 @@ impl Entry {
     pub fn of(experiment: &dyn Experiment, results: Results) -> Result<Self, LabError> {
         let analysis = Analysis::of(&results);
         let exhibits = experiment.exhibits(&results, &analysis)?;
+        let mut costs = BTreeMap::new();
+        for case in &results.plan.cases {
+            for arm in results.plan.arms_of(case) {
+                let cell = cost_cell(experiment, &analysis, case, &arm.id);
+                costs.insert((case.id.clone(), arm.id.clone()), cell);
+            }
+        }
         Ok(Self {
             title: experiment.title().to_owned(),
             study: experiment.study().to_owned(),
             results,
             analysis,
             exhibits,
+            costs,
         })
     }
 

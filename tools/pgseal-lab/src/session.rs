@@ -3,6 +3,7 @@
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::context::{Context, ordinary_account};
 use crate::environment::Environment;
@@ -11,9 +12,16 @@ use crate::executor::Progress;
 use crate::experiments::Experiment;
 use crate::plan::Plan;
 use crate::profile::Profile;
+use crate::quiet;
 use crate::report;
+use crate::report::format::{clock, duration};
 use crate::results::Results;
 use crate::runner::{Limit, Run};
+
+/// How much longer a run takes than its steps: making clusters and loading data.
+const WITH_PREPARATION: f64 = 1.25;
+/// How long the use of the machine by other programs is looked at before the first step.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// The options of a run.
 #[derive(Debug, Clone, Default)]
@@ -44,6 +52,8 @@ pub struct Request {
     pub guard: Option<PathBuf>,
     /// CPUs of the measured programs.
     pub cpus: Option<String>,
+    /// Wait until other programs leave the machine alone, as long as this at most.
+    pub wait_quiet: Option<Duration>,
     /// Time limit of the run; only for experiments with an interleaved plan.
     pub limit: Option<Limit>,
 }
@@ -79,7 +89,11 @@ pub fn run(
         account.as_ref().map_or(Ok(()), |to| chown(path, Some(to.uid), Some(to.gid)))
     };
     owned(work.path()).map_err(LabError::io(work.path(), "hand over the working directory"))?;
-    let environment = Environment::look(work.path(), request.bindir.as_deref());
+    if let Some(patience) = request.wait_quiet {
+        quiet::wait(patience, progress, interrupted)?;
+    }
+    let mut environment = Environment::look(work.path(), request.bindir.as_deref());
+    environment.others_before = quiet::others(LOOK);
     let plan = plan_of(experiment, request, &profile, &environment)?;
     let output = request.output.join(experiment.name());
     let context = Context {
@@ -107,6 +121,64 @@ pub fn run(
         after_case: &mut after_case,
     };
     run.walk(&mut *executor)
+}
+
+/// About how long an experiment takes, with what has to be made before the first step.
+///
+/// # Errors
+///
+/// Errors of profile and plan.
+pub fn estimate_s(experiment: &dyn Experiment, request: &Request) -> Result<f64, LabError> {
+    let profile = profile_of(experiment, request)?;
+    let above = request.work.clone().unwrap_or_else(std::env::temp_dir);
+    let machine = Environment::look(&above, None);
+    let plan = plan_of(experiment, request, &profile, &machine)?;
+    Ok(plan.estimate_s() * WITH_PREPARATION)
+}
+
+/// About how long a profile of an experiment takes on two cores; for the help.
+pub fn usual_s(experiment: &dyn Experiment, profile: &str) -> Option<f64> {
+    let machine = Environment { cpus: 2, memory_bytes: 8 << 30, ..Environment::default() };
+    let profile = Profile::load(experiment, profile).ok()?;
+    Some(experiment.plan(&profile, &machine).ok()?.estimate_s() * WITH_PREPARATION)
+}
+
+/// How far a run over several experiments is.
+#[derive(Debug)]
+pub struct Course {
+    estimates: Vec<f64>,
+    done: usize,
+    taken_s: f64,
+}
+
+impl Course {
+    /// At the beginning; with the estimate of each experiment in seconds.
+    pub fn new(estimates: &[f64]) -> Course {
+        Course { estimates: estimates.to_vec(), done: 0, taken_s: 0.0 }
+    }
+
+    /// `2 of 5: tls, about 13 min; all will be done at about 14:32 UTC`.
+    pub fn line(&self, name: &str, now_unix_s: u64) -> String {
+        let (before, after) = self.estimates.split_at(self.done.min(self.estimates.len()));
+        // The experiments so far tell how fast this machine is.
+        let estimated: f64 = before.iter().sum();
+        let pace = if estimated > 0.0 { self.taken_s / estimated } else { 1.0 };
+        let this = after.first().copied().unwrap_or(0.0) * pace;
+        let end = now_unix_s + (after.iter().sum::<f64>() * pace).round() as u64;
+        format!(
+            "{} of {}: {name}, about {}; all will be done at about {}",
+            self.done + 1,
+            self.estimates.len(),
+            duration(this),
+            clock(end)
+        )
+    }
+
+    /// An experiment is over.
+    pub fn done(&mut self, taken_s: f64) {
+        self.done += 1;
+        self.taken_s += taken_s;
+    }
 }
 
 /// The profile with the changes of the request.
@@ -189,6 +261,18 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_over_all_says_where_it_is_and_when_it_ends() {
+        let mut course = Course::new(&[120.0, 600.0, 300.0]);
+        let noon = 12 * 3600;
+        let line = course.line("modes", noon);
+        assert_eq!(line, "1 of 3: modes, about 2 min; all will be done at about 12:17 UTC");
+        // This machine takes twice as long.
+        course.done(240.0);
+        let line = course.line("tls", noon + 240);
+        assert_eq!(line, "2 of 3: tls, about 20 min; all will be done at about 12:34 UTC");
+    }
 
     #[test]
     fn only_takes_names_and_beginnings_and_refuses_what_is_not_there() {

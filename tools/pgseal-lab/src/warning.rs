@@ -54,7 +54,17 @@ pub enum Warning {
         /// The client's share of the CPU time used by client and server.
         client_share: f64,
     },
-    /// Other programs used the machine.
+    /// Other programs used the machine while the lab did nothing.
+    OtherPrograms {
+        /// CPUs that they used.
+        cpus: f64,
+        /// The number above which this warning is given.
+        limit: f64,
+        /// When this was measured.
+        when: String,
+    },
+    /// The load average was high, which the lab's own work of the last minute may have been; only in
+    /// results of earlier versions.
     HostLoad {
         /// Highest load average of the last minute before a step.
         load: f64,
@@ -99,6 +109,7 @@ impl Warning {
             Self::TooFewRounds { .. } => "too-few-rounds",
             Self::TimeUp { .. } => "time-up",
             Self::ClientBound { .. } => "client-bound",
+            Self::OtherPrograms { .. } => "other-programs",
             Self::HostLoad { .. } => "host-load",
             Self::CacheStateUnproved { .. } => "cache-state-unproved",
             Self::Extrapolated { .. } => "extrapolated",
@@ -112,7 +123,7 @@ impl Warning {
             Self::NoisyMachine { case, floor_percent, limit_percent } => format!(
                 "Noisy machine: in {case} the baseline measured twice spreads over \
                  {floor_percent:.1} % (a quiet machine stays below {limit_percent:.0} %). Smaller \
-                 differences are called no difference."
+                 differences cannot be told from noise."
             ),
             Self::VirtualCpu { evidence } => format!(
                 "Virtual CPU ({evidence}): the host decides about its clock and its share of the \
@@ -135,8 +146,13 @@ impl Warning {
                  server's cost hides behind it. Look at the CPU time per operation.",
                 client_share * 100.0
             ),
+            Self::OtherPrograms { cpus, limit, when } => format!(
+                "Other programs used {cpus:.2} CPUs {when} (limit {limit:.2}). Stop them and measure again: \
+                 --wait-quiet waits for that."
+            ),
             Self::HostLoad { load, limit, when } => format!(
-                "Host load: {load:.2} {when} (limit {limit:.1}); something else was running."
+                "Host load: a load average of {load:.2} {when} (limit {limit:.1}), which the lab's own work \
+                 of the last minute may have been."
             ),
             Self::CacheStateUnproved { case, why } => {
                 format!("Cache state not proved in {case}: {why}.")

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use pgseal_lab::advise::{self, Advice, Basis, Recommendation, Site, Topic, text_of};
 use pgseal_lab::report::Entry;
 use pgseal_lab::results::SCHEMA;
-use pgseal_lab::{Analysis, Arm, Better, Case, Environment, Exhibits, Plan, Results, Sample};
+use pgseal_lab::{
+    Analysis, Arm, Better, Case, Environment, Exhibits, Plan, Results, Sample, Warning,
+};
 use serde_json::{Value, json};
 
 /// Rounds of every value here; each a little off its median, in the same way for all arms.
@@ -89,7 +91,7 @@ fn entry(
     };
     let analysis = Analysis::of(&results);
     let (title, study) = (experiment.to_owned(), String::new());
-    Entry { title, study, results, analysis, exhibits: Exhibits::default() }
+    Entry { title, study, results, analysis, exhibits: Exhibits::default(), costs: BTreeMap::new() }
 }
 
 fn advise(entries: &[Entry], site: &Site) -> Advice {
@@ -149,7 +151,7 @@ fn authentication_is_given_up_only_for_a_large_gain() {
     assert_eq!(suite.basis, Basis::Measured, "{suite:?}");
     assert!(pasted(suite).contains("--suite aes-256-gcm"), "{suite:?}");
     let words = suite.reasons.iter().map(|reason| reason.text.as_str()).collect::<String>();
-    assert!(words.contains("in scan-warm: 25.0 % slower"), "{words}");
+    assert!(words.contains("in scan-warm: +25.0 % time"), "{words}");
     assert!(words.contains("Against aes-256-xts aes-256-gcm takes +3.3 % time"), "{words}");
 
     let advice = advise(&[instance([1.0, 2.0, 1.1, 1.95], [0.8, 0.9, 1.0])], &site());
@@ -237,10 +239,10 @@ fn tls_settings_follow_from_what_is_slower() {
     assert_eq!(groups.basis, Basis::Measured);
     assert!(pasted(groups).contains("ssl_groups = 'X25519MLKEM768:X25519:prime256v1'"));
     let words: String = groups.reasons.iter().map(|reason| reason.text.as_str()).collect();
-    assert!(words.contains("X25519MLKEM768 against prime256v1: 11.1 % slower"), "{words}");
+    assert!(words.contains("X25519MLKEM768 against prime256v1: +11.1 % time"), "{words}");
 
     // A machine where it is the other way round.
-    let advice = advise(&[tls(1.8, 1.4, 1.0, 1.003)], &site());
+    let advice = advise(&[tls(1.6, 1.4, 1.0, 1.003)], &site());
     let ciphers = pasted(of(&advice, Topic::TlsCiphers));
     assert!(ciphers.contains("ssl_tls13_ciphers = 'TLS_CHACHA20"), "{ciphers}");
     assert!(pasted(of(&advice, Topic::Certificate)).contains("--key rsa-2048"));
@@ -249,10 +251,27 @@ fn tls_settings_follow_from_what_is_slower() {
 
 #[test]
 fn noise_of_the_a_a_pair_decides_nothing() {
-    let advice = advise(&[tls(0.95, 0.96, 0.97, 1.12)], &site());
+    let advice = advise(&[tls(0.95, 0.96, 0.97, 1.09)], &site());
     for topic in [Topic::TlsCiphers, Topic::Certificate, Topic::Groups] {
         assert_eq!(of(&advice, topic).basis, Basis::Undecided, "{topic:?}");
     }
+}
+
+#[test]
+fn there_is_no_advice_out_of_a_run_that_was_too_noisy() {
+    // Differences that would decide, but the baseline differs from itself by 40 %.
+    let advice = advise(&[tls(0.4, 0.4, 0.4, 1.4)], &site());
+    for topic in [Topic::TlsCiphers, Topic::Certificate, Topic::Groups] {
+        let found = of(&advice, topic);
+        assert_eq!(found.basis, Basis::Unmeasurable, "{topic:?}");
+        let first = &found.reasons[0].text;
+        assert!(first.contains("tls decides nothing") && first.contains("--wait-quiet"), "{first}");
+    }
+    assert!(
+        text_of(&advice).contains("TLS ciphers (cannot be told from these figures; the default)")
+    );
+    // The defaults are pasted all the same.
+    assert!(advice.conf.iter().any(|line| line == "ssl = 'on'"), "{:?}", advice.conf);
 }
 
 #[test]
@@ -293,9 +312,10 @@ fn the_cheapest_way_to_seal_columns_is_named_with_its_price() {
     let advice = advise(&[columns(1.8, 1.1)], &site());
     let found = of(&advice, Topic::Columns);
     assert_eq!(found.basis, Basis::Measured);
-    assert!(found.text.contains("is pgseal: time of queries 1.80 times"), "{}", found.text);
+    assert!(found.text.contains("is pgseal: time of queries +80.0 %"), "{}", found.text);
     assert!(found.text.contains("bytes on disk +40.0 %"), "{}", found.text);
-    assert!(found.text.contains("keys may be sealed"), "{}", found.text);
+    let measured = "keys may be sealed: look-ups over sealed keys: lookup-keys +10.0 % time";
+    assert!(found.text.contains(measured), "{}", found.text);
     let words: String = found.reasons.iter().map(|reason| reason.text.as_str()).collect();
     assert!(words.contains("sealed-instance: time of queries +3.5 %"), "{words}");
     let advice = advise(&[columns(9.0, 40.0)], &site());
@@ -310,8 +330,38 @@ fn without_any_results_everything_is_called_not_measured() {
     assert!(advice.recommendations.iter().all(|one| one.basis == Basis::NotMeasured));
     let text = text_of(&advice);
     assert!(text.contains("TLS ciphers (not measured; the default)"), "{text}");
-    assert!(text.contains("shared_buffers = '4096MB'"), "{text}");
+    let end = text.split("Lines for postgresql.conf\n").nth(1).unwrap();
+    let (conf, commands) = end.split_once("\nCommands\n").unwrap();
+    assert!(conf.contains("shared_buffers = '4096MB'"), "{text}");
+    assert_eq!(conf.lines().count(), 10, "{text}");
+    assert_eq!(
+        commands.lines().filter(|line| line.contains("pgseal tls init")).count(),
+        1,
+        "{text}"
+    );
+    assert!(commands.trim_end().ends_with("pgseal doctor DIR"), "{text}");
+    let body = text.split("Lines for postgresql.conf").next().unwrap();
+    assert!(!body.contains("ssl_ciphers ="), "each line stands once: {text}");
     assert!(text.lines().all(|line| line.len() <= 100 || line.contains(" = ")), "{text}");
+}
+
+#[test]
+fn extrapolations_and_warnings_of_one_kind_are_folded() {
+    let mut entry = columns(1.8, 1.1);
+    for case in ["insert", "copy", "insert-keys"] {
+        let (case, arm) = (case.to_owned(), "pgp".to_owned());
+        entry.results.warnings.push(Warning::Extrapolated { case, arm, measured_share: 0.1 });
+    }
+    for case in ["q1", "q5"] {
+        let case = case.to_owned();
+        entry.results.warnings.push(Warning::TooShort { case, step_s: 0.1, least_s: 1.0 });
+    }
+    let cautions = advise(&[entry], &site()).cautions;
+    let about = |word: &str| cautions.iter().filter(|one| one.contains(word)).collect::<Vec<_>>();
+    assert_eq!(about("extrapolated").len(), 1, "{cautions:?}");
+    assert!(about("extrapolated")[0].contains("3 figures are extrapolated"), "{cautions:?}");
+    assert_eq!(about("Too short").len(), 1, "{cautions:?}");
+    assert!(about("Too short")[0].ends_with("And 1 more of this kind."), "{cautions:?}");
 }
 
 #[test]

@@ -70,6 +70,14 @@ fn all_experiments_end_in_one_page_and_compare_with_themselves() {
     let run = ["all", "--profile", "tiny", "--bindir", bindir, "--work", "/tmp", "--output"];
     let done = installed.lab(&run, &[&output]);
     assert!(done.status.success(), "{}", said(&done));
+    // Which experiment of how many, and when all will be done; the findings, and no tables.
+    let progress = said(&done);
+    for (at, name) in EXPERIMENTS.iter().enumerate() {
+        assert!(progress.contains(&format!("lab: {} of 5: {name}, about ", at + 1)), "{progress}");
+    }
+    assert!(progress.contains("all will be done at about "), "{progress}");
+    let findings = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(findings.contains("\n* ") && !findings.contains("baseline\n"), "{findings}");
 
     let page = fs::read_to_string(output.join("report.html")).unwrap();
     for name in EXPERIMENTS {
@@ -100,6 +108,8 @@ fn all_experiments_end_in_one_page_and_compare_with_themselves() {
     // A run is no worse than itself; it is than one in which an arm was faster.
     let same = installed.lab(&["compare"], &[&output, &output]);
     assert_eq!(same.status.code(), Some(0), "{}", said(&same));
+    let text = String::from_utf8_lossy(&same.stdout).into_owned();
+    assert!(text.trim_end().lines().last().unwrap().contains("Summary: 0 worse, "), "{text}");
     let modes = output.join("modes");
     let slow = slower(&modes, dir.join("slow"), "aes-256-gcm", "aws-lc");
     let worse = installed.lab(&["compare", "--json"], &[&modes, &slow]);
@@ -116,4 +126,6 @@ fn all_experiments_end_in_one_page_and_compare_with_themselves() {
     // Other plans do not compare.
     let other = installed.lab(&["compare"], &[&modes, &output.join("tls")]);
     assert_eq!(other.status.code(), Some(2), "{}", said(&other));
+    assert!(said(&other).contains("modes and tls are different experiments"), "{}", said(&other));
+    assert_eq!(said(&other).lines().count(), 1, "{}", said(&other));
 }

@@ -5,7 +5,8 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use pgseal_lab::experiments;
+use pgseal_lab::report::format::duration;
+use pgseal_lab::{experiments, session};
 
 fn lab() -> Command {
     Command::new(env!("CARGO_BIN_EXE_pgseal-lab"))
@@ -36,6 +37,23 @@ fn help_completions_and_manual_page_name_every_command() {
     }
     assert!(ok(&["man"]).contains(".TH pgseal-lab 1"));
     assert_eq!(ok(&["--version"]), format!("pgseal-lab {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn the_times_in_the_help_are_those_of_the_plans() {
+    let sum = |profile: &str| {
+        let all = experiments::all();
+        let each = all.iter().filter_map(|one| session::usual_s(&**one, profile));
+        duration(each.sum())
+    };
+    let want = format!("Takes about {} (--quick) or {} (full)", sum("quick"), sum("full"));
+    let said = ok(&["all", "--help"]);
+    assert!(
+        said.split_whitespace().collect::<Vec<_>>().join(" ").contains(&want),
+        "{want}: {said}"
+    );
+    assert!(ok(&["tls", "--help"]).contains("(--quick) or"), "each experiment says it too");
+    assert!(said.contains("--wait-quiet[=<MINUTES>]") && said.contains("--verbose"), "{said}");
 }
 
 #[test]

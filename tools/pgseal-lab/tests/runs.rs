@@ -251,7 +251,7 @@ fn only_runs_of_the_same_plan_compare_and_what_got_worse_is_found() {
     };
     assert_eq!(verdict("rate", "b"), Verdict::Worse);
     assert_eq!(verdict("time", "b"), Verdict::Better);
-    assert_eq!(verdict("rate", "a"), Verdict::NoDifference);
+    assert_eq!(verdict("rate", "a"), Verdict::Baseline, "a baseline is never worse");
     assert!(found.is_worse());
     assert_eq!(found.differing.len(), 1, "{:?}", found.differing);
 
@@ -261,6 +261,17 @@ fn only_runs_of_the_same_plan_compare_and_what_got_worse_is_found() {
     let row = found.rows.iter().find(|row| row.case == "rate" && row.arm == "b").unwrap();
     assert!((row.ratio.value - 3.0).abs() < 0.05);
     assert_eq!(row.verdict, Verdict::NoDifference);
+
+    // A machine that is slower as a whole is no worse, nor is its baseline.
+    let slower = run(&plan, 0.2, 80.0);
+    let found = Comparison::of((&before, one), (&slower, two)).unwrap();
+    assert!(!found.is_worse());
+    assert_eq!(found.summary().words(), "Summary: 0 worse, 0 better, 2 not distinguishable.");
+
+    let mut foreign = run(&plan, 1.0, 80.0);
+    foreign.experiment = "tls".to_owned();
+    let error = Comparison::of((&before, one), (&foreign, two)).unwrap_err().to_string();
+    assert_eq!(error, "mock and tls are different experiments: there is nothing to compare");
 
     let other = run(&mock::plan(14), 1.0, 80.0);
     let error = Comparison::of((&before, one), (&other, two)).unwrap_err();

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use pgseal_lab::cluster::tools_of;
 use pgseal_lab::context::ordinary_account;
 use pgseal_lab::executor::{Executor, Silent};
+use pgseal_lab::exhibits::fault_of_sentence;
 use pgseal_lab::experiments::named;
 use pgseal_lab::runner::Run;
 use pgseal_lab::{
@@ -240,24 +241,30 @@ fn findings_say_what_the_figures_say() {
     let exhibits = experiment().exhibits(&results, &Analysis::of(&results)).unwrap();
     let text: Vec<&str> = exhibits.findings.iter().map(|finding| finding.text.as_str()).collect();
     let has = |words: &str| assert!(text.iter().any(|t| t.contains(words)), "{words} in {text:#?}");
-    has("without TLS: 1001 transactions a second");
-    has("to 20.0 % less (AES128-SHA");
-    has("from 50.0 to 60.0 us with TLS_AES_256_GCM_SHA384");
-    has("The study's own suites here: ");
-    has("costs the server 1000 us of CPU time");
+    has("TLS_AES_256_GCM_SHA384 takes 11.1 % more time for the study's small rows.");
+    has("AES128-SHA takes 25.0 % more time for the study's small rows, the most of all.");
+    has("TLS_AES_256_GCM_SHA384 costs the server 10.0 us more CPU time for each small row.");
+    has("A TLS handshake (TLSv1.3, ecdsa-p256) costs the server 1000 us of CPU time.");
     // 1000 us of handshake, 10 us of a small result
-    has("worth the encryption of 100 small results");
-    has("X25519MLKEM768: 20.0 % less");
-    has("1 MB 75.0 % less with TLS_AES_256_GCM_SHA384");
+    has("as much as TLS for 100 small rows");
+    has("Group X25519MLKEM768 takes 25.0 % more time than prime256v1 for a new connection.");
+    has("TLS_AES_256_GCM_SHA384 takes 4.00 times as long for a value of a megabyte.");
+    for text in &text {
+        assert_eq!(fault_of_sentence(text), None, "{text}");
+    }
     let study = exhibits.findings[0].study.as_deref().unwrap();
     assert!(
-        study.contains("RC4-SHA 11.7 % less") && study.contains("DHE-RSA-AES256-SHA 26.6 % less")
+        study.contains("RC4-SHA +13.2 %") && study.contains("DHE-RSA-AES256-SHA +36.3 %"),
+        "{study}"
     );
+    let answer = exhibits.answer.as_ref().unwrap();
+    assert_eq!(answer.study, "2013: +13 to +36 % time");
+    assert_eq!(answer.range, "1.00 to 4.00 times the time");
 
     // The study's figures stand in columns of their own, beside ours.
     let table = &exhibits.tables[0];
     let row = table.rows.iter().find(|row| row[0].text.starts_with("AES128-SHA")).unwrap();
     let column = |title: &str| table.columns.iter().position(|c| c.title == title).unwrap();
-    assert_eq!(row[column("Against no TLS")].text, "-20.0");
-    assert_eq!(row[column("Study: against no TLS")].text, "-25.7");
+    assert_eq!(row[column("Against no TLS")].text, "+25.0 %");
+    assert_eq!(row[column("Study: against no TLS")].text, "+34.6 %");
 }

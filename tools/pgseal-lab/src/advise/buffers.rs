@@ -1,7 +1,8 @@
 //! Recommends `shared_buffers` for the size of the data.
 
-use super::evidence::{Effect, Evidence, effect};
+use super::evidence::{Evidence, effect, words};
 use super::{Basis, Paste, Reason, Recommendation, Site, Topic};
+use crate::cost::Cost;
 use crate::plan::Case;
 use crate::report::Entry;
 
@@ -16,7 +17,7 @@ struct Size {
     case: String,
     buffers_bytes: f64,
     data_bytes: f64,
-    effect: Effect,
+    effect: Cost,
 }
 
 impl Size {
@@ -47,7 +48,7 @@ pub fn shared_buffers(evidence: &Evidence<'_>, site: &Site, suite: &str) -> Reco
                     "{} of shared_buffers, data {:.1} times as large: {}.",
                     megabytes(size.buffers_bytes),
                     size.data_to_buffers(),
-                    size.effect.words()
+                    words(&size.effect)
                 ),
                 format!("instance {}, arm {suite}", size.case),
             )
@@ -61,7 +62,7 @@ pub fn shared_buffers(evidence: &Evidence<'_>, site: &Site, suite: &str) -> Reco
             format!(
                 "Sealing costs something at every size measured, down to {} with the largest; give \
                  shared_buffers what the memory allows: {}.",
-                sizes.last().map(|size| size.effect.words()).unwrap_or_default(),
+                sizes.last().map(|size| words(&size.effect)).unwrap_or_default(),
                 megabytes(start)
             ),
             reasons,

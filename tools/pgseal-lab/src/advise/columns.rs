@@ -1,7 +1,8 @@
 //! Recommends which columns to seal.
 
-use super::evidence::{Effect, Evidence, arms_in, effect, mean, percent};
+use super::evidence::{Evidence, arms_in, effect, mean, words};
 use super::{Basis, Paste, Reason, Recommendation, Topic};
+use crate::cost::{Cost, change};
 use crate::experiments::modes::algorithm::Mode;
 use crate::experiments::modes::figures::{At, Figures};
 use crate::plan::Arm;
@@ -16,10 +17,10 @@ const KEYS_LOST: f64 = 2.0;
 /// The costs of an arm compared with plain columns.
 struct Costs<'a> {
     arm: &'a Arm,
-    queries: Vec<Effect>,
-    load: Option<Effect>,
-    size: Option<Effect>,
-    keys: Vec<(String, Effect)>,
+    queries: Vec<Cost>,
+    load: Option<Cost>,
+    size: Option<Cost>,
+    keys: Vec<(String, Cost)>,
 }
 
 impl Costs<'_> {
@@ -43,28 +44,25 @@ impl Costs<'_> {
         any.then_some(Costs { arm, queries, load, size, keys })
     }
 
-    /// `time of queries +12.0 % (...), time to load 3.10 times, bytes on disk 1.60 times`.
+    /// `time of queries +12.0 % (...), time to load 3.10 times, bytes on disk +60.0 %`.
     fn words(&self) -> String {
-        let times = |name: &str, value: f64| match value {
-            1.5.. => format!("{name} {} times", significant(value)),
-            _ => format!("{name} {}", percent(value)),
-        };
+        let times = |name: &str, value: f64| format!("{name} {}", change(value));
         let mut parts = Vec::new();
         if let Some(slower) = mean(&self.queries) {
             parts.push(format!(
-                "{} (geometric mean of {}, {} of them no difference beyond the noise)",
+                "{} (geometric mean of {}, {} of them not distinguishable from plain)",
                 times("time of queries", slower),
                 self.queries.len(),
                 self.queries.iter().filter(|effect| !effect.differs()).count()
             ));
         }
-        parts.extend(self.load.map(|effect| times("time to load", effect.slowdown)));
-        parts.extend(self.size.map(|effect| times("bytes on disk", effect.slowdown)));
+        parts.extend(self.load.map(|effect| times("time to load", effect.times)));
+        parts.extend(self.size.map(|effect| times("bytes on disk", effect.times)));
         parts.join(", ")
     }
 
     fn slowdown(&self) -> f64 {
-        mean(&self.queries).or(self.load.map(|effect| effect.slowdown)).unwrap_or(f64::INFINITY)
+        mean(&self.queries).or(self.load.map(|effect| effect.times)).unwrap_or(f64::INFINITY)
     }
 }
 
@@ -118,11 +116,11 @@ fn from_servers(entry: &Entry, general: &str) -> Option<Recommendation> {
         let source = format!("columns, arm {}", costs.arm.id);
         reasons.push(Reason::of(format!("{}: {}.", costs.arm.title, costs.words()), source));
     }
-    let lost: Vec<&(String, Effect)> =
-        best.keys.iter().filter(|(_, effect)| effect.slowdown >= KEYS_LOST).collect();
+    let lost: Vec<&(String, Cost)> =
+        best.keys.iter().filter(|(_, effect)| effect.times >= KEYS_LOST).collect();
     for (title, found) in &best.keys {
         reasons.push(Reason::of(
-            format!("{title}, {}: {}.", best.arm.title, found.words()),
+            format!("{title}, {}: {}.", best.arm.title, words(found)),
             format!("columns, arm {}", best.arm.id),
         ));
     }
@@ -130,15 +128,22 @@ fn from_servers(entry: &Entry, general: &str) -> Option<Recommendation> {
         let arm = missing.arm.clone().unwrap_or_default();
         reasons.push(Reason::of(format!("{arm} was not measured: {}.", missing.why), "columns"));
     }
+    let measured: Vec<String> =
+        best.keys.iter().map(|(title, cost)| format!("{title} {}", words(cost))).collect();
+    let measured = measured.join(", ");
     let keys = match (best.keys.is_empty(), lost.is_empty()) {
-        (true, _) => "; whether keys still help was not measured",
-        (false, true) => "; primary and foreign keys may be sealed, look-ups stay fast",
-        (false, false) => {
-            "; leave primary and foreign keys and what you filter or sort by plain, as look-ups \
-                           over sealed keys are lost"
+        (true, _) => "; look-ups over sealed keys were not measured".to_owned(),
+        (false, true) => {
+            format!(
+                "; primary and foreign keys may be sealed: look-ups over sealed keys: {measured}"
+            )
         }
+        (false, false) => format!(
+            "; leave primary and foreign keys and what you filter or sort by plain: look-ups over sealed \
+             keys: {measured}"
+        ),
     };
-    let differs = best.queries.iter().chain(&best.load).any(Effect::differs);
+    let differs = best.queries.iter().chain(&best.load).any(Cost::differs);
     let basis = if differs { Basis::Measured } else { Basis::Undecided };
     let text = format!(
         "{general}. The cheapest way measured is {}: {}{keys}.",

@@ -1,11 +1,11 @@
 //! The measured figures that the recommendations use.
 
-use crate::analysis::{Verdict, judge, ratio_between};
+use crate::analysis::ratio_between;
+use crate::cost::{Cost, change};
 use crate::error::LabError;
 use crate::experiments::modes::figures::Figures;
-use crate::plan::{Arm, Better, Case};
+use crate::plan::{Arm, Case};
 use crate::report::Entry;
-use crate::stats::Ratio;
 
 /// The results of all experiments that were read.
 pub struct Evidence<'a> {
@@ -13,42 +13,38 @@ pub struct Evidence<'a> {
     modes: Option<Figures<'a>>,
 }
 
-/// The comparison of two arms in one case, as a slowdown: above 1 is always slower.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Effect {
-    /// Ratio of times, or inverse ratio of throughputs; above 1 is slower.
-    pub slowdown: f64,
-    /// Lower end of the 95 % interval.
-    pub low: f64,
-    /// Upper end of the 95 % interval.
-    pub high: f64,
-    /// The verdict, given the noise floor; worse is slower.
-    pub verdict: Verdict,
+/// Why nothing can be derived from the results of an experiment; none: it can.
+pub fn unfit(entry: &Entry) -> Option<String> {
+    let name = &entry.results.experiment;
+    let noise = entry.analysis.noise();
+    match noise.filter(|_| entry.analysis.is_too_noisy()) {
+        Some(noise) => Some(format!(
+            "{name} decides nothing: the machine was too noisy in {} of {} cases (up to {:.0} %, in {}). \
+             Measure again with --wait-quiet.",
+            noise.noisy, noise.cases, noise.worst_percent, noise.worst
+        )),
+        None if entry.results.rounds_done() < 2 => Some(format!(
+            "{name} decides nothing: one round has no interval. Measure in the profile quick or full."
+        )),
+        None => None,
+    }
 }
 
-impl Effect {
-    /// Whether the difference is more than noise.
-    pub fn differs(&self) -> bool {
-        matches!(self.verdict, Verdict::Better | Verdict::Worse)
+/// A cost with its interval, in the one unit of all advice: `+12.3 % time (+10.1 to +14.2 %)`,
+/// `not distinguishable (noise 18 %)`.
+pub fn words(cost: &Cost) -> String {
+    match cost.differs() {
+        true if cost.interval().is_empty() => time(cost.times),
+        true => format!("{} ({})", time(cost.times), cost.interval()),
+        false => cost.words(),
     }
+}
 
-    /// `12.3 % slower (95 %: 10.1 to 14.2)`, or that there is no difference.
-    pub fn words(&self) -> String {
-        let percent = |value: f64| (value - 1.0) * 100.0;
-        let interval = if self.low.is_finite() && self.high.is_finite() {
-            format!(" (95 %: {:+.1} to {:+.1})", percent(self.low), percent(self.high))
-        } else {
-            " (too few rounds for an interval)".to_owned()
-        };
-        match self.verdict {
-            Verdict::NoDifference => format!("no difference beyond the noise{interval}"),
-            _ if self.slowdown >= 3.0 => format!("{:.1} times as slow", self.slowdown),
-            _ if self.slowdown >= 1.0 => {
-                format!("{:.1} % slower{interval}", percent(self.slowdown))
-            }
-            _ => format!("{:.1} % faster{interval}", -percent(self.slowdown)),
-        }
-    }
+/// `+12.3 % time`, `3.10 times the time`.
+pub fn time(times: f64) -> String {
+    let change = change(times);
+    let the = if change.ends_with("times") { " the" } else { "" };
+    format!("{change}{the} time")
 }
 
 impl<'a> Evidence<'a> {
@@ -65,8 +61,17 @@ impl<'a> Evidence<'a> {
         Ok(evidence)
     }
 
-    /// The results of an experiment.
+    /// The results of an experiment, if something can be derived from them.
     pub fn entry(&self, experiment: &str) -> Option<&'a Entry> {
+        self.all(experiment).filter(|entry| unfit(entry).is_none())
+    }
+
+    /// Why nothing can be derived from the results of an experiment that was measured.
+    pub fn unfit(&self, experiment: &str) -> Option<String> {
+        self.all(experiment).and_then(unfit)
+    }
+
+    fn all(&self, experiment: &str) -> Option<&'a Entry> {
         self.entries.iter().find(|entry| entry.results.experiment == experiment)
     }
 
@@ -76,36 +81,25 @@ impl<'a> Evidence<'a> {
     }
 }
 
-/// Compares an arm with another in a case; none if they have no common rounds.
-pub fn effect(entry: &Entry, case: &Case, arm: &str, against: &str) -> Option<Effect> {
-    let ratio = ratio_between(&entry.results, &case.id, arm, against)?;
-    let floor = entry.analysis.case(&case.id).map_or(1.0, |found| found.noise_floor);
-    Some(effect_of(ratio, case.better, floor))
-}
-
-/// Converts a ratio to a slowdown.
-pub fn effect_of(ratio: Ratio, better: Better, floor: f64) -> Effect {
-    let verdict = judge(ratio, better, floor);
-    match better {
-        Better::Lower => {
-            Effect { slowdown: ratio.value, low: ratio.low, high: ratio.high, verdict }
-        }
-        Better::Higher => Effect {
-            slowdown: 1.0 / ratio.value,
-            low: 1.0 / ratio.high,
-            high: 1.0 / ratio.low,
-            verdict,
-        },
-    }
-}
-
-/// Geometric mean of slowdowns; none for an empty slice.
-pub fn mean(effects: &[Effect]) -> Option<f64> {
-    if effects.is_empty() {
+/// Compares an arm with another in a case; none if they have no common rounds, or if the figure is
+/// withheld.
+pub fn effect(entry: &Entry, case: &Case, arm: &str, against: &str) -> Option<Cost> {
+    let found = entry.analysis.case(&case.id)?;
+    let withheld = |arm: &str| found.arm(arm).is_some_and(|arm| arm.withheld.is_some());
+    if withheld(arm) || withheld(against) {
         return None;
     }
-    let logs: f64 = effects.iter().map(|effect| effect.slowdown.ln()).sum();
-    Some((logs / effects.len() as f64).exp())
+    let ratio = ratio_between(&entry.results, &case.id, arm, against)?;
+    Some(Cost::new(ratio, case.better, found.noise_floor))
+}
+
+/// Geometric mean of costs; none for an empty slice.
+pub fn mean(costs: &[Cost]) -> Option<f64> {
+    if costs.is_empty() {
+        return None;
+    }
+    let logs: f64 = costs.iter().map(|cost| cost.times.ln()).sum();
+    Some((logs / costs.len() as f64).exp())
 }
 
 /// Arms that were measured in a case, without the plan's first arm and its second measurement.
@@ -116,9 +110,4 @@ pub fn arms_in<'a>(entry: &'a Entry, case: &Case) -> Vec<&'a Arm> {
     };
     let takes = |arm: &&Arm| case.arms.is_empty() || case.arms.contains(&arm.id);
     plan.arms.iter().skip(1).filter(takes).filter(measured).collect()
-}
-
-/// `+12.0 %` for a slowdown of 1.12; negative below 1.
-pub fn percent(slowdown: f64) -> String {
-    format!("{:+.1} %", (slowdown - 1.0) * 100.0)
 }

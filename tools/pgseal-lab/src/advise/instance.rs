@@ -1,7 +1,8 @@
 //! Recommends suite and key length of the instance.
 
-use super::evidence::{Effect, Evidence, effect, mean, percent};
+use super::evidence::{Evidence, effect, mean, time, words};
 use super::{Basis, Paste, Reason, Recommendation, Topic};
+use crate::cost::Cost;
 use crate::experiments::modes::algorithm::Mode;
 use crate::experiments::modes::figures::{At, Figures};
 use crate::experiments::modes::plan::PAGE_BYTES;
@@ -61,15 +62,15 @@ fn chosen(id: &str, basis: Basis, why: String, mut reasons: Vec<Reason>) -> Chos
 }
 
 /// Effects of one arm against another, each with its case, for all cases that measured both arms.
-fn against(entry: &Entry, arm: &str, other: &str) -> Vec<(String, Effect)> {
+fn against(entry: &Entry, arm: &str, other: &str) -> Vec<(String, Cost)> {
     let cases = entry.results.plan.cases.iter();
     cases
         .filter_map(|case| Some((case.id.clone(), effect(entry, case, arm, other)?)))
-        .filter(|(_, effect)| effect.slowdown.is_finite())
+        .filter(|(_, effect)| effect.times.is_finite())
         .collect()
 }
 
-fn effects(pairs: &[(String, Effect)]) -> Vec<Effect> {
+fn effects(pairs: &[(String, Cost)]) -> Vec<Cost> {
     pairs.iter().map(|(_, effect)| *effect).collect()
 }
 
@@ -94,11 +95,11 @@ fn from_servers(entry: &Entry) -> Option<Chosen> {
         let beyond = pairs.iter().filter(|(_, effect)| effect.differs()).count();
         reasons.push(Reason::of(
             format!(
-                "Against {} {} takes {} time in the geometric mean of {} cases; in {beyond} of them the \
+                "Against {} {} takes {} in the geometric mean of {} cases; in {beyond} of them the \
                  difference is more than noise.",
                 other.id,
                 start.id,
-                percent(slower),
+                time(slower),
                 pairs.len()
             ),
             format!("instance, arms {} and {}", start.id, other.id),
@@ -113,9 +114,9 @@ fn from_servers(entry: &Entry) -> Option<Chosen> {
         if beyond * 2 > pairs.len() && slower > 1.0 + least && better {
             best.clone_from(&other.id);
             why = format!(
-                "{} would take {} time, more than the {:.0} % that are the limit for giving up {}",
+                "{} would take {}, more than the {:.0} % that are the limit for giving up {}",
                 start.id,
-                percent(slower),
+                time(slower),
                 least * 100.0,
                 if shorter_keys(&start.id, &other.id) { "256-bit keys" } else { "authentication" }
             );
@@ -139,15 +140,15 @@ fn shorter_keys(long: &str, short: &str) -> bool {
 fn cost_of(entry: &Entry, suite: &str, plain: &str) -> Option<Reason> {
     let pairs = against(entry, suite, plain);
     let (worst_case, worst) =
-        pairs.iter().max_by(|(_, one), (_, other)| one.slowdown.total_cmp(&other.slowdown))?;
+        pairs.iter().max_by(|(_, one), (_, other)| one.times.total_cmp(&other.times))?;
     let free = pairs.iter().filter(|(_, effect)| !effect.differs()).count();
     Some(Reason::of(
         format!(
-            "Against a plain server {suite} takes {} time in the geometric mean of {} cases, in {free} \
-             of them no difference beyond the noise; most in {worst_case}: {}.",
-            percent(mean(&effects(&pairs))?),
+            "Against a plain server {suite} takes {} in the geometric mean of {} cases, in {free} of them \
+             not distinguishable from plain; most in {worst_case}: {}.",
+            time(mean(&effects(&pairs))?),
             pairs.len(),
-            worst.words()
+            words(worst)
         ),
         format!("instance, arms {suite} and {plain}"),
     ))
@@ -177,12 +178,12 @@ fn from_ciphers(figures: &Figures<'_>) -> Option<Chosen> {
         let Some((other_seal, other_open)) = micros(mode, bits) else { continue };
         let at = At::page(mode, bits, "aws-lc").decrypt();
         let gcm = At::page(Mode::Gcm, 256, "aws-lc").decrypt();
-        let verdict = match figures.difference(at, gcm) {
-            Some(found) if found.differs => format!("{:+.2} us", other_open - open),
-            _ => "no difference beyond the noise".to_owned(),
-        };
+        let verdict =
+            figures.difference(at, gcm).map(|found| words(&found.cost)).unwrap_or_default();
         reasons.push(Reason::of(
-            format!("{name}: {other_seal:.2} us and {other_open:.2} us; opening: {verdict}."),
+            format!(
+                "{name}: {other_seal:.2} us and {other_open:.2} us; opening, against AES-256-GCM: {verdict}."
+            ),
             format!("modes aes-{bits}-{}, arm aws-lc", mode.id()),
         ));
     }

@@ -33,17 +33,19 @@ pub fn text_of(advice: &Advice) -> String {
             };
             wrapped(&mut out, "  * ", &format!("{}{source}", reason.text));
         }
-        for paste in &recommendation.paste {
-            let _ = writeln!(out, "  {}:", paste.to);
-            for line in paste.text.lines() {
-                let _ = writeln!(out, "      {line}");
-            }
-        }
     }
     if !advice.cautions.is_empty() {
         out.push_str("\nBefore you believe it\n");
         for caution in &advice.cautions {
             wrapped(&mut out, "  * ", caution);
+        }
+    }
+    for (title, lines) in
+        [("Lines for postgresql.conf", &advice.conf), ("Commands", &advice.commands)]
+    {
+        let _ = writeln!(out, "\n{title}");
+        for line in lines {
+            let _ = writeln!(out, "    {line}");
         }
     }
     out

@@ -3,8 +3,9 @@
 use pgseal_tls::settings::{Abilities, FIRST_WITH_GROUPS, quoted, recommended};
 use pgseal_tls::version::Version;
 
-use super::evidence::{Effect, Evidence, arms_in, effect};
+use super::evidence::{Evidence, arms_in, effect, words};
 use super::{Basis, Paste, Reason, Recommendation, Site, Topic};
+use crate::cost::Cost;
 use crate::experiments::modes::algorithm::Mode;
 use crate::experiments::modes::figures::{At, Figures};
 use crate::plan::{Arm, Case};
@@ -27,7 +28,7 @@ fn case<'a>(entry: &'a Entry, id: &str) -> Option<&'a Case> {
 }
 
 /// Effect of an arm against the plan's first arm, which has no TLS.
-fn cost(entry: &Entry, case: &Case, arm: &str) -> Option<Effect> {
+fn cost(entry: &Entry, case: &Case, arm: &str) -> Option<Cost> {
     let plain = entry.results.plan.arms.first()?;
     effect(entry, case, arm, &plain.id)
 }
@@ -107,14 +108,14 @@ fn order_of_servers(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<(Basis, 
             let Some(arm) = measured.iter().find(|arm| arm.id == suite) else { continue };
             if let Some(found) = cost(entry, case, &arm.id) {
                 let source = format!("tls {}, arm {suite}", case.id);
-                let text = format!("{suite} against no TLS, {}: {}.", case.title, found.words());
+                let text = format!("{suite} against no TLS, {}: {}.", case.title, words(&found));
                 reasons.push(Reason::of(text, source));
             }
         }
         if let Some(found) = effect(entry, case, CHACHA, GCM_256) {
             verdicts.push(found);
             reasons.push(Reason::of(
-                format!("{CHACHA} against {GCM_256}, {}: {}.", case.title, found.words()),
+                format!("{CHACHA} against {GCM_256}, {}: {}.", case.title, words(&found)),
                 format!("tls {}", case.id),
             ));
         }
@@ -126,10 +127,10 @@ fn order_of_servers(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<(Basis, 
     let most = verdicts
         .iter()
         .filter(|found| found.differs())
-        .max_by(|one, other| one.slowdown.ln().abs().total_cmp(&other.slowdown.ln().abs()));
+        .max_by(|one, other| one.times.ln().abs().total_cmp(&other.times.ln().abs()));
     Some(match most {
         None => (Basis::Undecided, true),
-        Some(found) => (Basis::Measured, found.slowdown > 1.0),
+        Some(found) => (Basis::Measured, found.times > 1.0),
     })
 }
 
@@ -213,16 +214,16 @@ fn keys_of_servers(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<(Basis, b
     for arm in arms.iter().filter(same) {
         let Some(effect) = effect(entry, case, &arm.id, &ecdsa.id) else { continue };
         let name = member(arm, "certificate").unwrap_or_default();
-        let text = format!("A connection with {name} against ECDSA P-256: {}.", effect.words());
+        let text = format!("A connection with {name} against ECDSA P-256: {}.", words(&effect));
         reasons
             .push(Reason::of(text, format!("tls {}, arms {} and {}", case.id, arm.id, ecdsa.id)));
         found.push(effect);
     }
-    let sure: Vec<&Effect> = found.iter().filter(|effect| effect.differs()).collect();
+    let sure: Vec<&Cost> = found.iter().filter(|effect| effect.differs()).collect();
     match (found.is_empty(), sure.is_empty()) {
         (true, _) => None,
         (false, true) => Some((Basis::Undecided, true)),
-        (false, false) => Some((Basis::Measured, sure.iter().any(|effect| effect.slowdown > 1.0))),
+        (false, false) => Some((Basis::Measured, sure.iter().any(|effect| effect.times > 1.0))),
     }
 }
 
@@ -234,13 +235,10 @@ fn keys_alone(figures: &Figures<'_>, reasons: &mut Vec<Reason>) -> Option<(Basis
         let case = format!("sign.{key}");
         let Some(rsa) = figures.named(&case, "openssl", "") else { continue };
         let found = figures.named_difference("sign.ecdsa-256", &case)?;
-        let words = match found.differs {
-            true => format!("{} times", significant(found.ratio.value)),
-            false => "no difference beyond the noise of this run".to_owned(),
-        };
+        let against = words(&found.cost);
         reasons.push(Reason::of(
             format!(
-                "One core signs {} with ECDSA P-256 and {} with {key}: {words}.",
+                "One core signs {} with ECDSA P-256 and {} with {key}: {against} for ECDSA.",
                 quantity(ecdsa, "1/s"),
                 quantity(rsa, "1/s"),
             ),
@@ -265,7 +263,7 @@ fn pooling(entry: &Entry) -> Option<Reason> {
         format!(
             "A new connection with TLS for each transaction against one without TLS: {}; PostgreSQL resumes \
              no sessions, so keep connections in a pool.",
-            found.words()
+            words(&found)
         ),
         format!("tls {}, arm {}", case.id, arm.id),
     ))
@@ -314,7 +312,7 @@ fn group_costs(entry: &Entry, reasons: &mut Vec<Reason>) -> Option<bool> {
     for arm in arms.iter().filter(same) {
         let Some(found) = effect(entry, case, &arm.id, &usual.id) else { continue };
         let name = member(arm, "group").unwrap_or_default();
-        let text = format!("A connection with {name} against {base}: {}.", found.words());
+        let text = format!("A connection with {name} against {base}: {}.", words(&found));
         reasons
             .push(Reason::of(text, format!("tls {}, arms {} and {}", case.id, arm.id, usual.id)));
         any = Some(any.unwrap_or(false) || found.differs());

@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use pgseal_lab::LabError;
+use pgseal_lab::analysis::Verdict;
 use pgseal_lab::compare::{Comparison, Row};
+use pgseal_lab::cost::{change, verdict_words};
 use pgseal_lab::report;
 use pgseal_lab::report::format::{quantity, ratio_text};
 
@@ -75,22 +77,31 @@ fn text_of(comparison: &Comparison) -> String {
     let (case, arm) = (wide(|row| row.case.len()), wide(|row| row.arm.len()));
     let _ = writeln!(
         out,
-        "  {:case$}  {:arm$}  {:>12} {:>12}  {:24}  {:24}  verdict",
-        "case", "arm", "first", "second", "ratio (95 %)", "cost ratio (95 %)"
+        "  {:case$}  {:arm$}  {:>12} {:>12}  {:24}  {:>11}  verdict",
+        "case", "arm", "first", "second", "ratio (95 %)", "cost"
     );
     for row in &comparison.rows {
+        let verdict = verdict_words(row.verdict, row.noise_floor);
         let _ = writeln!(
             out,
-            "  {:case$}  {:arm$}  {:>12} {:>12}  {:24}  {:24}  {}",
+            "  {:case$}  {:arm$}  {:>12} {:>12}  {:24}  {:>11}  {verdict}",
             row.case,
             row.arm,
             quantity(row.first, &row.unit),
             quantity(row.second, &row.unit),
             ratio_text(&row.ratio),
-            row.against_baseline.as_ref().map_or(String::new(), ratio_text),
-            row.verdict.words()
+            row.times.map(change).unwrap_or_default(),
         );
     }
-    out.push('\n');
+    let worse = comparison.rows.iter().filter(|row| row.verdict == Verdict::Worse);
+    let most =
+        worse.max_by(|one, other| one.times.unwrap_or(1.0).total_cmp(&other.times.unwrap_or(1.0)));
+    let _ = write!(out, "{}: {}", comparison.experiment, comparison.summary().words());
+    if let Some(row) = most {
+        let times = row.times.map(change).unwrap_or_default();
+        let _ =
+            write!(out, " Most: {} in {}, {times} time against its baseline.", row.arm, row.case);
+    }
+    out.push_str("\n\n");
     out
 }

@@ -16,6 +16,9 @@ pub struct ReportArgs {
     /// Print the results and all that follows from them as JSON
     #[arg(long)]
     json: bool,
+    /// Print every case, what is missing, and all warnings
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 pub fn run(args: &ReportArgs) -> Result<u8, LabError> {
@@ -32,19 +35,19 @@ pub fn run(args: &ReportArgs) -> Result<u8, LabError> {
     } else {
         report::write_summary(&args.dir, &entries)?
     };
-    print_entries(&entries, args.json)?;
+    print_entries(&entries, args.json, args.verbose)?;
     eprintln!("lab: report: {}", summary.display());
     Ok(exit::SOUND)
 }
 
-/// The results of each experiment on standard output, as text or JSON.
-pub fn print_entries(entries: &[Entry], json: bool) -> Result<(), LabError> {
+/// The findings of each experiment on standard output, or all of it; or JSON.
+pub fn print_entries(entries: &[Entry], json: bool, verbose: bool) -> Result<(), LabError> {
     let mut out = Vec::new();
     for entry in entries {
         if json {
             out.extend(report::json_of(entry)?);
         } else {
-            out.extend(report::text_of(entry).into_bytes());
+            out.extend(report::text_of(entry, verbose).into_bytes());
             out.push(b'\n');
         }
     }

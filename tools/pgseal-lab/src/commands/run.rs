@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pgseal_lab::executor::Stderr;
 use pgseal_lab::report::{self, Entry};
-use pgseal_lab::session::{self, Request};
+use pgseal_lab::session::{self, Course, Request};
 use pgseal_lab::{Experiment, LabError, experiments};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -19,7 +20,7 @@ use crate::output::complain;
 /// How an experiment is run.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// Short: under two minutes on two cores; the same as --profile quick
+    /// Short; the same as --profile quick
     #[arg(long, conflicts_with = "profile")]
     quick: bool,
     /// How much is measured: tiny, quick, full, or a file that ends in .toml
@@ -43,6 +44,12 @@ pub struct RunArgs {
     /// Print the results and all that follows from them as JSON
     #[arg(long)]
     json: bool,
+    /// Print every case, what is missing, and all warnings
+    #[arg(long, short)]
+    verbose: bool,
+    /// Wait before each experiment until other programs leave the machine alone; give up after MINUTES
+    #[arg(long, value_name = "MINUTES", num_args = 0..=1, default_missing_value = "60", require_equals = true)]
+    wait_quiet: Option<u64>,
     #[command(flatten)]
     programs: ProgramArgs,
     /// Where the throw-away clusters go; default: TMPDIR, else /tmp
@@ -68,7 +75,7 @@ pub fn one(name: &str, args: &RunArgs) -> Result<u8, LabError> {
     let experiment = named(name)?;
     let interrupted = stop_on_signals()?;
     let entry = measure(&*experiment, &request(args)?, &interrupted)?;
-    print_entries(&[entry], args.json)?;
+    print_entries(&[entry], args.json, args.verbose)?;
     eprintln!("lab: report: {}", args.output.join(name).join(report::HTML).display());
     Ok(exit::SOUND)
 }
@@ -79,11 +86,20 @@ pub fn all(args: &RunArgs) -> Result<u8, LabError> {
     let request = request(args)?;
     let mut entries = Vec::new();
     let mut failed = None;
-    for experiment in experiments::all() {
-        eprintln!("lab: {}: {}", experiment.name(), experiment.title());
-        match measure(&*experiment, &request, &interrupted) {
+    let experiments = experiments::all();
+    let estimates: Vec<f64> = experiments
+        .iter()
+        .map(|experiment| session::estimate_s(&**experiment, &request))
+        .collect::<Result<_, _>>()?;
+    let mut course = Course::new(&estimates);
+    for experiment in experiments {
+        eprintln!("lab: {}", course.line(experiment.name(), now_unix_s()));
+        let begin = Instant::now();
+        let measured = measure(&*experiment, &request, &interrupted);
+        course.done(begin.elapsed().as_secs_f64());
+        match measured {
             Ok(entry) => entries.push(entry),
-            Err(error @ LabError::Interrupted { .. }) => return Err(error),
+            Err(error @ (LabError::Interrupted { .. } | LabError::Stopped)) => return Err(error),
             Err(error) => {
                 complain(&format!("{}: {error}", experiment.name()));
                 failed = Some((experiment.name(), exit::code_of(&error)));
@@ -93,7 +109,7 @@ pub fn all(args: &RunArgs) -> Result<u8, LabError> {
             report::write_summary(&args.output, &entries)?;
         }
     }
-    print_entries(&entries, args.json)?;
+    print_entries(&entries, args.json, args.verbose)?;
     if !entries.is_empty() {
         eprintln!("lab: report: {}", args.output.join(report::HTML).display());
     }
@@ -109,6 +125,10 @@ pub fn all(args: &RunArgs) -> Result<u8, LabError> {
     }
 }
 
+fn now_unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 fn request(args: &RunArgs) -> Result<Request, LabError> {
     Ok(Request {
         profile: if args.quick { "quick".to_owned() } else { args.profile.clone() },
@@ -119,6 +139,7 @@ fn request(args: &RunArgs) -> Result<Request, LabError> {
         output: args.output.clone(),
         work: args.work.clone(),
         cpus: args.cpus.clone(),
+        wait_quiet: args.wait_quiet.map(|minutes| Duration::from_secs(minutes * 60)),
         ..Programs::find(&args.programs)?.request()
     })
 }

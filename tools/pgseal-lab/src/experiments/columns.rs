@@ -38,7 +38,7 @@ use crate::environment::Environment;
 use crate::error::LabError;
 use crate::executor::Executor;
 use crate::exhibits::Exhibits;
-use crate::plan::Plan;
+use crate::plan::{Arm, Case, Plan};
 use crate::profile::Profile;
 use crate::results::Results;
 
@@ -70,6 +70,25 @@ impl Experiment for Columns {
 
     fn profiles(&self) -> &'static [(&'static str, &'static str)] {
         PROFILES
+    }
+
+    /// A load and a size: always; a sealed instance: also the queries, which have the same plans.
+    fn only_adds(&self, case: &Case, arm: &Arm) -> bool {
+        let other = arm.id != "plain" && !arm.again && case.unit != "ns";
+        let stores = ["insert", "copy", "size"].iter().any(|name| case.id.starts_with(name));
+        other && (stores || arm.id == "sealed-instance")
+    }
+
+    /// What the study's columns cost.
+    fn most(&self, case: &Case, arm: &str) -> Option<f64> {
+        let study = study::Study::published();
+        let keys = case.id.ends_with("-keys");
+        let ours = arm.starts_with("sealed-");
+        match case.id.trim_end_matches("-keys") {
+            "insert" | "copy" if ours => study.load_ratio(keys),
+            "size" if ours => study.storage_ratio(keys),
+            _ => None,
+        }
     }
 
     fn plan(&self, profile: &Profile, _machine: &Environment) -> Result<Plan, LabError> {

@@ -17,7 +17,7 @@ use crate::error::LabError;
 use crate::executor::Executor;
 use crate::exhibits::Exhibits;
 use crate::experiments::Experiment;
-use crate::plan::Plan;
+use crate::plan::{Arm, Case, Plan};
 use crate::profile::Profile;
 use crate::results::Results;
 
@@ -48,6 +48,14 @@ impl Experiment for Costs {
         ]
     }
 
+    fn only_adds(&self, _case: &Case, arm: &Arm) -> bool {
+        arm.id != "plain" && !arm.again
+    }
+
+    fn most(&self, case: &Case, arm: &str) -> Option<f64> {
+        plan::spec_of(case).ok()?.goal.most(arm).filter(|_| arm.starts_with("aes-"))
+    }
+
     fn plan(&self, profile: &Profile, _machine: &Environment) -> Result<Plan, LabError> {
         plan::plan(profile)
     }
@@ -62,6 +70,7 @@ impl Experiment for Costs {
             findings: findings::findings(results, analysis, &specs),
             tables: table::tables(results, analysis, &specs),
             charts: table::charts(results, analysis),
+            answer: findings::answer(results, analysis),
         })
     }
 }

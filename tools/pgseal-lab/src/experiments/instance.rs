@@ -23,7 +23,7 @@ use crate::error::LabError;
 use crate::executor::Executor;
 use crate::exhibits::Exhibits;
 use crate::experiments::Experiment;
-use crate::plan::Plan;
+use crate::plan::{Arm, Case, Plan};
 use crate::profile::Profile;
 use crate::results::Results;
 
@@ -55,6 +55,14 @@ impl Experiment for Instance {
         ]
     }
 
+    fn only_adds(&self, _case: &Case, arm: &Arm) -> bool {
+        arm.attributes.contains_key("suite")
+    }
+
+    fn most(&self, case: &Case, arm: &str) -> Option<f64> {
+        findings::most(&case.id, arm)
+    }
+
     fn plan(&self, profile: &Profile, machine: &Environment) -> Result<Plan, LabError> {
         plan::plan(profile, machine)
     }
@@ -69,6 +77,7 @@ impl Experiment for Instance {
             findings: findings::findings(results, analysis, &sizes)?,
             tables: tables::tables(results, analysis, &sizes)?,
             charts: tables::charts(results, analysis, &sizes),
+            answer: findings::answer(results, analysis, &sizes),
         })
     }
 }

@@ -5,6 +5,7 @@
 //! All arms of all cases take turns in random order, and every round starts new processes.
 
 pub mod algorithm;
+mod answer;
 pub mod arm;
 mod awslc;
 mod charts;
@@ -80,12 +81,13 @@ impl Experiment for Modes {
         Ok(Box::new(run::Bursts::new(plan, context)?))
     }
 
-    fn exhibits(&self, results: &Results, _: &Analysis) -> Result<Exhibits, LabError> {
+    fn exhibits(&self, results: &Results, analysis: &Analysis) -> Result<Exhibits, LabError> {
         let figures = figures::Figures::of(results)?;
         Ok(Exhibits {
             findings: findings::findings(&figures),
             tables: tables::tables(&figures)?,
             charts: charts::charts(&figures),
+            answer: answer::answer(&figures, analysis),
         })
     }
 

@@ -23,7 +23,7 @@ use crate::error::LabError;
 use crate::executor::Executor;
 use crate::exhibits::Exhibits;
 use crate::experiments::Experiment;
-use crate::plan::Plan;
+use crate::plan::{Arm, Case, Plan};
 use crate::profile::Profile;
 use crate::results::Results;
 
@@ -50,6 +50,17 @@ impl Experiment for Tls {
             ("quick", include_str!("../../profiles/tls-quick.toml")),
             ("full", include_str!("../../profiles/tls-full.toml")),
         ]
+    }
+
+    fn only_adds(&self, _case: &Case, arm: &Arm) -> bool {
+        arm.attributes.contains_key("tls")
+    }
+
+    /// What the study's dearest suite cost in 2013, for the study's own query.
+    fn most(&self, case: &Case, arm: &str) -> Option<f64> {
+        let asked = case.id == plan::PERSISTENT && !arm.starts_with(arms::PLAIN);
+        let study = crate::published::tls_ciphers();
+        findings::study_costs(&study).last().map(|(_, times)| *times).filter(|_| asked)
     }
 
     fn plan(&self, profile: &Profile, machine: &Environment) -> Result<Plan, LabError> {

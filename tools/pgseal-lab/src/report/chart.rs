@@ -6,12 +6,10 @@ mod scale;
 
 use std::fmt::Write;
 
+use super::colors::{Colors, key_of};
 use super::format::{quantity, span};
 use super::markup::{escape, identifier};
 use crate::exhibits::{Chart, ChartKind, Origin, Point, Series, X};
-
-/// Number of colours in the style sheet.
-const COLORS: usize = 10;
 
 /// Size of one form of a chart, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,7 +23,7 @@ const WIDE: Room = Room { class: "wide", width: 580.0, height: 310.0 };
 const NARROW: Room = Room { class: "narrow", width: 352.0, height: 300.0 };
 
 /// The figure of a chart: heading, legend, drawing, note, and its values as a table.
-pub fn figure(prefix: &str, chart: &Chart) -> String {
+pub fn figure(prefix: &str, chart: &Chart, colors: &Colors) -> String {
     let id = format!("{prefix}-chart-{}", identifier(&chart.id));
     let mut out = String::new();
     // Writing to a String cannot fail.
@@ -33,12 +31,12 @@ pub fn figure(prefix: &str, chart: &Chart) -> String {
         out,
         "<figure class=\"chart card\" id=\"{id}\"><figcaption><h3>{}</h3></figcaption>{}",
         escape(&chart.title),
-        legend(chart)
+        legend(chart, colors)
     );
     for room in [WIDE, NARROW] {
         out.push_str(&match chart.kind {
-            ChartKind::Lines => lines::svg(chart, room),
-            ChartKind::Bars => bars::svg(chart, room),
+            ChartKind::Lines => lines::svg(chart, room, colors),
+            ChartKind::Bars => bars::svg(chart, room, colors),
         });
     }
     if let Some(note) = &chart.note {
@@ -46,30 +44,6 @@ pub fn figure(prefix: &str, chart: &Chart) -> String {
     }
     let _ = writeln!(out, "{}</figure>", values(chart));
     out
-}
-
-/// Colour of each series. A study's series has the colour of the measured series of the same name.
-fn colors(chart: &Chart) -> Vec<usize> {
-    let stem = |name: &str| name.replace("(study)", "").trim().to_lowercase();
-    let mut measured: Vec<String> = Vec::new();
-    for series in chart.series.iter().filter(|series| series.origin == Origin::Measured) {
-        measured.push(stem(&series.name));
-    }
-    let mut others = measured.len();
-    let mut next = 0;
-    let mut color = |series: &Series| match series.origin {
-        Origin::Measured => {
-            next += 1;
-            next - 1
-        }
-        Origin::Study => {
-            measured.iter().position(|name| *name == stem(&series.name)).unwrap_or_else(|| {
-                others += 1;
-                others - 1
-            })
-        }
-    };
-    chart.series.iter().map(|series| color(series) % COLORS).collect()
 }
 
 fn class_of(series: &Series, color: usize) -> String {
@@ -87,9 +61,10 @@ fn name_of(series: &Series) -> String {
     }
 }
 
-fn legend(chart: &Chart) -> String {
+fn legend(chart: &Chart, colors: &Colors) -> String {
     let mut out = String::from("<ul class=\"legend\">");
-    for (at, (series, color)) in chart.series.iter().zip(colors(chart)).enumerate() {
+    for (at, series) in chart.series.iter().enumerate() {
+        let color = colors.of_series(series);
         let swatch = match chart.kind {
             ChartKind::Lines => format!(
                 "<path class=\"line\" d=\"M0 7H26\"/>{}",
@@ -101,8 +76,9 @@ fn legend(chart: &Chart) -> String {
         };
         let _ = write!(
             out,
-            "<li><button type=\"button\" data-series=\"{at}\" aria-pressed=\"true\"><svg \
+            "<li><button type=\"button\" data-series=\"{at}\" data-arm=\"{}\" aria-pressed=\"true\"><svg \
              class=\"{}\" width=\"26\" height=\"14\" aria-hidden=\"true\">{swatch}</svg>{}</button></li>",
+            escape(&key_of(series)),
             class_of(series, color),
             escape(&name_of(series))
         );

@@ -86,12 +86,18 @@ pub fn ratio_text(ratio: &Ratio) -> String {
     }
 }
 
-/// `+18.3 %` for a ratio of 1.183; `4.20 times` for a ratio of 3 or more.
-pub fn percent_change(ratio: f64) -> String {
-    match ratio {
-        value if !value.is_finite() => "-".to_owned(),
-        3.0.. => format!("{} times", significant(ratio)),
-        _ => format!("{:+.1} %", (ratio - 1.0) * 100.0),
+/// `14:32 UTC` from seconds since 1970.
+pub fn clock(unix_s: u64) -> String {
+    format!("{:02}:{:02} UTC", unix_s / 3600 % 24, unix_s / 60 % 60)
+}
+
+/// A duration for people: `40 s`, `12 min`, `2 h 5 min`.
+pub fn duration(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).round() as u64;
+    match seconds {
+        ..90.0 => format!("{seconds:.0} s"),
+        ..5400.0 => format!("{minutes} min"),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
     }
 }
 
@@ -174,10 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn changes() {
-        assert_eq!(percent_change(1.183), "+18.3 %");
-        assert_eq!(percent_change(0.5), "-50.0 %");
-        assert_eq!(percent_change(4.2), "4.20 times");
-        assert_eq!(percent_change(f64::NAN), "-");
+    fn times_of_the_day_and_durations() {
+        assert_eq!(clock(1_795_239_000), "05:30 UTC");
+        let said = [42.0, 89.9, 90.0, 720.0, 5400.0, 7500.0].map(duration);
+        assert_eq!(said, ["42 s", "90 s", "2 min", "12 min", "1 h 30 min", "2 h 5 min"]);
     }
 }

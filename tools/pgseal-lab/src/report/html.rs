@@ -3,6 +3,8 @@
 use std::fmt::Write;
 
 use super::Entry;
+use super::colors::Colors;
+use super::first;
 use super::markup::{date, escape};
 use super::section;
 use crate::environment::Environment;
@@ -30,12 +32,14 @@ pub fn html_of(entries: &[Entry], files: Files) -> String {
     };
     let mut out = head(&title);
     let environment = entries.first().map(|entry| &entry.results.environment);
+    let colors = Colors::of(entries);
     out.push_str(&masthead(&title, environment, entries));
+    out.push_str(&first::screen(entries, &colors));
     if entries.len() > 1 {
         out.push_str(&summary(entries));
     }
     for entry in entries {
-        out.push_str(&section::section(entry, entries.len() > 1, files));
+        out.push_str(&section::section(entry, entries.len() > 1, files, &colors));
     }
     out.push_str(FOOT);
     let _ = writeln!(out, "<script>{SCRIPT}</script></body></html>");
@@ -59,18 +63,31 @@ fn head(title: &str) -> String {
 fn masthead(title: &str, environment: Option<&Environment>, entries: &[Entry]) -> String {
     let mut out = String::from("<header class=\"top\"><div class=\"bar\">");
     out.push_str("<span class=\"brand\">pgseal <b>lab</b></span>");
-    if entries.len() > 1 {
-        out.push_str("<nav aria-label=\"Experiments\">");
-        for entry in entries {
-            let name = escape(&entry.results.experiment);
-            let _ = write!(out, "<a href=\"#{name}\">{name}</a>");
+    out.push_str("<nav aria-label=\"Parts of this page\"><a href=\"#answer\">answer</a>");
+    match entries {
+        [one] => {
+            let name = escape(&one.results.experiment);
+            let parts = [
+                ("found", one.exhibits.findings.is_empty()),
+                ("charts", one.exhibits.charts.is_empty()),
+                ("cases", false),
+            ];
+            for (part, _) in parts.iter().filter(|(_, empty)| !empty) {
+                let _ = write!(out, "<a href=\"#{name}-{part}\">{part}</a>");
+            }
         }
-        out.push_str("</nav>");
+        several => {
+            for entry in several {
+                let name = escape(&entry.results.experiment);
+                let _ = write!(out, "<a href=\"#{name}\">{name}</a>");
+            }
+        }
     }
+    out.push_str("</nav>");
     out.push_str(
         "<button type=\"button\" id=\"theme\" hidden title=\"Light or dark\">Light / dark</button></div>",
     );
-    let _ = write!(out, "</header><main><h1>{}</h1>", escape(title));
+    let _ = write!(out, "</header><main><h1 id=\"answer\">{}</h1>", escape(title));
     if let Some(machine) = environment {
         let versions = machine.postgresql.first().map(|v| short_version(v)).unwrap_or_default();
         let facts = [
@@ -100,7 +117,10 @@ fn summary(entries: &[Entry]) -> String {
             out,
             "<div class=\"card\"><h2><a href=\"#{name}\">{}</a></h2>{}",
             escape(&entry.title),
-            section::findings(entry.exhibits.findings.iter().take(SUMMARY_FINDINGS))
+            section::findings(
+                entry.exhibits.findings.iter().take(SUMMARY_FINDINGS),
+                !entry.analysis.is_too_noisy()
+            )
         );
         if entry.exhibits.findings.is_empty() {
             out.push_str("<p class=\"note\">No findings yet.</p>");

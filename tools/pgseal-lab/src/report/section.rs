@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::chart;
+use super::colors::Colors;
 use super::emphasis::emphasised;
 use super::format::rounds;
 use super::html::Files;
 use super::markup::{date, escape, script_json};
 use super::tables;
 use super::{CSV, Entry, json_of};
-use crate::analysis::Verdict;
+use crate::analysis::{ArmAnalysis, CaseAnalysis, Verdict};
 use crate::environment::Environment;
-use crate::exhibits::Finding;
+use crate::exhibits::{Finding, Tone};
 use crate::store::RESULTS;
 use crate::warning::Warning;
 
@@ -22,7 +23,7 @@ const EMBED_BYTES: usize = 4 << 20;
 const SHOWN_WARNINGS: usize = 2;
 
 /// The whole section. `nested`: the page has other sections, so this one gets a heading.
-pub fn section(entry: &Entry, nested: bool, files: Files) -> String {
+pub fn section(entry: &Entry, nested: bool, files: Files, colors: &Colors) -> String {
     let Entry { results, exhibits, .. } = entry;
     let name = &results.experiment;
     let mut out = format!("<section class=\"experiment\" id=\"{}\">", escape(name));
@@ -35,16 +36,19 @@ pub fn section(entry: &Entry, nested: bool, files: Files) -> String {
     if !exhibits.findings.is_empty() {
         let _ = write!(
             out,
-            "<div class=\"card found\"><h2>What was found</h2>{}</div>",
-            findings(exhibits.findings.iter())
+            "<div class=\"card found\" id=\"{}-found\"><h2>What was found</h2>{}<p \
+             class=\"note\">{}</p></div>",
+            escape(name),
+            findings(exhibits.findings.iter(), !entry.analysis.is_too_noisy()),
+            escape(&entry.analysis.noise().map(|noise| noise.line()).unwrap_or_default())
         );
     }
     out.push_str(&warnings(entry));
     out.push_str(&missing(entry));
     if !exhibits.charts.is_empty() {
-        out.push_str("<div class=\"charts\">");
+        let _ = write!(out, "<div class=\"charts\" id=\"{}-charts\">", escape(name));
         for chart in &exhibits.charts {
-            out.push_str(&chart::figure(name, chart));
+            out.push_str(&chart::figure(name, chart, colors));
         }
         out.push_str("</div>");
     }
@@ -58,11 +62,13 @@ pub fn section(entry: &Entry, nested: bool, files: Files) -> String {
     out
 }
 
-/// The list of findings, each with the study's finding if there is one.
-pub fn findings<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
+/// The list of findings, each with the study's finding if there is one. `bold`: figures are bold, which
+/// those of a noisy machine must not be.
+pub fn findings<'a>(findings: impl Iterator<Item = &'a Finding>, bold: bool) -> String {
     let mut out = String::from("<ul class=\"findings\">");
     for finding in findings {
-        let _ = write!(out, "<li><p>{}</p>", emphasised(&finding.text));
+        let text = if bold { emphasised(&finding.text) } else { escape(&finding.text) };
+        let _ = write!(out, "<li><p>{text}</p>");
         if let Some(study) = &finding.study {
             let _ = write!(
                 out,
@@ -86,18 +92,23 @@ fn badges(entry: &Entry) -> String {
     badges.push(("", format!("profile {}", plan.profile)));
     badges.push(("", rounds(results.rounds_done())));
     badges.push(("", format!("{} samples", results.samples.len())));
-    let count = |verdict| {
-        let arms = analysis.cases.iter().flat_map(|case| &case.arms);
-        // The second measurement of the baseline is not a result.
-        let again = plan.again().map(|arm| arm.id.as_str());
-        arms.filter(|arm| arm.verdict == verdict && Some(arm.arm.as_str()) != again).count()
+    // The second measurement of the baseline is not a result.
+    let again = plan.again().map(|arm| arm.id.as_str());
+    let arms =
+        || analysis.cases.iter().flat_map(|case| case.arms.iter().map(move |arm| (case, arm)));
+    let arms = || arms().filter(|(_, arm)| Some(arm.arm.as_str()) != again);
+    let count = |verdict| arms().filter(|(_, arm)| arm.verdict == verdict).count();
+    let tone = |case: &CaseAnalysis, arm: &ArmAnalysis| {
+        entry.costs.get(&(case.case.clone(), arm.arm.clone())).map(|cell| cell.tone)
     };
-    for (class, verdict, words) in [
-        ("good", Verdict::Better, "better"),
-        ("bad", Verdict::Worse, "worse"),
-        ("", Verdict::NoDifference, "no difference"),
+    let beyond = arms().filter(|(case, arm)| tone(case, arm) == Some(Tone::Bad)).count();
+    for (class, number, words) in [
+        ("good", count(Verdict::Better), "cost less"),
+        ("", count(Verdict::Worse), "cost more"),
+        ("bad", beyond, "more than they should"),
+        ("", count(Verdict::NoDifference), "not distinguishable"),
+        ("warn", count(Verdict::Withheld), "withheld"),
     ] {
-        let number = count(verdict);
         if number > 0 {
             badges.push((class, format!("{number} {words}")));
         }
@@ -210,11 +221,11 @@ fn environment(machine: &Environment) -> String {
         ("PostgreSQL", machine.postgresql.join("; ")),
         ("OpenSSL of the system", or(&machine.openssl, "none")),
         ("pgseal", machine.pgseal.clone()),
-        ("Load before", format!("{:.2}", machine.load_before)),
+        ("Load before", load(machine)),
         ("Started", date(machine.time_unix_s)),
     ];
     let mut out = String::from(
-        "<details class=\"card\" open><summary><h2>Environment</h2></summary><dl class=\"env\">",
+        "<details class=\"card environment\" open><summary><h2>Environment</h2></summary><dl class=\"env\">",
     );
     for (name, value) in rows {
         let value = if value.is_empty() { "not told".to_owned() } else { value };
@@ -222,6 +233,13 @@ fn environment(machine: &Environment) -> String {
     }
     out.push_str("</dl></details>");
     out
+}
+
+fn load(machine: &Environment) -> String {
+    match machine.others_before {
+        Some(cpus) => format!("other programs used {cpus:.2} CPUs"),
+        None => format!("load average {:.2}", machine.load_before),
+    }
 }
 
 fn reproduce(entry: &Entry, files: Files) -> String {

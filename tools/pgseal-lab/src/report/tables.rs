@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use super::Entry;
-use super::format::{percent_change, quantity, significant, span};
+use super::format::{quantity, span};
 use super::markup::{escape, identifier};
 use crate::analysis::{ArmAnalysis, CaseAnalysis, Verdict};
+use crate::cost::{Cost, verdict_words};
 use crate::exhibits::{Cell, Column, Origin, Table, Tone};
-use crate::plan::{Better, Case};
+use crate::plan::Case;
 
 /// A table with more rows than this is shown folded.
 const FOLD: usize = 60;
@@ -64,7 +65,18 @@ fn head(column: &Column) -> String {
     format!("<th class=\"{}\">{}{unit}{tag}</th>", class.trim_end(), escape(&column.title))
 }
 
-fn field(column: &Column, cell: &Cell) -> String {
+/// The class of an emphasis.
+pub fn class_of(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain => "",
+        Tone::Good => "good",
+        Tone::Bad => "bad",
+        Tone::Faint => "faint",
+    }
+}
+
+/// A field of a column.
+pub fn field(column: &Column, cell: &Cell) -> String {
     let mut class = String::new();
     if column.numeric {
         class.push_str("n ");
@@ -72,12 +84,7 @@ fn field(column: &Column, cell: &Cell) -> String {
     if column.origin == Origin::Study {
         class.push_str("study ");
     }
-    class.push_str(match cell.tone {
-        Tone::Plain => "",
-        Tone::Good => "good",
-        Tone::Bad => "bad",
-        Tone::Faint => "faint",
-    });
+    class.push_str(class_of(cell.tone));
     let value = cell.value.map(|value| format!(" data-v=\"{value}\"")).unwrap_or_default();
     let text = escape(&cell.text);
     let text = match &cell.hint {
@@ -95,14 +102,14 @@ pub fn cases(entry: &Entry) -> String {
     let (plan, analysis) = (&entry.results.plan, &entry.analysis);
     let mut rows = 0;
     let mut inner = String::from(
-        "<p class=\"note\">Median of the rounds with its 95 % bootstrap interval; the ratio is to the \
-         baseline of the same rounds. A difference within the noise floor, which the baseline measured \
-         twice gives, or whose interval touches 1, is called no difference. In the drawing: the grey \
-         band is the noise floor, the line in its middle is 1.</p><div class=\"scroll\"><table \
+        "<p class=\"note\">Median of the rounds with its 95 % bootstrap interval. Cost: time (or bytes) for \
+         the same work against the baseline of the same rounds; plus is more, minus is less, in every case. \
+         A cost within the noise floor, which the baseline measured twice gives, or whose interval touches \
+         0, cannot be told from noise. In the drawing: the grey band is the noise floor, the line in its \
+         middle is the baseline, and right is more.</p><div class=\"scroll\"><table \
          class=\"sortable\"><thead><tr><th>Case</th><th>Arm</th><th class=\"n\">Median</th>\
-         <th class=\"n\">95 % interval</th><th class=\"n\">Ratio</th><th class=\"n\">95 % interval</th>\
-         <th class=\"still\">Ratio drawn</th><th class=\"n\">Change</th><th>Verdict</th>\
-         <th class=\"n\">Rounds</th></tr></thead><tbody>",
+         <th class=\"n\">95 % interval</th><th class=\"n\">Cost</th><th class=\"n\">95 % interval</th>\
+         <th class=\"still\">Cost drawn</th><th>Verdict</th><th class=\"n\">Rounds</th></tr></thead><tbody>",
     );
     for case in &analysis.cases {
         let Some(planned) = plan.case(&case.case) else { continue };
@@ -118,12 +125,8 @@ pub fn cases(entry: &Entry) -> String {
 fn case_row(entry: &Entry, planned: &Case, case: &CaseAnalysis, arm: &ArmAnalysis) -> String {
     let plan = &entry.results.plan;
     let title = plan.arm(&arm.arm).map_or(arm.arm.as_str(), |arm| arm.title.as_str());
-    let direction = match planned.better {
-        Better::Higher => "more is better",
-        Better::Lower => "less is better",
-    };
     let mut out = format!(
-        "<tr><td class=\"w\"><span class=\"hint\" data-tip=\"{}, {direction}\">{}</span></td><td class=\"w\">{}</td>",
+        "<tr><td class=\"w\"><span class=\"hint\" data-tip=\"{}\">{}</span></td><td class=\"w\">{}</td>",
         escape(&case.case),
         escape(&planned.title),
         escape(title),
@@ -134,7 +137,7 @@ fn case_row(entry: &Entry, planned: &Case, case: &CaseAnalysis, arm: &ArmAnalysi
         let _ = write!(
             out,
             "<td class=\"n faint\"><span class=\"hint\" data-tip=\"{why}\" title=\"{why}\">missing\
-             </span></td><td></td><td></td><td></td><td></td><td></td><td class=\"faint\">missing</td>\
+             </span></td><td></td><td></td><td></td><td></td><td class=\"faint\">missing</td>\
              <td class=\"n\">0</td></tr>",
             why = escape(&why)
         );
@@ -153,68 +156,68 @@ fn case_row(entry: &Entry, planned: &Case, case: &CaseAnalysis, arm: &ArmAnalysi
         arm.median,
         of(arm.median)
     );
-    match arm.ratio {
-        None => out.push_str("<td></td><td></td><td></td><td></td>"),
-        Some(ratio) => {
-            let interval = if ratio.low.is_finite() {
-                format!("{} to {}", significant(ratio.low), significant(ratio.high))
-            } else {
-                String::new()
-            };
+    let shown = entry.costs.get(&(case.case.clone(), arm.arm.clone()));
+    let tone = shown.map_or(Tone::Faint, |cell| cell.tone);
+    match (Cost::of(case, planned, &arm.arm), &arm.withheld) {
+        (Some(cost), _) => {
             let _ = write!(
                 out,
-                "<td class=\"n\" data-v=\"{}\">{:.3}</td><td class=\"n\">{interval}</td><td>{}</td>\
-                 <td class=\"n\" data-v=\"{}\">{}</td>",
-                ratio.value,
-                ratio.value,
-                drawn(case, arm),
-                ratio.value,
-                escape(&percent_change(ratio.value))
+                "<td class=\"n\" data-v=\"{}\">{}</td><td class=\"n\">{}</td><td>{}</td>",
+                cost.times,
+                cost.change(),
+                cost.interval(),
+                drawn(case, planned, &cost, tone),
             );
         }
+        (None, Some(why)) => {
+            let _ = write!(
+                out,
+                "<td class=\"n faint\"><span class=\"hint\" data-tip=\"{why}\" title=\"{why}\">withheld\
+                 </span></td><td></td><td></td>",
+                why = escape(why)
+            );
+        }
+        (None, None) => out.push_str("<td></td><td></td><td></td>"),
     }
     let again = plan.again().is_some_and(|again| again.id == arm.arm);
-    let (class, words) = match arm.verdict {
-        _ if again => ("faint", "noise floor"),
-        Verdict::Better => ("good", "better"),
-        Verdict::Worse => ("bad", "worse"),
-        verdict => ("faint", verdict.words()),
+    let words = match arm.verdict {
+        _ if again => "noise floor".to_owned(),
+        Verdict::Better => "costs less".to_owned(),
+        Verdict::Worse if tone == Tone::Bad => "more than it should".to_owned(),
+        Verdict::Worse => "costs more".to_owned(),
+        verdict => verdict_words(verdict, case.noise_floor),
     };
+    let class = if again { "faint" } else { class_of(tone) };
     let _ = write!(out, "<td class=\"{class}\">{words}</td><td class=\"n\">{}</td></tr>", arm.n);
     out
 }
 
-/// Draws the ratio and its interval on a small logarithmic axis, with the noise floor behind them.
-fn drawn(case: &CaseAnalysis, arm: &ArmAnalysis) -> String {
-    let Some(ratio) = arm.ratio else { return String::new() };
+/// Draws the cost and its interval on a small logarithmic axis, with the noise floor behind them.
+fn drawn(case: &CaseAnalysis, planned: &Case, cost: &Cost, tone: Tone) -> String {
     let (width, middle, height) = (132.0, 66.0, 16.0);
     let reach = case
         .arms
         .iter()
-        .filter_map(|arm| arm.ratio)
-        .flat_map(|ratio| [ratio.value, ratio.low, ratio.high])
+        .filter_map(|arm| Cost::of(case, planned, &arm.arm))
+        .flat_map(|cost| [cost.times, cost.low, cost.high])
         .filter(|end| end.is_finite() && *end > 0.0)
         .map(|end| end.ln().abs())
         .fold(case.noise_floor.ln().max(0.02), f64::max)
         // Values beyond a factor of 2 are drawn at the edge.
         .min(std::f64::consts::LN_2);
     let at = |value: f64| middle + (value.max(1e-9).ln() / reach).clamp(-1.0, 1.0) * (middle - 5.0);
-    let class = match arm.verdict {
-        Verdict::Better => "good",
-        Verdict::Worse => "bad",
-        _ => "faint",
-    };
     let band = at(case.noise_floor) - at(1.0 / case.noise_floor);
-    let interval = if ratio.low.is_finite() && ratio.high.is_finite() {
-        format!("<path class=\"span\" d=\"M{:.1} 8H{:.1}\"/>", at(ratio.low), at(ratio.high))
+    let interval = if cost.low.is_finite() && cost.high.is_finite() {
+        format!("<path class=\"span\" d=\"M{:.1} 8H{:.1}\"/>", at(cost.low), at(cost.high))
     } else {
         String::new()
     };
     format!(
-        "<svg class=\"mini {class}\" width=\"{width}\" height=\"{height}\" aria-hidden=\"true\"><rect \
+        "<svg class=\"mini {}\" width=\"{width}\" height=\"{height}\" aria-hidden=\"true\"><rect \
          class=\"band\" x=\"{:.1}\" y=\"1\" width=\"{band:.1}\" height=\"14\"/><path class=\"one\" \
          d=\"M{middle} 0V{height}\"/>{interval}<circle class=\"dot\" cx=\"{:.1}\" cy=\"8\" r=\"3.5\"/></svg>",
+        class_of(tone),
         at(1.0 / case.noise_floor),
-        at(ratio.value)
+        at(cost.times)
     )
 }

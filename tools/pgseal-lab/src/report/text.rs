@@ -3,27 +3,63 @@
 use std::fmt::Write;
 
 use super::Entry;
-use super::format::{percent_change, quantity, ratio_text};
+use super::format::quantity;
+use crate::cost::{Cost, verdict_words};
 use crate::results::Missing;
 
 /// Longest line of a wrapped paragraph.
 const WIDTH: usize = 100;
 
-/// The whole report.
-pub fn text_of(entry: &Entry) -> String {
-    let Entry { results, analysis, exhibits, .. } = entry;
+/// The findings, and the noise in one line. `verbose`: with every case against its baseline, what is
+/// missing, and all warnings.
+pub fn text_of(entry: &Entry, verbose: bool) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{}\n", entry.title);
-    for finding in &exhibits.findings {
+    let analysis = &entry.analysis;
+    if analysis.is_too_noisy() {
+        let text = "THIS MACHINE WAS TOO NOISY TO TELL. Stop other programs and measure again with \
+                    --wait-quiet.";
+        wrapped(&mut out, "", text);
+        out.push('\n');
+    }
+    for finding in &entry.exhibits.findings {
         wrapped(&mut out, "* ", &finding.text);
-        if let Some(study) = &finding.study {
+        if let Some(study) = finding.study.as_ref().filter(|_| verbose) {
             wrapped(&mut out, "    the study: ", study);
         }
     }
-    if !exhibits.findings.is_empty() {
-        out.push('\n');
+    if let Some(noise) = analysis.noise() {
+        wrapped(&mut out, "", &noise.line());
     }
+    match verbose {
+        true => details(&mut out, entry),
+        false => counts(&mut out, entry),
+    }
+    out
+}
+
+/// How much is missing and warned of.
+fn counts(out: &mut String, entry: &Entry) {
+    let (missing, warnings) = (entry.results.missing.len(), entry.warnings().len());
+    let many = |count: usize, one: &str, more: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {one}")),
+        count => Some(format!("{count} {more}")),
+    };
+    let parts = [
+        many(missing, "value is missing", "values are missing"),
+        many(warnings, "warning", "warnings"),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if !parts.is_empty() {
+        let _ = writeln!(out, "{} (--verbose shows them, and every case).", parts.join(", "));
+    }
+}
+
+fn details(out: &mut String, entry: &Entry) {
+    let Entry { results, analysis, .. } = entry;
+    out.push('\n');
     for case in &analysis.cases {
         let Some(planned) = results.plan.case(&case.case) else { continue };
         let _ = writeln!(out, "{} ({})", planned.title, planned.unit);
@@ -31,26 +67,31 @@ pub fn text_of(entry: &Entry) -> String {
             let title = results.plan.arm(&arm.arm).map_or(arm.arm.as_str(), |a| a.title.as_str());
             let value =
                 if arm.n == 0 { "missing".to_owned() } else { quantity(arm.median, &planned.unit) };
-            let against = arm.ratio.map_or(String::new(), |ratio| {
-                format!("{}, {}", ratio_text(&ratio), percent_change(ratio.value))
+            let cost = Cost::of(case, planned, &arm.arm);
+            let against = cost.map_or(String::new(), |cost| match cost.interval() {
+                none if none.is_empty() => cost.change(),
+                interval => format!("{} ({interval})", cost.change()),
             });
-            let _ = writeln!(out, "  {title:38} {value:>14}  {against:36} {}", arm.verdict.words());
+            let verdict = verdict_words(arm.verdict, case.noise_floor);
+            let _ = writeln!(out, "  {title:38} {value:>14}  {against:32} {verdict}");
+            if let Some(why) = &arm.withheld {
+                wrapped(out, "      ", why);
+            }
         }
     }
     if !results.missing.is_empty() {
         out.push_str("\nMissing:\n");
         for missing in &results.missing {
-            wrapped(&mut out, "* ", &missing_text(missing));
+            wrapped(out, "* ", &missing_text(missing));
         }
     }
     let warnings = entry.warnings();
     if !warnings.is_empty() {
         out.push_str("\nWarnings:\n");
         for warning in warnings {
-            wrapped(&mut out, "* ", &warning);
+            wrapped(out, "* ", &warning);
         }
     }
-    out
 }
 
 /// A missing item in words: where, what, why, and the remedy.

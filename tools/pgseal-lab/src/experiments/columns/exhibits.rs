@@ -34,6 +34,7 @@ pub fn of(results: &Results, analysis: &Analysis) -> Result<Exhibits, LabError> 
         findings: findings::all(&data),
         tables: tables::all(&data),
         charts: charts::all(&data),
+        answer: findings::answer(&data),
     })
 }
 
@@ -48,9 +49,9 @@ struct Data<'a> {
     study: Study,
 }
 
-impl Data<'_> {
+impl<'a> Data<'a> {
     /// The arms of a case, without the baseline and its second measurement.
-    fn others(&self, case: &str) -> Vec<&Arm> {
+    fn others(&self, case: &str) -> Vec<&'a Arm> {
         let plan = &self.results.plan;
         let Some(case) = plan.case(case) else { return Vec::new() };
         plan.arms_of(case).filter(|arm| arm.id != "plain" && arm.id != AGAIN).collect()
@@ -93,7 +94,7 @@ impl Data<'_> {
     }
 
     /// Ids of the cases of queries, with or without keys, in order.
-    fn queries(&self, keys: bool) -> Vec<&Case> {
+    fn queries(&self, keys: bool) -> Vec<&'a Case> {
         let is_query = |case: &&Case| {
             case.parameters.get("work").is_some_and(|work| work == "query")
                 && self.keyed.contains(case.id.as_str()) == keys
@@ -133,24 +134,6 @@ fn trimmed_mean(values: &[f64]) -> Option<f64> {
     (!kept.is_empty()).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
 }
 
-/// `4.1 times`.
-fn times(ratio: f64) -> String {
-    match ratio {
-        ..10.0 => format!("{ratio:.2} times"),
-        ..100.0 => format!("{ratio:.1} times"),
-        _ => format!("{ratio:.0} times"),
-    }
-}
-
-/// `a, b and c`.
-fn listed(parts: &[String]) -> String {
-    match parts {
-        [] => String::new(),
-        [one] => one.clone(),
-        [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,14 +143,5 @@ mod tests {
         assert_eq!(trimmed_mean(&[9.0, 2.0, 3.0, 4.0, 0.0]), Some(3.0));
         assert_eq!(trimmed_mean(&[2.0, 4.0]), Some(3.0));
         assert_eq!(trimmed_mean(&[]), None);
-    }
-
-    #[test]
-    fn words() {
-        assert_eq!(listed(&["a".into(), "b".into(), "c".into()]), "a, b and c");
-        assert_eq!(
-            (times(4.117), times(43.63), times(640.2)),
-            ("4.12 times".into(), "43.6 times".into(), "640 times".into())
-        );
     }
 }

@@ -49,6 +49,15 @@ impl Goal {
         }
     }
 
+    /// The most time against the plain server that meets the aim; none: within the noise.
+    pub fn most(self, suite: &str) -> Option<f64> {
+        match self {
+            Self::TimeAtMost { .. } => Some(self.time_limit(suite)),
+            Self::RateAtLeast(least) => Some(1.0 / least),
+            Self::RateInNoise => None,
+        }
+    }
+
     /// Judges a ratio to the plain server; `noise` is that of plain against plain.
     pub fn judge(self, suite: &str, found: Ratio, noise: Option<Ratio>) -> Judged {
         let inside = |aim: f64| found.low <= aim && aim <= found.high;

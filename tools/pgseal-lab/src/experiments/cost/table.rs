@@ -27,7 +27,10 @@ fn ratios(results: &Results, analysis: &Analysis, specs: &Specs) -> Table {
     let rows = results.plan.cases.iter().flat_map(|case| {
         compared(&results.plan).filter_map(move |arm| {
             let found = analysis.arm(&case.id, &arm.id)?;
-            Some(row(specs, analysis, case, arm, found, found.ratio?))
+            match (&found.withheld, found.ratio) {
+                (Some(why), _) => Some(withheld(case, arm, why)),
+                (None, ratio) => Some(row(specs, analysis, case, arm, found, ratio?)),
+            }
         })
     });
     Table {
@@ -49,6 +52,13 @@ fn ratios(results: &Results, analysis: &Analysis, specs: &Specs) -> Table {
                 .to_owned(),
         ),
     }
+}
+
+fn withheld(case: &Case, arm: &Arm, why: &str) -> Vec<Cell> {
+    let mut row = vec![Cell::text(&case.title).hint(&case.id), Cell::text(&arm.id)];
+    row.push(Cell::text("withheld").hint(why).tone(Tone::Faint));
+    row.extend((0..4).map(|_| Cell::default()));
+    row
 }
 
 fn row(
@@ -114,6 +124,7 @@ fn bars(results: &Results, analysis: &Analysis) -> Chart {
     let again = results.plan.arms.iter().filter(|arm| arm.again);
     let series = suites(&results.plan).chain(again).map(|arm| Series {
         name: arm.id.clone(),
+        arm: arm.id.clone(),
         points: cost_points(analysis, results.plan.cases.iter(), arm),
         ..Series::default()
     });

@@ -1,8 +1,11 @@
 //! Tables and charts.
 
-use super::figures::{Cost, Size, compared, data_bytes, others, plain_extra, suites};
+use super::Instance;
+use super::figures::{Size, compared, data_bytes, others, plain_extra, suites};
 use super::plan::{AGAIN, spec_of};
-use crate::analysis::{Analysis, Verdict};
+use crate::analysis::Analysis;
+use crate::answer::cost_cell;
+use crate::cost::Cost;
 use crate::error::LabError;
 use crate::exhibits::{Axis, Cell, Chart, ChartKind, Column, Point, Series, Table, Tone};
 use crate::plan::{Arm, Case};
@@ -40,7 +43,7 @@ fn sweep_table(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Ta
         Column::number("blocks read", "1/transaction"),
         Column::number("plain", "1/s"),
     ];
-    columns.extend(compared(&results.plan).map(|arm| Column::number(&arm.id, "ratio")));
+    columns.extend(compared(&results.plan).map(|arm| Column::number(&arm.id, "time")));
     let rows = sizes.iter().map(|size| {
         let mut row = vec![
             Cell::number(size.buffers_mb, format!("{:.0}", size.buffers_mb)),
@@ -49,18 +52,18 @@ fn sweep_table(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Ta
             number(plain_median(results, analysis, size.case), 0),
         ];
         row.extend(
-            compared(&results.plan).map(|arm| ratio_cell(results, analysis, size.case, arm)),
+            compared(&results.plan).map(|arm| against_plain(results, analysis, size.case, arm)),
         );
         row
     });
     Table {
         id: "instance-sweep".to_owned(),
-        title: "pgbench -S over shared_buffers: throughput against the plain server".to_owned(),
+        title: "pgbench -S over shared_buffers: time for a transaction against the plain server".to_owned(),
         columns,
         rows: rows.collect(),
         note: Some(
             "Blocks of 8 kB that are not in shared_buffers and come from the OS cache; each is decrypted. \
-             Below 1: slower than plain."
+             Plus is more time than plain, minus is less."
                 .to_owned(),
         ),
     }
@@ -68,7 +71,7 @@ fn sweep_table(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Ta
 
 fn others_table(results: &Results, analysis: &Analysis) -> Table {
     let mut columns = vec![Column::text("case"), Column::number("plain", ""), Column::text("unit")];
-    columns.extend(compared(&results.plan).map(|arm| Column::number(&arm.id, "ratio")));
+    columns.extend(compared(&results.plan).map(|arm| Column::number(&arm.id, "time")));
     let rows = others(results).map(|case| {
         let digits = if case.unit == "s" { 3 } else { 0 };
         let mut row = vec![
@@ -76,7 +79,7 @@ fn others_table(results: &Results, analysis: &Analysis) -> Table {
             number(plain_median(results, analysis, case), digits),
             Cell::text(&case.unit),
         ];
-        row.extend(compared(&results.plan).map(|arm| ratio_cell(results, analysis, case, arm)));
+        row.extend(compared(&results.plan).map(|arm| against_plain(results, analysis, case, arm)));
         row
     });
     Table {
@@ -85,8 +88,8 @@ fn others_table(results: &Results, analysis: &Analysis) -> Table {
         columns,
         rows: rows.collect(),
         note: Some(
-            "Unit 1/s: transactions a second, a ratio below 1 is slower. Unit s: time, a ratio above 1 is \
-             slower."
+            "Time for the same work: plus is more than plain, minus is less. Unit 1/s: transactions a \
+             second of the plain server."
                 .to_owned(),
         ),
     }
@@ -175,11 +178,12 @@ fn state_table(results: &Results, analysis: &Analysis) -> Result<Table, LabError
 fn cost_chart(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Chart {
     let series = compared(&results.plan).map(|arm| Series {
         name: arm.title.clone(),
+        arm: arm.id.clone(),
         points: sizes
             .iter()
             .filter_map(|size| {
-                let cost = Cost::of(analysis, size.case, &arm.id)?;
-                Some(with_interval(Point::at(size.buffers_mb, cost.percent), cost.low, cost.high))
+                let cost = analysis.cost(size.case, &arm.id)?;
+                Some(cost_point(Point::at(size.buffers_mb, cost.percent()), &cost))
             })
             .collect(),
         ..Series::default()
@@ -189,7 +193,7 @@ fn cost_chart(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Cha
         title: "Cost over shared_buffers (pgbench -S)".to_owned(),
         kind: ChartKind::Lines,
         x: Axis { title: "shared_buffers".to_owned(), unit: "MB".to_owned(), log: true },
-        y: Axis { title: "throughput lost".to_owned(), unit: "%".to_owned(), log: false },
+        y: Axis { title: "more time than plain".to_owned(), unit: "%".to_owned(), log: false },
         series: series.filter(|series| !series.points.is_empty()).collect(),
         note: Some(data_note(results, analysis, sizes)),
     }
@@ -198,6 +202,7 @@ fn cost_chart(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Cha
 fn rate_chart(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Chart {
     let series = results.plan.arms.iter().map(|arm| Series {
         name: arm.title.clone(),
+        arm: arm.id.clone(),
         points: sizes
             .iter()
             .filter_map(|size| {
@@ -228,6 +233,7 @@ fn bars(results: &Results, analysis: &Analysis) -> Chart {
     arms.extend(suites(&results.plan).filter(everywhere));
     let series = arms.into_iter().map(|arm| Series {
         name: arm.title.clone(),
+        arm: arm.id.clone(),
         points: cost_points(analysis, others(results), arm),
         ..Series::default()
     });
@@ -241,8 +247,8 @@ pub fn cost_points<'a>(
     arm: &Arm,
 ) -> Vec<Point> {
     let point = |case: &Case| {
-        let cost = Cost::of(analysis, case, &arm.id)?;
-        Some(with_interval(Point::label(&case.id, cost.percent), cost.low, cost.high))
+        let cost = analysis.cost(case, &arm.id)?;
+        Some(cost_point(Point::label(&case.id, cost.percent()), &cost))
     };
     cases.filter_map(point).collect()
 }
@@ -254,13 +260,9 @@ pub fn cost_bars(id: &str, title: &str, series: Vec<Series>) -> Chart {
         title: title.to_owned(),
         kind: ChartKind::Bars,
         x: Axis { title: "case".to_owned(), ..Axis::default() },
-        y: Axis {
-            title: "throughput lost or time added".to_owned(),
-            unit: "%".to_owned(),
-            log: false,
-        },
+        y: Axis { title: "more time than plain".to_owned(), unit: "%".to_owned(), log: false },
         series,
-        note: Some("Below 0: faster than the plain server, or noise.".to_owned()),
+        note: Some("Below 0: less time than the plain server, or noise.".to_owned()),
     }
 }
 
@@ -270,6 +272,12 @@ fn data_note(results: &Results, analysis: &Analysis, sizes: &[Size<'_>]) -> Stri
         Some(bytes) => format!("The data are {:.0} MB.", bytes / 1048576.0),
         None => "Nothing measured yet.".to_owned(),
     }
+}
+
+/// A point in percent, with the cost's interval.
+fn cost_point(point: Point, cost: &Cost) -> Point {
+    let percent = |times: f64| (times - 1.0) * 100.0;
+    with_interval(point, percent(cost.low), percent(cost.high))
 }
 
 fn with_interval(point: Point, low: f64, high: f64) -> Point {
@@ -287,19 +295,11 @@ fn number(value: Option<f64>, digits: usize) -> Cell {
     }
 }
 
-fn ratio_cell(results: &Results, analysis: &Analysis, case: &Case, arm: &Arm) -> Cell {
-    let Some(cost) = Cost::of(analysis, case, &arm.id) else { return absent(results, case, arm) };
-    let ratio = cost.ratio;
-    let tone = match cost.verdict {
-        Verdict::Better => Tone::Good,
-        Verdict::Worse => Tone::Bad,
-        _ => Tone::Faint,
-    };
-    let mut hint = cost.verdict.words().to_owned();
-    if ratio.low.is_finite() {
-        hint = format!("95 %: {:.3} to {:.3}; {hint}", ratio.low, ratio.high);
+fn against_plain(results: &Results, analysis: &Analysis, case: &Case, arm: &Arm) -> Cell {
+    match analysis.arm(&case.id, &arm.id).filter(|found| found.n > 0) {
+        Some(_) => cost_cell(&Instance, analysis, case, &arm.id),
+        None => absent(results, case, arm),
     }
-    Cell::number(ratio.value, format!("{:.3}", ratio.value)).hint(hint).tone(tone)
 }
 
 /// An empty cell: missing with its reason, or not part of the profile.

@@ -9,7 +9,7 @@ use super::plan::{OTHERS, plan, spec_of};
 use crate::Analysis;
 use crate::environment::Environment;
 use crate::error::LabError;
-use crate::exhibits::{Exhibits, Tone};
+use crate::exhibits::{Exhibits, Tone, fault_of_sentence};
 use crate::experiments::Experiment;
 use crate::mock;
 use crate::plan::Plan;
@@ -114,20 +114,25 @@ fn the_summary_tells_what_costs_and_what_does_not() {
         ("scan-warm", "plain-again", 0.1),
         ("scan-warm", "aes-256-gcm", 0.12),
     ]);
-    let Exhibits { findings: all, tables, charts } = exhibits(&results);
+    let Exhibits { findings: all, tables, charts, answer } = exhibits(&results);
     let text = all.iter().map(|finding| finding.text.as_str()).collect::<Vec<_>>().join("\n");
-    assert!(text.contains("20.0 % (95 %:"), "{text}");
-    assert!(text.contains("data 4.0 times as large"), "{text}");
-    assert!(text.contains("64 MB of shared_buffers (all data fit, 25 % of it)"), "{text}");
-    assert!(text.contains("nothing beyond the noise (0.0 %"), "{text}");
+    let has = |words: &str| assert!(text.contains(words), "{words} in {text}");
+    has("aes-256-gcm takes 25.0 % more time at shared_buffers=4MB.");
+    has("aes-256-gcm at shared_buffers=64MB: no difference.");
     // 25 us more for two blocks.
-    assert!(text.contains("aes-256-gcm 12.5 us (0.7 GB/s)"), "{text}");
+    has("costs aes-256-gcm 12.5 us more CPU time than plain.");
+    for finding in &all {
+        assert_eq!(fault_of_sentence(&finding.text), None, "{}", finding.text);
+    }
+    let answer = answer.unwrap();
+    assert_eq!((answer.range.as_str(), answer.tone), ("0 to +25 % time", Tone::Bad));
+    assert_eq!(answer.verdict, "Costs more than it should");
     let study: Vec<_> = all.iter().filter_map(|finding| finding.study.as_deref()).collect();
     assert!(study.iter().any(|text| text.contains("close to zero once the data fits")));
 
     let sweep = tables.iter().find(|table| table.id == "instance-sweep").unwrap();
     let last = sweep.rows.first().unwrap().last().unwrap();
-    assert_eq!((last.text.as_str(), last.tone), ("0.800", Tone::Bad));
+    assert_eq!((last.text.as_str(), last.tone), ("+25.0 %", Tone::Bad));
     for table in &tables {
         assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.id);
     }
@@ -156,10 +161,10 @@ fn beyond_memory_is_claimed_only_of_data_that_do_not_fit() {
     };
     // The data are 16 MB.
     let beyond = with_limit(15);
-    assert!(beyond.contains("data (16 MB) larger than shared_buffers and OS cache"), "{beyond}");
+    assert!(beyond.contains("25.0 % more time with data larger than the memory"), "{beyond}");
     let fits = with_limit(16);
-    assert!(fits.contains("the data (16 MB) fit into its limit of 16 MB"), "{fits}");
-    assert!(!fits.contains("larger than") && fits.contains("aes-256-gcm 20.0 %"), "{fits}");
+    assert!(fits.contains("the data fit into its limit of 16 MB"), "{fits}");
+    assert!(!fits.contains("larger than"), "{fits}");
 }
 
 #[test]
@@ -170,11 +175,29 @@ fn of_too_few_rounds_nothing_is_called_noise_or_cost() {
         ("scan-warm", "aes-256-gcm", 0.1),
     ];
     let plan = || planned("tiny", &[r#"cases=["scan-warm"]"#]).unwrap();
-    let few = words(&recorded_in(2, plan(), &values));
-    assert!(few.contains("too few rounds to tell cost from noise in: scan-warm (+0.0 %)"), "{few}");
-    assert!(!few.contains("nothing beyond the noise"), "{few}");
+    let few = words(&recorded_in(1, plan(), &values));
+    assert!(few.contains("too few rounds to tell cost from noise in 1 workload"), "{few}");
+    assert!(!few.contains("no cost beyond the noise"), "{few}");
     let enough = words(&recorded_in(5, plan(), &values));
-    assert!(enough.contains("costs nothing beyond the noise in: scan-warm"), "{enough}");
+    assert!(enough.contains("no cost beyond the noise in 1 workload"), "{enough}");
+}
+
+#[test]
+fn a_sealed_server_that_takes_a_quarter_of_the_time_is_withheld() {
+    let values = [
+        ("scan-warm", "plain", 0.1),
+        ("scan-warm", "plain-again", 0.1),
+        ("scan-warm", "aes-256-gcm", 0.026),
+    ];
+    let plan = planned("tiny", &[r#"cases=["scan-warm"]"#]).unwrap();
+    let results = recorded_in(5, plan, &values);
+    let text = words(&results);
+    assert!(text.contains("a figure that cannot be, and is withheld, in 1 workload"), "{text}");
+    assert!(!text.contains("less time"), "{text}");
+    let answer = exhibits(&results).answer.unwrap();
+    assert_eq!(answer.verdict, "Cannot be true, measure again");
+    assert_eq!(answer.lines[0].cost.text, "withheld");
+    assert!(answer.bar.is_none(), "nothing is drawn of it");
 }
 
 #[test]

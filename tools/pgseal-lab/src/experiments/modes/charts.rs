@@ -44,6 +44,11 @@ fn bytes_axis() -> Axis {
     Axis { title: "size of the message".to_owned(), unit: "bytes".to_owned(), log: true }
 }
 
+/// What a mode is in charts.
+pub fn key(mode: Mode) -> String {
+    format!("mode {}", mode.title())
+}
+
 fn speed_axis() -> Axis {
     Axis { title: "speed of one core".to_owned(), unit: "bytes/s".to_owned(), log: false }
 }
@@ -52,10 +57,12 @@ fn label_axis(title: &str) -> Axis {
     Axis { title: title.to_owned(), ..Axis::default() }
 }
 
-fn line(figures: &Figures<'_>, name: String, at: At<'_>) -> Option<Series> {
+/// The line of a mode; a mode has one colour in all charts.
+fn line(figures: &Figures<'_>, at: At<'_>) -> Option<Series> {
     let point = |bytes: &usize| Some(Point::at(*bytes as f64, figures.rate(at.bytes(*bytes))?));
     let points: Vec<Point> = figures.sizes.iter().filter_map(point).collect();
-    (!points.is_empty()).then_some(Series { name, origin: Origin::Measured, points })
+    let (name, arm) = (at.algorithm.mode.title().to_owned(), key(at.algorithm.mode));
+    (!points.is_empty()).then_some(Series { name, arm, points, ..Series::default() })
 }
 
 fn lines(id: &str, title: &str, y: Axis, series: Vec<Series>, note: Option<&str>) -> Option<Chart> {
@@ -81,24 +88,22 @@ fn modes_by_size(
 ) -> Option<Chart> {
     let mut series = Vec::new();
     for mode in MODES {
-        series.extend(line(figures, mode.title().to_owned(), At::page(mode, 128, arm)));
+        series.extend(line(figures, At::page(mode, 128, arm)));
     }
     for mode in MODES {
         let rate = |bytes: usize| study.rate(mode, 128, Direction::Encrypt, aes, bytes);
         let point = |bytes: &usize| Some(Point::at(*bytes as f64, rate(*bytes)?));
         let points: Vec<Point> = figures.sizes.iter().filter_map(point).collect();
         let name = format!("{} (study)", mode.title());
-        series.push(Series { name, origin: Origin::Study, points });
+        series.push(Series { name, arm: key(mode), origin: Origin::Study, points });
     }
     let note = "The study: Intel i5-8400, OpenSSL 1.0.2k.";
     lines(id, title, speed_axis(), series, Some(note))
 }
 
 fn all_by_size(figures: &Figures<'_>, arm: &str, id: &str, title: &str) -> Option<Chart> {
-    let series = Mode::ALL
-        .into_iter()
-        .filter_map(|mode| line(figures, mode.title().to_owned(), At::page(mode, 256, arm)))
-        .collect();
+    let series =
+        Mode::ALL.into_iter().filter_map(|mode| line(figures, At::page(mode, 256, arm))).collect();
     lines(id, title, speed_axis(), series, None)
 }
 
@@ -119,7 +124,7 @@ fn message_time(figures: &Figures<'_>) -> Option<Chart> {
             let points: Vec<Point> = figures.sizes.iter().filter_map(point).collect();
             if !points.is_empty() {
                 let name = format!("{}, {name}", at.algorithm.title());
-                series.push(Series { name, origin: Origin::Measured, points });
+                series.push(Series { name, points, ..Series::default() });
             }
         }
     }
@@ -160,7 +165,7 @@ fn aes_worth(figures: &Figures<'_>, study: &Study) -> Option<Chart> {
         };
         let all = figures.algorithms().into_iter();
         let points = all.filter(|a| a.mode != Mode::ChaCha20Poly1305).filter_map(point).collect();
-        Series { name: name.to_owned(), origin: Origin::Measured, points }
+        Series { name: name.to_owned(), points, ..Series::default() }
     };
     let theirs = |mode: Mode| {
         let rate = |aes| study.rate(mode, 128, Direction::Encrypt, aes, PAGE_BYTES);
@@ -171,7 +176,7 @@ fn aes_worth(figures: &Figures<'_>, study: &Study) -> Option<Chart> {
     let series = vec![
         of("openssl", "OpenSSL"),
         of("aws-lc", "AWS-LC"),
-        Series { name: "study".to_owned(), origin: Origin::Study, points },
+        Series { name: "study".to_owned(), origin: Origin::Study, points, ..Series::default() },
     ];
     let title = "What the CPU's AES instructions are worth, encrypting a page";
     bars("aes-worth", title, "algorithm", times("with over without"), series, "")
@@ -192,12 +197,13 @@ fn key_length(figures: &Figures<'_>, study: &Study) -> Option<Chart> {
             Some(Point::label(format!("{bits} bits"), rate(&case, arm)?))
         };
         let points = mode.key_bits().iter().filter_map(point).collect();
-        series.push(Series { name: name.to_owned(), origin: Origin::Measured, points });
+        series.push(Series { name: name.to_owned(), points, ..Series::default() });
     }
     let theirs = |bits: u16| study.rate(Mode::Ctr, bits, Direction::Encrypt, true, PAGE_BYTES);
     let point = |bits| Some(Point::label(format!("{bits} bits"), theirs(bits)?));
     let points = [128, 192, 256].into_iter().filter_map(point).collect();
-    series.push(Series { name: "CTR (study)".to_owned(), origin: Origin::Study, points });
+    let (name, arm) = ("CTR (study)".to_owned(), "CTR, OpenSSL".to_owned());
+    series.push(Series { name, arm, origin: Origin::Study, points });
     let title = "What key length costs, encrypting a page";
     bars("key-length", title, "key length", speed_axis(), series, "")
 }
@@ -209,7 +215,7 @@ fn directions(figures: &Figures<'_>) -> Option<Chart> {
             Some(bar(a.title(), figures.ratio(at.decrypt(), at)?))
         };
         let points = figures.algorithms().into_iter().filter_map(point).collect();
-        Series { name: name.to_owned(), origin: Origin::Measured, points }
+        Series { name: name.to_owned(), points, ..Series::default() }
     };
     let series = vec![of("openssl", "OpenSSL"), of("aws-lc", "AWS-LC")];
     let title = "Decrypting against encrypting, a page";

@@ -7,7 +7,9 @@ use super::algorithm::{Algorithm, Direction, Mode};
 use super::plan::{AGAIN, PAGE_BYTES, figure};
 use super::protocol::CycleSource;
 use crate::analysis::floor_of;
+use crate::cost::Cost;
 use crate::error::LabError;
+use crate::plan::Better;
 use crate::results::Results;
 use crate::stats::{Ratio, median, ratio};
 
@@ -188,11 +190,11 @@ pub struct Compared {
     pub ratio: Ratio,
     /// Whether the difference exceeds the noise.
     pub differs: bool,
+    /// The ratio as a cost in time.
+    pub cost: Cost,
 }
 
 fn compared(ratio: Ratio, floor: f64) -> Compared {
-    let inside = (1.0 / floor..=floor).contains(&ratio.value);
-    let touches = ratio.low <= 1.0 && ratio.high >= 1.0;
-    let sure = ratio.low.is_finite() && ratio.high.is_finite();
-    Compared { ratio, differs: sure && !inside && !touches }
+    let cost = Cost::new(ratio, Better::Higher, floor);
+    Compared { ratio, differs: cost.differs(), cost }
 }

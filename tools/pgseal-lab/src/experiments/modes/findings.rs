@@ -11,16 +11,19 @@ use super::published::Study;
 use crate::exhibits::Finding;
 use crate::report::format::{quantity, significant};
 
+/// A difference below this share does not matter in practice.
+const SMALL: f64 = 0.05;
+
 /// All findings that the data allow.
 pub fn findings(figures: &Figures<'_>) -> Vec<Finding> {
     let study = Study::read();
     [
-        which_mode(figures, &study),
         authenticated(figures),
+        which_mode(figures, &study),
         aes_instructions(figures, &study),
         vaes(figures),
-        comparisons::unit(figures, &study),
         comparisons::key_length(figures, &study),
+        comparisons::unit(figures, &study),
         comparisons::decrypting(figures, &study),
         comparisons::set_up(figures),
         comparisons::libraries(figures),
@@ -33,21 +36,38 @@ pub fn findings(figures: &Figures<'_>) -> Vec<Finding> {
     .collect()
 }
 
-/// `1.45 times`, `-12 %`.
-fn change(ratio: f64) -> String {
-    if ratio >= 1.5 {
-        format!("{} times", significant(ratio))
-    } else {
-        format!("{:+.0} %", (ratio - 1.0) * 100.0)
-    }
-}
-
 fn list(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
+}
+
+/// Gives the first finding what the study found.
+fn beside(mut all: Vec<Finding>, study: Option<String>) -> Vec<Finding> {
+    if let Some(first) = all.first_mut() {
+        first.study = study;
+    }
+    all
+}
+
+/// `2.14 times as fast`, or in percent of the time.
+fn faster(rate: f64) -> String {
+    match rate {
+        1.5.. => format!("{} times as fast", significant(rate)),
+        _ => format!("{:.0} % faster", (rate - 1.0) * 100.0),
+    }
+}
+
+/// Microseconds for a page.
+pub fn page_us(figures: &Figures<'_>, at: At<'_>) -> Option<f64> {
+    Some(PAGE_BYTES as f64 / figures.rate(at)? * 1e6)
+}
+
+/// The library of an arm.
+pub fn library(arm: &str) -> &'static str {
+    if arm.starts_with("aws-lc") { "AWS-LC" } else { "OpenSSL" }
 }
 
 /// The modes by the speed of encrypting a page with each mode's shortest key, fastest first.
@@ -65,90 +85,83 @@ fn ranking(figures: &Figures<'_>, arm: &str) -> Vec<(Algorithm, f64)> {
     ranked
 }
 
-fn which_mode(figures: &Figures<'_>, study: &Study) -> Option<Finding> {
-    let said = |(algorithm, rate): &(Algorithm, f64)| {
-        format!("{} {}", algorithm.title(), quantity(*rate, "bytes/s"))
-    };
-    let openssl = ranking(figures, "openssl");
-    let first = openssl.first()?;
-    let mut text = format!(
-        "Which mode: a page of {PAGE_BYTES} bytes is encrypted fastest with {}",
-        said(first)
-    );
-    if first.0.mode == Mode::Ecb {
-        text.push_str(", which must not be used, as equal blocks stay equal");
+fn which_mode(figures: &Figures<'_>, study: &Study) -> Vec<Finding> {
+    let ranked = ranking(figures, "openssl");
+    let rate = |rate: f64| quantity(rate, "bytes/s");
+    let mut all = Vec::new();
+    if let Some((first, speed)) = ranked.first() {
+        let but = match first.mode {
+            Mode::Ecb => ", but must not be used, as equal blocks stay equal",
+            _ => " (OpenSSL, one core)",
+        };
+        let text = format!("{} encrypts a page fastest, at {}{but}.", first.title(), rate(*speed));
+        all.push(Finding::new(text));
     }
-    let rest: Vec<String> = openssl.iter().skip(1).map(said).collect();
-    text.push_str(&format!("; then {} (OpenSSL, one core).", list(&rest)));
+    if let [_, (next, speed), ..] = ranked.as_slice() {
+        let text = format!("{} is next, at {} (OpenSSL, one core).", next.title(), rate(*speed));
+        all.push(Finding::new(text));
+    }
+    if let [_, _, .., (last, speed)] = ranked.as_slice() {
+        let text =
+            format!("{} is the slowest, at {} (OpenSSL, one core).", last.title(), rate(*speed));
+        all.push(Finding::new(text));
+    }
     let theirs: Vec<String> = study
         .page_ranking()
         .into_iter()
-        .map(|(mode, rate)| format!("{} {}", mode.title(), quantity(rate, "bytes/s")))
+        .map(|(mode, speed)| format!("{} {}", mode.title(), rate(speed)))
         .collect();
     let theirs = format!(
         "{} with 128-bit keys; it calls ECB the fastest and not to be used, and recommends CTR.",
         list(&theirs)
     );
-    Some(Finding::with_study(text, theirs))
+    beside(all, Some(theirs))
 }
 
-fn authenticated(figures: &Figures<'_>) -> Option<Finding> {
+fn authenticated(figures: &Figures<'_>) -> Vec<Finding> {
     let arm = if figures.has_arm("aws-lc") { "aws-lc" } else { "openssl" };
     let at = |mode| At::page(mode, 256, arm);
-    let compared = figures.difference(at(Mode::Gcm), at(Mode::Ctr))?;
-    let micros = |mode| {
-        let rate = figures.rate(at(mode))?;
-        Some(format!("{} us", significant(PAGE_BYTES as f64 / rate * 1e6)))
-    };
-    let verdict = if compared.differs {
-        format!("{} of CTR's speed", significant(compared.ratio.value))
-    } else {
-        "no difference to CTR".to_owned()
-    };
-    let mut text = format!(
-        "What authentication costs: a page takes {} with AES-256-CTR and {} with AES-256-GCM, {verdict}",
-        micros(Mode::Ctr)?,
-        micros(Mode::Gcm)?
-    );
-    for mode in [Mode::Xts, Mode::GcmSiv, Mode::ChaCha20Poly1305] {
+    let title = |mode| Algorithm { mode, key_bits: 256 }.title();
+    let micros = |mode| Some(format!("{} us", significant(page_us(figures, at(mode))?)));
+    let mut all = Vec::new();
+    if let Some(compared) = figures.difference(at(Mode::Gcm), at(Mode::Ctr))
+        && let Some(time) = micros(Mode::Gcm)
+    {
+        let (rate, ctr) = (compared.ratio.value, title(Mode::Ctr));
+        let against = match (compared.differs, rate > 1.0) {
+            (true, true) => format!("{} times as fast as {ctr}", significant(rate)),
+            (true, false) => format!("{} times as long as {ctr}", significant(1.0 / rate)),
+            (false, _) => format!("against {ctr} {}", compared.cost.words()),
+        };
+        let text = match compared.differs {
+            true => format!("{} costs {time} a page, {against}.", title(Mode::Gcm)),
+            false => format!("{} {against}.", title(Mode::Gcm)),
+        };
+        all.push(Finding::new(text));
+    }
+    for mode in [Mode::Ctr, Mode::Xts, Mode::GcmSiv, Mode::ChaCha20Poly1305] {
         if let Some(time) = micros(mode) {
-            text.push_str(&format!("; {time} with {}", Algorithm { mode, key_bits: 256 }.title()));
+            let text = format!("{} costs {time} a page ({}).", title(mode), library(arm));
+            all.push(Finding::new(text));
         }
     }
-    text.push_str(&format!(" ({}).", library(arm)));
-    Some(Finding::new(text))
+    all
 }
 
-fn library(arm: &str) -> &'static str {
-    if arm.starts_with("aws-lc") { "AWS-LC" } else { "OpenSSL" }
-}
-
-/// A ratio for each algorithm, sorted, and in words the smallest and the largest ratio.
-fn range(
+/// A ratio for each algorithm, the smallest first.
+fn sorted(
     figures: &Figures<'_>,
     compare: impl Fn(Algorithm) -> Option<Compared>,
-) -> Option<(Vec<(Algorithm, Compared)>, String)> {
+) -> Vec<(Algorithm, Compared)> {
     let mut found: Vec<(Algorithm, Compared)> =
         figures.algorithms().into_iter().filter_map(|a| Some((a, compare(a)?))).collect();
     found.sort_by(|(_, one), (_, other)| one.ratio.value.total_cmp(&other.ratio.value));
-    let ((least, low), (most, high)) = (found.first()?, found.last()?);
-    let words = if found.len() == 1 {
-        format!("{} times with {}", significant(low.ratio.value), least.title())
-    } else {
-        format!(
-            "between {} times with {} and {} times with {}",
-            significant(low.ratio.value),
-            least.title(),
-            significant(high.ratio.value),
-            most.title()
-        )
-    };
-    Some((found, words))
+    found
 }
 
-fn aes_instructions(figures: &Figures<'_>, study: &Study) -> Option<Finding> {
-    let mut parts = Vec::new();
-    for arm in ["openssl", "aws-lc"] {
+fn aes_instructions(figures: &Figures<'_>, study: &Study) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for arm in ["aws-lc", "openssl"] {
         let without = format!("{arm}-noaes");
         let worth = |a: Algorithm| {
             let at = At::page(a.mode, a.key_bits, arm);
@@ -156,22 +169,26 @@ fn aes_instructions(figures: &Figures<'_>, study: &Study) -> Option<Finding> {
                 .then(|| figures.difference(at, at.arm(&without)))
                 .flatten()
         };
-        if let Some((_, words)) = range(figures, worth) {
-            parts.push(format!("{words} in {}", library(arm)));
-        }
+        let found = sorted(figures, worth);
+        let mut say = |of: Option<&(Algorithm, Compared)>, words: &str| {
+            let Some((algorithm, found)) = of else { return };
+            all.push(Finding::new(format!(
+                "The CPU's AES instructions make {} {} ({}, {words}).",
+                algorithm.title(),
+                faster(found.ratio.value),
+                library(arm)
+            )));
+        };
+        say(found.last(), "the most");
+        say(found.first().filter(|_| found.len() > 1), "the least");
     }
-    if parts.is_empty() {
-        return None;
-    }
-    let mut text =
-        format!("The CPU's AES instructions make encrypting a page faster: {}.", parts.join("; "));
     let chacha = At::page(Mode::ChaCha20Poly1305, 256, "aws-lc-noaes");
     let gcm = At::page(Mode::Gcm, 256, "aws-lc-noaes");
     if let Some(found) = figures.difference(chacha, gcm).filter(|found| found.differs) {
-        text.push_str(&format!(
-            " Without them ChaCha20-Poly1305 runs at {} times the speed of AES-256-GCM.",
+        all.push(Finding::new(format!(
+            "Without AES instructions ChaCha20-Poly1305 is {} times as fast as AES-256-GCM.",
             significant(found.ratio.value)
-        ));
+        )));
     }
     let theirs = study.aes_worth().map(|(low, high)| {
         format!(
@@ -183,39 +200,34 @@ fn aes_instructions(figures: &Figures<'_>, study: &Study) -> Option<Finding> {
             high.0.title()
         )
     });
-    Some(Finding { text, study: theirs })
+    beside(all, theirs)
 }
 
-fn vaes(figures: &Figures<'_>) -> Option<Finding> {
-    let mut parts = Vec::new();
+fn vaes(figures: &Figures<'_>) -> Vec<Finding> {
     let mut measured = false;
-    for arm in ["openssl", "aws-lc"] {
+    let mut all = Vec::new();
+    for arm in ["aws-lc", "openssl"] {
         let without = format!("{arm}-novaes");
-        let mut gains = Vec::new();
         for a in figures.algorithms() {
             let at = At::page(a.mode, a.key_bits, arm);
             let Some(found) = figures.difference(at, at.arm(&without)) else { continue };
             measured = true;
-            if found.differs && found.ratio.value > 1.05 {
-                gains.push(format!("{} {}", a.title(), change(found.ratio.value)));
+            if found.differs && found.ratio.value > 1.0 + SMALL && a.key_bits == 256 {
+                all.push(Finding::new(format!(
+                    "VAES (wide AES instructions) makes {} {} ({}).",
+                    a.title(),
+                    faster(found.ratio.value),
+                    library(arm)
+                )));
             }
         }
-        if !gains.is_empty() {
-            parts.push(format!("in {}: {}", library(arm), list(&gains)));
-        }
     }
-    let text = match (measured, parts.is_empty()) {
-        (false, _) => return None,
-        (true, true) => {
-            "VAES (AES on 256 and 512 bits at once): no mode is more than 5 % faster with it, in \
-             either library."
-                .to_owned()
-        }
-        (true, false) => format!(
-            "VAES (AES on 256 and 512 bits at once) makes encrypting a page faster {}; all others stay \
-             within 5 % or the noise.",
-            parts.join("; ")
-        ),
-    };
-    Some(Finding::new(text))
+    if measured && all.is_empty() {
+        let text = format!(
+            "VAES (wide AES instructions) makes no mode with a long key more than {:.0} % faster.",
+            SMALL * 100.0
+        );
+        all.push(Finding::new(text));
+    }
+    all
 }

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use super::Tls;
 use super::arms::{PLAIN, USUAL_KEY, USUAL_SUITE, Wanted};
 use super::findings;
 use super::plan::{CONNECT, PERSISTENT};
-use crate::analysis::{Analysis, ArmAnalysis, CaseAnalysis, Verdict};
+use crate::analysis::{Analysis, ArmAnalysis, CaseAnalysis};
+use crate::answer::cost_cell;
+use crate::cost::{Cost, change};
 use crate::error::LabError;
 use crate::exhibits::{
     Axis, Cell, Chart, ChartKind, Column, Exhibits, Origin, Point, Series, Table, Tone,
@@ -28,12 +31,13 @@ pub fn exhibits(results: &Results, analysis: &Analysis) -> Result<Exhibits, LabE
     let wanted = Wanted::by_arm(&results.plan)?;
     let mut exhibits = Exhibits {
         findings: findings::findings(results, analysis, &study, &wanted),
+        answer: findings::answer(results, analysis, &study),
         ..Exhibits::default()
     };
     for case in &results.plan.cases {
         let Some(found) = analysis.case(&case.id) else { continue };
-        exhibits.tables.push(table(results, case, found, (&study, &wanted)));
-        exhibits.charts.push(throughput(results, case, found, &study));
+        exhibits.tables.push(table(results, analysis, case, (&study, &wanted)));
+        exhibits.charts.push(time(results, case, found, &study));
         exhibits.charts.push(cpu_time(results, case, found));
     }
     Ok(exhibits)
@@ -54,18 +58,18 @@ pub fn of_study(study: &[TlsCipher], case: &str, arm: &str) -> Option<(f64, f64)
 
 fn table(
     results: &Results,
+    analysis: &Analysis,
     case: &Case,
-    found: &CaseAnalysis,
     (study, wanted): (&[TlsCipher], &BTreeMap<String, Wanted>),
 ) -> Table {
     let has_study = case.id == PERSISTENT;
+    let arms = analysis.case(&case.id).map_or(&[][..], |found| found.arms.as_slice());
     let mut columns = vec![
         Column::text("Arm"),
         Column::text("Certificate"),
         Column::text("Key exchange"),
         Column::number("Throughput", "1/s"),
-        Column::number("Against no TLS", "%"),
-        Column::text("Verdict"),
+        Column::number("Against no TLS", "time"),
         Column::number("Server CPU", "us per transaction"),
         Column::number("Client CPU", "us per transaction"),
         Column::number("Server busy", "%"),
@@ -73,10 +77,10 @@ fn table(
     ];
     if has_study {
         columns.push(Column::study("Study: throughput", "1/s"));
-        columns.push(Column::study("Study: against no TLS", "%"));
+        columns.push(Column::study("Study: against no TLS", "time"));
     }
     let plan = &results.plan;
-    let rows = found.arms.iter().map(|arm| {
+    let rows = arms.iter().map(|arm| {
         let wanted = wanted.get(&arm.arm);
         let title = plan.arm(&arm.arm).map_or(arm.arm.as_str(), |arm| arm.title.as_str());
         let missing = results.missing_of(&case.id, &arm.arm);
@@ -88,30 +92,31 @@ fn table(
         match missing.filter(|_| arm.n == 0) {
             Some(missing) => {
                 row.push(Cell::missing(format!("{}; {}", missing.why, missing.remedy)));
-                row.extend((0..6).map(|_| Cell::text("-").tone(Tone::Faint)));
+                row.extend((0..5).map(|_| Cell::text("-").tone(Tone::Faint)));
             }
-            None => row.extend(measured(arm)),
+            None => row.extend(measured(analysis, case, arm)),
         }
         if has_study {
             match of_study(study, &case.id, &arm.arm) {
                 Some((tps, ratio)) => {
                     row.push(Cell::number(tps, format!("{tps:.0}")));
-                    row.push(percent(ratio));
+                    row.push(Cell::number(1.0 / ratio, change(1.0 / ratio)));
                 }
                 None => row.extend((0..2).map(|_| Cell::text("").tone(Tone::Faint))),
             }
         }
         row
     });
-    let noise = found.noise_floor * 100.0 - 100.0;
+    let floor = analysis.case(&case.id).map_or(1.0, |found| found.noise_floor);
+    let noise = floor * 100.0 - 100.0;
     Table {
         id: format!("tls-{}", case.id),
         title: case.title.clone(),
         columns,
         rows: rows.collect(),
         note: Some(format!(
-            "Medians of {}. Differences below {noise:.1} % are called no difference: no TLS \
-             measured twice differs as much. Busy: CPU time over the time of the CPUs that the side \
+            "Medians of {}. Time for the same work: plus is more than without TLS. Differences below \
+             {noise:.1} % cannot be told from noise: no TLS measured twice differs as much. Busy: CPU time over the time of the CPUs that the side \
              has (of the client at most one for each thread).{}",
             rounds(plan.rounds_of(case)),
             if has_study {
@@ -132,7 +137,7 @@ fn key_exchange(wanted: Option<&Wanted>) -> String {
     }
 }
 
-fn measured(arm: &ArmAnalysis) -> Vec<Cell> {
+fn measured(analysis: &Analysis, case: &Case, arm: &ArmAnalysis) -> Vec<Cell> {
     let micro = |name: &str| match arm.extra.get(name) {
         Some(seconds) => Cell::number(seconds * 1e6, format!("{:.1}", seconds * 1e6)),
         None => Cell::text("-"),
@@ -141,20 +146,6 @@ fn measured(arm: &ArmAnalysis) -> Vec<Cell> {
         Some(share) => Cell::number(share * 100.0, format!("{:.0}", share * 100.0)),
         None => Cell::text("-"),
     };
-    let ratio = match arm.ratio {
-        Some(ratio) => percent(ratio.value).hint(format!(
-            "95 % interval {:+.1} to {:+.1} %",
-            (ratio.low - 1.0) * 100.0,
-            (ratio.high - 1.0) * 100.0
-        )),
-        None => Cell::text("-"),
-    };
-    let tone = match arm.verdict {
-        Verdict::Better => Tone::Good,
-        Verdict::Worse => Tone::Bad,
-        Verdict::Baseline => Tone::Plain,
-        _ => Tone::Faint,
-    };
     vec![
         Cell::number(arm.median, format!("{:.0}", arm.median)).hint(format!(
             "{}, {:.0} to {:.0}",
@@ -162,18 +153,12 @@ fn measured(arm: &ArmAnalysis) -> Vec<Cell> {
             arm.min,
             arm.max
         )),
-        ratio,
-        Cell::text(arm.verdict.words()).tone(tone),
+        cost_cell(&Tls, analysis, case, &arm.arm),
         micro("server_cpu_s_per_op"),
         micro("client_cpu_s_per_op"),
         busy("server_busy_share"),
         busy("client_busy_share"),
     ]
-}
-
-fn percent(ratio: f64) -> Cell {
-    let value = (ratio - 1.0) * 100.0;
-    Cell::number(value, format!("{value:+.1}"))
 }
 
 /// The arm's id, short enough for a chart.
@@ -193,18 +178,22 @@ fn label(case: &str, arm: &str) -> String {
     end.and_then(|end| text.strip_suffix(end)).unwrap_or(&text).to_owned()
 }
 
-fn throughput(results: &Results, case: &Case, found: &CaseAnalysis, study: &[TlsCipher]) -> Chart {
+fn time(results: &Results, case: &Case, found: &CaseAnalysis, study: &[TlsCipher]) -> Chart {
     let there = || found.arms.iter().filter(|arm| arm.n > 0);
-    let ours = there().map(|arm| match arm.ratio {
-        Some(ratio) if ratio.low.is_finite() && ratio.high.is_finite() => {
-            Point::label(label(&case.id, &arm.arm), ratio.value * 100.0)
-                .between(ratio.low * 100.0, ratio.high * 100.0)
+    // Without TLS the time is 1; a figure that is withheld has no bar.
+    let ours = there().filter(|arm| arm.withheld.is_none()).map(|arm| {
+        let point = |times| Point::label(label(&case.id, &arm.arm), times);
+        match Cost::of(found, case, &arm.arm) {
+            Some(cost) if cost.low.is_finite() && cost.high.is_finite() => {
+                point(cost.times).between(cost.low, cost.high)
+            }
+            Some(cost) => point(cost.times),
+            None => point(1.0),
         }
-        Some(ratio) => Point::label(label(&case.id, &arm.arm), ratio.value * 100.0),
-        None => Point::label(label(&case.id, &arm.arm), 100.0),
     });
     let mut series = vec![Series {
         name: "measured".to_owned(),
+        arm: "time".to_owned(),
         origin: Origin::Measured,
         points: ours.collect(),
     }];
@@ -213,24 +202,25 @@ fn throughput(results: &Results, case: &Case, found: &CaseAnalysis, study: &[Tls
         .iter()
         .filter_map(|arm| {
             let (_, ratio) = of_study(study, &case.id, &arm.arm)?;
-            Some(Point::label(label(&case.id, &arm.arm), ratio * 100.0))
+            Some(Point::label(label(&case.id, &arm.arm), 1.0 / ratio))
         })
         .collect();
     if !theirs.is_empty() {
         series.push(Series {
             name: "study, 2013".to_owned(),
+            arm: "time".to_owned(),
             origin: Origin::Study,
             points: theirs,
         });
     }
     Chart {
-        id: format!("tls-{}-throughput", case.id),
-        title: format!("Throughput against no TLS: {}", case.title),
+        id: format!("tls-{}-time", case.id),
+        title: format!("Time against no TLS: {}", case.title),
         kind: ChartKind::Bars,
         x: Axis { title: "Arm".to_owned(), ..Axis::default() },
         y: Axis {
-            title: "Of the throughput without TLS".to_owned(),
-            unit: "%".to_owned(),
+            title: "Time over that without TLS".to_owned(),
+            unit: "ratio".to_owned(),
             log: false,
         },
         series,
@@ -246,7 +236,7 @@ fn cpu_time(results: &Results, case: &Case, found: &CaseAnalysis) -> Chart {
         let points = found.arms.iter().filter_map(|arm| {
             Some(Point::label(label(&case.id, &arm.arm), arm.extra.get(extra)? * 1e6))
         });
-        Series { name: name.to_owned(), origin: Origin::Measured, points: points.collect() }
+        Series { name: name.to_owned(), points: points.collect(), ..Series::default() }
     };
     Chart {
         id: format!("tls-{}-cpu", case.id),

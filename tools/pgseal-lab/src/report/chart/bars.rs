@@ -4,10 +4,9 @@
 use std::fmt::Write;
 
 use super::scale::Scale;
-use super::{
-    Room, class_of, colors, drawable, extent, open, place, text_width, tip, titled, whisker,
-};
+use super::{Room, class_of, drawable, extent, open, place, text_width, tip, titled, whisker};
 use crate::exhibits::Chart;
+use crate::report::colors::Colors;
 use crate::report::format::{quantity, tick};
 use crate::report::markup::escape;
 
@@ -18,7 +17,7 @@ const GROUP_GAP: f64 = 13.0;
 const LABELS: f64 = 240.0;
 
 /// The SVG drawing.
-pub fn svg(chart: &Chart, room: Room) -> String {
+pub fn svg(chart: &Chart, room: Room, colors: &Colors) -> String {
     let labels = labels_of(chart);
     let widest = labels.iter().map(|label| text_width(label)).fold(0.0, f64::max);
     let beside = room.class == "wide" && widest <= LABELS;
@@ -66,7 +65,7 @@ pub fn svg(chart: &Chart, room: Room) -> String {
             "<text class=\"label\" x=\"{x:.1}\" y=\"{text_y:.1}\" text-anchor=\"{anchor}\">{}</text>",
             escape(label)
         );
-        draw_group(&mut out, chart, label, &across, y + above);
+        draw_group(&mut out, (chart, colors), label, &across, y + above);
         y += height_of(*bars);
     }
     if unit == "ratio" {
@@ -102,12 +101,15 @@ fn group<'a>(chart: &'a Chart, label: &str) -> Vec<(usize, &'a crate::exhibits::
     chart.series.iter().enumerate().filter_map(of).collect()
 }
 
-fn draw_group(out: &mut String, chart: &Chart, label: &str, across: &Scale, top: f64) {
-    let colors = colors(chart);
+fn draw_group(
+    out: &mut String,
+    (chart, colors): (&Chart, &Colors),
+    label: &str,
+    across: &Scale,
+    top: f64,
+) {
     for (row, (number, point)) in group(chart, label).into_iter().enumerate() {
-        let (Some(series), Some(color)) = (chart.series.get(number), colors.get(number)) else {
-            continue;
-        };
+        let Some(series) = chart.series.get(number) else { continue };
         let y = top + row as f64 * (BAR + GAP);
         let zero = across.at(if chart.y.log { across.low } else { 0.0 });
         let end = across.at(point.y);
@@ -117,7 +119,7 @@ fn draw_group(out: &mut String, chart: &Chart, label: &str, across: &Scale, top:
             "<g class=\"series p {}\" data-series=\"{number}\" data-tip=\"{tip}\">\
              <title>{tip}</title><rect class=\"bar\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{:.1}\" \
              height=\"{BAR}\" rx=\"2\"/>",
-            class_of(series, *color),
+            class_of(series, colors.of_series(series)),
             zero.min(end),
             (end - zero).abs().max(1.0),
         );

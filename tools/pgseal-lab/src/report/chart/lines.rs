@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::scale::Scale;
-use super::{Room, class_of, colors, drawable, extent, open, text_width, tip, titled, whisker};
+use super::{Room, class_of, drawable, extent, open, text_width, tip, titled, whisker};
 use crate::exhibits::{Chart, Origin, Point, X};
+use crate::report::colors::Colors;
 use crate::report::format::tick;
 use crate::report::markup::escape;
 
@@ -86,7 +87,7 @@ impl Across {
 }
 
 /// The SVG drawing.
-pub fn svg(chart: &Chart, room: Room) -> String {
+pub fn svg(chart: &Chart, room: Room, colors: &Colors) -> String {
     let (top, bottom) = (30.0, room.height - 44.0);
     let values: Vec<f64> = extent(chart).filter(|value| value.is_finite()).collect();
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -135,13 +136,19 @@ pub fn svg(chart: &Chart, room: Room) -> String {
         room.height - 6.0,
         escape(&titled(&chart.x))
     );
-    draw_series(&mut out, chart, &across, &down);
+    draw_series(&mut out, (chart, colors), &across, &down);
     out.push_str("</svg>");
     out
 }
 
-fn draw_series(out: &mut String, chart: &Chart, across: &Across, down: &Scale) {
-    for (number, (series, color)) in chart.series.iter().zip(colors(chart)).enumerate() {
+fn draw_series(
+    out: &mut String,
+    (chart, colors): (&Chart, &Colors),
+    across: &Across,
+    down: &Scale,
+) {
+    for (number, series) in chart.series.iter().enumerate() {
+        let color = colors.of_series(series);
         let _ = write!(
             out,
             "<g class=\"series {}\" data-series=\"{number}\">",

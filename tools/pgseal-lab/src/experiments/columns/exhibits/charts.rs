@@ -41,7 +41,8 @@ fn growth(data: &Data<'_>, case: &str) -> Option<Chart> {
                 let volume = data.extra(&case.id, &arm.id, "volume_bytes")?;
                 points.push(Point::at(volume, data.extra(&case.id, &arm.id, "measured_s")?));
             }
-            Some(Series { name: arm.title.clone(), origin: Origin::Measured, points })
+            let (name, id) = (arm.title.clone(), arm.id.clone());
+            Some(Series { name, arm: id, points, ..Series::default() })
         })
         .collect();
     let any = series.iter().any(|series| series.points.len() > 1);
@@ -75,7 +76,8 @@ fn queries(data: &Data<'_>, keys: bool) -> Option<Chart> {
                 Some(if known { point.between(ratio.low, ratio.high) } else { point })
             };
             let points = cases.iter().filter_map(|case| point(&case.id)).collect();
-            Series { name: arm.title.clone(), origin: Origin::Measured, points }
+            let (name, id) = (arm.title.clone(), arm.id.clone());
+            Series { name, arm: id, points, ..Series::default() }
         })
         .filter(|series: &Series| !series.points.is_empty())
         .collect();
@@ -102,15 +104,17 @@ fn sizes(data: &Data<'_>) -> Option<Chart> {
         };
         let points: Vec<Point> = data.results.plan.arms_of(case).filter_map(point).collect();
         if !points.is_empty() {
-            series.push(Series { name: name.to_owned(), origin: Origin::Measured, points });
+            series.push(Series { name: name.to_owned(), points, ..Series::default() });
         }
     }
     (!series.is_empty()).then_some(())?;
-    for (keys, name) in [(false, "Study, no keys"), (true, "Study, keys")] {
+    for (keys, name) in [(false, "Study, No keys"), (true, "Study, Keys")] {
         if let Some(ratio) = data.study.storage_ratio(keys) {
             let label = format!("{} (study)", "pgcrypto raw AES");
             let points = vec![Point::label(label, ratio)];
-            series.push(Series { name: name.to_owned(), origin: Origin::Study, points });
+            // The colour of what is measured beside it.
+            let arm = name.trim_start_matches("Study, ").to_owned();
+            series.push(Series { name: name.to_owned(), arm, origin: Origin::Study, points });
         }
     }
     Some(Chart {

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use super::Data;
-use crate::analysis::Verdict;
-use crate::exhibits::{Cell, Column, Table, Tone};
+use crate::answer::cost_cell;
+use crate::exhibits::{Cell, Column, Table};
+use crate::experiments::columns::Columns;
 use crate::plan::{Arm, Case};
-use crate::report::format::{quantity, ratio_text, significant};
+use crate::report::format::{quantity, significant};
 
 pub fn all(data: &Data<'_>) -> Vec<Table> {
     let mut tables = vec![against_study(data), loads(data)];
@@ -92,7 +93,7 @@ fn loads(data: &Data<'_>) -> Table {
             Column::text("Way"),
             Column::text("Columns"),
             Column::number("Time", ""),
-            Column::number("Against plain", "times"),
+            Column::number("Against plain", "time"),
             Column::number("Measured", "% of the fields"),
         ],
         rows,
@@ -115,19 +116,10 @@ fn missing_row(data: &Data<'_>, case: &Case, arm: &Arm) -> Vec<Cell> {
 }
 
 fn ratio_cell(data: &Data<'_>, case: &Case, arm: &Arm) -> Cell {
-    let Some(found) = data.arm(&case.id, &arm.id) else { return Cell::missing("not measured") };
-    let Some(ratio) = &found.ratio else {
-        return Cell::number(1.0, "1").hint("the baseline").tone(Tone::Faint);
-    };
-    let tone = match found.verdict {
-        Verdict::Better => Tone::Good,
-        Verdict::Worse => Tone::Bad,
-        Verdict::NoDifference | Verdict::TooFew => Tone::Faint,
-        Verdict::Baseline | Verdict::Missing => Tone::Plain,
-    };
-    Cell::number(ratio.value, significant(ratio.value))
-        .hint(format!("{}; {}", ratio_text(ratio), found.verdict.words()))
-        .tone(tone)
+    match data.arm(&case.id, &arm.id) {
+        Some(_) => cost_cell(&Columns, data.analysis, case, &arm.id),
+        None => Cell::missing("not measured"),
+    }
 }
 
 /// One row per query: the study's mean in seconds for each arm, then the ratio of the medians.
@@ -141,7 +133,7 @@ fn queries(data: &Data<'_>, keys: bool) -> Option<Table> {
     columns.extend(arms.iter().map(|arm| Column::number(arm.title.clone(), "s")));
     let others = data.others(&first.id);
     columns.extend(
-        others.iter().map(|arm| Column::number(format!("{}, against plain", arm.title), "times")),
+        others.iter().map(|arm| Column::number(format!("{}, against plain", arm.title), "time")),
     );
     let rows = cases
         .iter()
@@ -159,8 +151,8 @@ fn queries(data: &Data<'_>, keys: bool) -> Option<Table> {
         columns,
         rows,
         note: Some(
-            "Times are the study's mean: of the rounds, the largest and the smallest are dropped. Ratios \
-             are of medians. Queries derived from TPC-H; not comparable with published TPC-H results."
+            "Times are the study's mean: of the rounds, the largest and the smallest are dropped. Against \
+             plain: of medians, plus is more time. Queries derived from TPC-H; not comparable with published TPC-H results."
                 .to_owned(),
         ),
     })
