@@ -34,7 +34,7 @@ export PG_CONFIG DESTDIR CARGO
 
 UPSTREAM = tests/upstream
 # The programs that talk to key stores.
-PLUGINS = pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
+PLUGINS = pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
 
 # Licences of the crates within the programs, and the bill of materials.
 NOTICES = THIRD-PARTY-NOTICES.txt pgseal.cdx.json
@@ -155,11 +155,11 @@ test-scenarios: ## whole servers, the long tests too: operations, upgrade, crash
 	@scripts/cargo-test.sh -p pgseal-scenarios -- --include-ignored
 
 .PHONY: test-key-stores
-test-key-stores: ## the plugins on SoftHSM, on a TPM in software, and on Vault's own engines; fetches these, which needs Go
+test-key-stores: ## the plugins on SoftHSM, a TPM in software, PyKMIP, and Vault's own engines; fetches these, which needs Go
 	@scripts/setup.sh test
 	@$(MAKE) build
 	@scripts/vault-server.sh build
-	@scripts/cargo-test.sh -p pgseal-scenarios --features needs-go --test key_stores --test tpm2 --test vault
+	@scripts/cargo-test.sh -p pgseal-scenarios --features needs-go --test key_stores --test kmip --test tpm2 --test vault
 
 .PHONY: test-power
 test-power: ## IMAGES (200) disks that a power cut could leave, for each test of power.rs, or for those of POWER

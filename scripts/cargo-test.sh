@@ -19,6 +19,8 @@ export PGSEAL_TEST_PROGRAM=$release/pgseal PGSEAL_LIBRARY=$release/libpgseal.so 
 export PGSEAL_GUARD_MODULE=$guard
 PGSEAL_TEST_BINDIR=$("$config" --bindir)
 export PGSEAL_TEST_BINDIR
+PGSEAL_KEY_STORES=$(key_stores_dir)
+export PGSEAL_KEY_STORES
 # The older major versions to upgrade from, in lines: "MAJOR BINDIR GUARD-MODULE".
 PGSEAL_TEST_OLDER=$(for ((major = 15; major < $(pg_major "$config"); major++)); do
     older=$(pg_config_of "$major") || continue

@@ -81,6 +81,13 @@ postgres_cache() {
     say "${PGSEAL_POSTGRES_CACHE:-$base/pgseal/postgres}"
 }
 
+# Prints the directory with the key stores for tests that are written in Python (scripts/setup.sh).
+key_stores_dir() {
+    local base=/var/cache
+    [ "$(id -u)" = 0 ] || base=${XDG_CACHE_HOME:-$HOME/.cache}
+    say "${PGSEAL_KEY_STORES:-$base/pgseal/key-stores}"
+}
+
 # pg_config_of MAJOR: prints the path of the distribution's pg_config, or else of that in the cache;
 # fails if there is none.
 pg_config_of() {

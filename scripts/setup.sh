@@ -6,8 +6,9 @@
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
 #   server    PostgreSQL's server alone
 #   test      as build, perl, the server's procedural languages, hll and pg_partman, SoftHSM and
-#             OpenSC, swtpm and tpm2-tools; on Debian also the newest stable PostgreSQL, which is not installed but
-#             unpacked into a cache (scripts/postgres-versions.sh)
+#             OpenSC, swtpm and tpm2-tools; PyKMIP, in a cache (scripts/key-stores.txt); on Debian
+#             also the newest stable PostgreSQL, which is not installed but unpacked into a cache
+#             (scripts/postgres-versions.sh)
 #   scenarios the programs that long scenarios run on a sealed cluster: pg_repack, pgBackRest, Barman,
 #             btrfs, Patroni, etcd; the extensions PostGIS, plsh, pgfincore
 #   matrix    the same as test, and what postgres-versions.sh gets other majors with
@@ -86,6 +87,15 @@ packages=()
 need() { command -v "$1" >/dev/null || packages+=("$2"); }
 
 need_package() { [ -n "$(installed_version "$1")" ] || packages+=("$1"); }
+
+# need_venv PYTHON
+need_venv() {
+    need python3 python3
+    "$1" -m venv --help >/dev/null 2>&1 && "$1" -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+}
+
+# The distribution's: other users than this one can run it too.
+system_python() { if [ -x /usr/bin/python3 ]; then say /usr/bin/python3; else say python3; fi; }
 
 need_compiler() {
     need gcc gcc
@@ -248,7 +258,23 @@ setup_newest() {
         "$PGSEAL_ROOT/scripts/postgres-versions.sh" fetch "$NEWEST_MAJOR" >/dev/null
 }
 
+# Key stores for tests, in versions of our choice and a directory of their own: scripts/key-stores.txt.
+setup_key_stores() {
+    local dir wanted=$PGSEAL_ROOT/scripts/key-stores.txt
+    dir=$(key_stores_dir)
+    cmp -s "$wanted" "$dir/key-stores.txt" && return
+    say "setup: installing key stores for tests in $dir"
+    rm -rf "$dir"
+    mkdir -p "${dir%/*}"
+    # Its programs name the directory, so it is made where it stays; the copy of the list says that all is there.
+    "$(system_python)" -m venv "$dir"
+    "$dir/bin/python3" -m pip --disable-pip-version-check --quiet install --no-deps -r "$wanted"
+    chmod -R go+rX "$dir"
+    cp "$wanted" "$dir/key-stores.txt"
+}
+
 newest=no
+key_stores=no
 [ $# -gt 0 ] || set -- build
 for purpose in "$@"; do
     case "$purpose" in
@@ -276,6 +302,9 @@ for purpose in "$@"; do
         need sudo sudo
         need ip iproute2
         need script bsdutils
+        # key stores that are written in Python
+        need_venv "$(system_python)"
+        key_stores=yes
         ;;
     scenarios) need_scenarios ;;
     upstream)
@@ -312,7 +341,7 @@ for purpose in "$@"; do
         need javac default-jdk-headless
         need mvn maven
         need npm npm
-        python3 -m venv --help >/dev/null 2>&1 && python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
+        need_venv python3
         ;;
     report)
         command -v chromium-browser >/dev/null || need chromium chromium
@@ -340,6 +369,7 @@ case " $* " in
 esac
 case " $* " in *" server "*) setup_postgres ;; esac
 case " $* " in *" test "* | *" upstream "*) setup_languages ;; esac
+if [ "$key_stores" = yes ]; then setup_key_stores; fi
 if [ "$newest" = yes ]; then
     setup_extensions
     setup_newest

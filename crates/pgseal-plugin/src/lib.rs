@@ -14,6 +14,8 @@ mod hex;
 mod random;
 mod request;
 mod serve;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod trust;
 pub mod uri;
 

@@ -31,6 +31,21 @@ pub fn attributes(part: &str, separator: char) -> Result<Vec<(&str, Vec<u8>)>, F
         .collect()
 }
 
+/// The names and values of one part of a URI, as [`attributes`]. The values are text, and none is
+/// empty.
+///
+/// # Errors
+/// As [`attributes`]; [`crate::Fault::Configuration`] if a value is empty or not UTF-8.
+pub fn texts(part: &str, separator: char) -> Result<Vec<(&str, String)>, Failure<'static>> {
+    let text = |(name, value)| match string(name, value)? {
+        value if value.is_empty() => {
+            Err(configuration(format!("{}: the value is empty", shown(name))))
+        }
+        value => Ok((name, value)),
+    };
+    attributes(part, separator)?.into_iter().map(text).collect()
+}
+
 /// The bytes that a percent-encoded text stands for (RFC 3986, section 2.1); `None` if two
 /// hexadecimal digits do not follow each `%`.
 #[must_use]

@@ -1,9 +1,7 @@
 //! Whose fault an answer or an error of the store is, and what to do next.
 
-use std::io;
-
-use pgseal_plugin::{Failure, Fault, configuration};
-use rustls::{AlertDescription, CertificateError, Error as TlsError};
+use pgseal_plugin::{Failure, Fault, configuration, tls};
+use rustls::Error as TlsError;
 
 use crate::address::Address;
 use crate::reply::Reply;
@@ -53,7 +51,7 @@ pub(crate) fn of_transport(error: &ureq::Error, address: &Address) -> Failure<'s
     match error {
         ureq::Error::Rustls(error) => of_tls(error, address),
         ureq::Error::Tls(what) => configuration(format!("{address}: {what}")),
-        ureq::Error::Io(error) => match tls_inside(error) {
+        ureq::Error::Io(error) => match tls::inside(error) {
             Some(error) => of_tls(error, address),
             None => unavailable(format!("no connection: {error}")),
         },
@@ -66,59 +64,17 @@ pub(crate) fn of_transport(error: &ureq::Error, address: &Address) -> Failure<'s
     }
 }
 
-fn tls_inside(error: &io::Error) -> Option<&TlsError> {
-    let inside = error.get_ref()?;
-    inside
-        .downcast_ref::<TlsError>()
-        .or_else(|| inside.source().and_then(|source| source.downcast_ref::<TlsError>()))
-}
-
 /// The failure for an error of TLS.
 pub(crate) fn of_tls(error: &TlsError, address: &Address) -> Failure<'static> {
-    let configuration = |what: &str| configuration(format!("{address}: {what}"));
-    match error {
-        TlsError::InvalidCertificate(what) => match what {
-            CertificateError::UnknownIssuer => configuration(
-                "no authority of ca-file has signed the store's certificate; give the right \
-                 ca-file=/PATH",
-            ),
-            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                configuration("the store's certificate is not for the host of the address")
-            }
-            CertificateError::Expired
-            | CertificateError::ExpiredContext { .. }
-            | CertificateError::NotValidYet
-            | CertificateError::NotValidYetContext { .. } => {
-                configuration("the store's certificate is not valid now; renew it, check the clock")
-            }
-            other => configuration(&format!("the store's certificate is not accepted: {other:?}")),
-        },
-        TlsError::AlertReceived(alert) => match alert {
-            AlertDescription::CertificateRequired
-            | AlertDescription::BadCertificate
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::UnknownCA
-            | AlertDescription::AccessDenied => Failure::new(
-                Fault::Refused,
-                format!(
-                    "{address}: the store does not accept the client certificate ({alert:?}); \
-                     give cert-file and cert-key-file of one that it trusts"
-                ),
-            ),
-            other => configuration(&format!("the store ends the TLS handshake: {other:?}")),
-        },
-        TlsError::InvalidMessage(_) => {
-            configuration("what answers does not speak TLS; check the port")
-        }
-        other => configuration(&format!("TLS fails: {other}")),
-    }
+    tls::failure(error, &address.to_string())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use rustls::{AlertDescription, CertificateError};
+
     use super::*;
 
     fn reply(status: u16, body: &str) -> Reply {

@@ -1,4 +1,4 @@
-//! The files that the URI names: credentials, certificates.
+//! Credentials in files that the URI names.
 
 use std::path::Path;
 
@@ -6,8 +6,6 @@ use pgseal_plugin::files::{Readers, content, first_line};
 use pgseal_plugin::{Failure, configuration};
 use zeroize::Zeroizing;
 
-/// The longest file that is read, in bytes. A bundle of authorities has about 250 kB.
-const MAX_LEN: usize = 2 << 20;
 /// The longest credential, in bytes.
 const MAX_CREDENTIAL_LEN: usize = 64 << 10;
 
@@ -30,13 +28,4 @@ pub(crate) fn credential(
             path.display()
         ))),
     }
-}
-
-/// The content of a file in the form PEM.
-pub(crate) fn pem(
-    what: &str,
-    path: &Path,
-    readers: Readers,
-) -> Result<Zeroizing<Vec<u8>>, Failure<'static>> {
-    content(what, path, readers, MAX_LEN)
 }

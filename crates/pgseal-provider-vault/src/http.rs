@@ -8,6 +8,7 @@ use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
 
+use pgseal_plugin::tls::Trust;
 use pgseal_plugin::{Failure, Fault, configuration};
 use ureq::Agent;
 use ureq::config::RedirectAuthHeaders;
@@ -20,7 +21,7 @@ use crate::files::Token;
 use crate::place::Place;
 use crate::reply::Reply;
 use crate::settings::Settings;
-use crate::tls::Trust;
+use crate::tls;
 
 /// How long all requests of a run may take. pgseal stops the plugin after 15 s.
 const ALL: Duration = Duration::from_secs(10);
@@ -47,7 +48,7 @@ impl Client {
     pub(crate) fn new(settings: &Settings) -> Result<Client, Failure<'static>> {
         let trust = Trust::read(settings.ca.as_deref(), settings.certificate.as_ref())?;
         let agent: Agent = Agent::config_builder()
-            .tls_config(trust.for_ureq())
+            .tls_config(tls::for_ureq(&trust))
             // Nothing but the settings decides where a token goes.
             .proxy(None)
             .max_redirects(0)
@@ -162,7 +163,7 @@ impl Client {
         let failed = |error: ureq::Error| {
             let (host, port) = address.host_and_port();
             match is_closed(&error) && address.is_tls() && !self.is_last.get() {
-                true => self.trust.alert(host, port),
+                true => tls::alert(&self.trust, host, port),
                 false => None,
             }
             .map_or_else(|| of_transport(&error, address), |alert| of_tls(&alert, address))

@@ -5,12 +5,13 @@ use std::env;
 use std::path::PathBuf;
 
 use pgseal_plugin::files::Readers;
+use pgseal_plugin::tls::ClientCertificate;
 use pgseal_plugin::{Failure, configuration};
 use zeroize::Zeroizing;
 
 use crate::address::Address;
 use crate::files::{self, Token};
-use crate::uri::{ClientCertificate, Login, Uri, header};
+use crate::uri::{Login, Uri, header};
 
 /// Where the store is, and how to get in.
 pub(crate) struct Settings {

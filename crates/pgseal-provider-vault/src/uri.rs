@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use pgseal_plugin::uri::{self, absolute, once, shown, string};
+use pgseal_plugin::tls::ClientCertificate;
+use pgseal_plugin::uri::{absolute, once, shown, texts};
 use pgseal_plugin::{Failure, configuration};
 
 use crate::address::Address;
@@ -57,15 +58,6 @@ pub(crate) enum Login {
     Certificate { mount: Place, role: Option<String> },
 }
 
-/// A client certificate and its key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ClientCertificate {
-    /// The certificate, and those between it and its authority: PEM.
-    pub chain: PathBuf,
-    /// Its key: PEM.
-    pub key: PathBuf,
-}
-
 /// What a URI says.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Uri {
@@ -114,10 +106,10 @@ impl Uri {
         let rest = text.strip_prefix("vault:").ok_or_else(|| configuration("no vault: URI"))?;
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         let mut all = Attributes::default();
-        for (name, value) in attributes(path, ';')? {
+        for (name, value) in texts(path, ';')? {
             all.take_path(name, value)?;
         }
-        for (name, value) in attributes(query, '&')? {
+        for (name, value) in texts(query, '&')? {
             all.take_query(name, value)?;
         }
         all.check()
@@ -221,17 +213,6 @@ impl Attributes {
             anchors,
         })
     }
-}
-
-/// The names and values of one part of the URI. No value is empty.
-fn attributes(part: &str, separator: char) -> Result<Vec<(&str, String)>, Failure<'static>> {
-    let text = |(name, value)| match string(name, value)? {
-        value if value.is_empty() => {
-            Err(configuration(format!("{}: the value is empty", shown(name))))
-        }
-        value => Ok((name, value)),
-    };
-    uri::attributes(part, separator)?.into_iter().map(text).collect()
 }
 
 /// A value that is sent in a header of HTTP.

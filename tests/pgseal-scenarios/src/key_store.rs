@@ -54,12 +54,6 @@ impl StoreNode {
         let node = Node::sealed(&[("min_wal_size", "80MB"), ("max_wal_size", "160MB")]);
         let program = node.pgseal_program();
         let bin = program.parent().expect("a directory");
-        let providers = bin.parent().expect("a directory").join("lib/pgseal/providers");
-        fs::create_dir_all(&providers).expect("the directory of plugins");
-        let file = format!("pgseal-provider-{name}");
-        let plugin = programs().pgseal.with_file_name(&file);
-        assert!(plugin.is_file(), "{}: run `make build` first", plugin.display());
-        install(&plugin, &providers.join(&file)).expect("the plugin");
         let bindir = bindir().expect("PostgreSQL");
         let path = format!("{}:{}:/usr/local/bin:/usr/bin:/bin", bin.display(), bindir.display());
         let env =
@@ -68,7 +62,23 @@ impl StoreNode {
         let clusters = store.node.make_dir("clusters.d").display().to_string();
         store.set_env("PGSEAL_CLUSTERS_DIR", &clusters);
         store.set_env("PGSEAL_PROVIDER_WAIT", "0");
+        store.add_plugin(name);
         store
+    }
+
+    /// Puts the plugin for this name where `pgseal` looks for it.
+    ///
+    /// # Panics
+    /// When the plugin is not built.
+    pub fn add_plugin(&self, name: &str) {
+        let program = self.node.pgseal_program();
+        let prefix = program.ancestors().nth(2).expect("a prefix");
+        let providers = prefix.join("lib/pgseal/providers");
+        fs::create_dir_all(&providers).expect("the directory of plugins");
+        let file = format!("pgseal-provider-{name}");
+        let plugin = programs().pgseal.with_file_name(&file);
+        assert!(plugin.is_file(), "{}: run `make build` first", plugin.display());
+        install(&plugin, &providers.join(&file)).expect("the plugin");
     }
 
     /// Adds a variable to the environment of scripts, and of programs under the library.

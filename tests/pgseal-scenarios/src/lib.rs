@@ -10,6 +10,7 @@
 pub mod backup;
 pub mod files;
 pub mod key_store;
+pub mod kmip;
 mod load;
 pub mod mount;
 mod node;

@@ -7,7 +7,7 @@ use std::path::Path;
 use pgseal_testkit::modules::Modules;
 
 /// The root of each crate, below the workspace.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "crates/pgseal-cli/src/main.rs",
     "crates/pgseal-column/src/lib.rs",
     "crates/pgseal-convert/src/lib.rs",
@@ -15,6 +15,7 @@ const CRATES: [&str; 11] = [
     "crates/pgseal-keys/src/lib.rs",
     "crates/pgseal-pgdata/src/lib.rs",
     "crates/pgseal-plugin/src/lib.rs",
+    "crates/pgseal-provider-kmip/src/main.rs",
     "crates/pgseal-provider-tpm2/src/main.rs",
     "crates/pgseal-provider-vault/src/main.rs",
     "crates/pgseal-tls/src/lib.rs",
