@@ -103,8 +103,9 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
         true => {
             keyring.expect_new_recipient(&args.name)?;
             let new = provider.kek_for_keyring(keyring.id())?;
-            let keyring =
-                keys::change_own(&dir, |keyring| keyring.add_recipient(&old, &args.name, &new, &uri))?;
+            let keyring = keys::change_own(&dir, |keyring| {
+                keyring.add_recipient(&old, &args.name, &new, &uri)
+            })?;
             let added = keyring.summary().recipients.pop();
             let name_in_store = added.and_then(|recipient| recipient.store_key);
             audit::new_key(&uri, name_in_store.as_deref(), Some(&args.name));
