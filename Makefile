@@ -33,7 +33,9 @@ MAKEFLAGS += --no-print-directory
 export PG_CONFIG DESTDIR CARGO
 
 UPSTREAM = tests/upstream
-# The programs that talk to key stores.
+# The programs that talk to key stores. Compiling the SDK of AWS takes as long as the rest of a build, and a demonstration
+# does not need it, so that plugin has a target of its own.
+AWS_KMS = pgseal-provider-aws-kms
 PLUGINS = pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
 
 # Licences of the crates within the programs, and the bill of materials.
@@ -77,8 +79,13 @@ build-demo:
 	$(call step,the program pgseal,70,$(BUILD) -p pgseal-cli)
 	$(call step,guard modules,3,scripts/guard.sh build)
 
+.PHONY: build-aws-kms
+build-aws-kms: ## the plugin for AWS KMS, which 'make build' leaves out: the SDK of AWS takes long to compile
+	$(call step,the plugin for AWS KMS,110,$(BUILD) -p $(AWS_KMS))
+	@echo "built target/release/$(AWS_KMS)"
+
 .PHONY: install
-install: ## install what 'make build' built
+install: ## install what 'make build' built, and the plugin of 'make build-aws-kms' if that built it
 	@test -x target/release/pgseal -a -x target/release/pgseal-lab -a -e target/release/libpgseal.so \
 	    $(PLUGINS:%=-a -x target/release/%) $(NOTICES:%=-a -e target/notices/%) || \
 	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
@@ -87,6 +94,8 @@ install: ## install what 'make build' built
 	@scripts/install-file.sh 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
 	@for plugin in $(PLUGINS); do \
 	    scripts/install-file.sh 0755 target/release/$$plugin $(libdir)/providers/$$plugin; done
+	@if [ -x target/release/$(AWS_KMS) ]; then \
+	    scripts/install-file.sh 0755 target/release/$(AWS_KMS) $(libdir)/providers/$(AWS_KMS); fi
 	@scripts/guard.sh install
 	@scripts/extension.sh install
 	@for notice in $(NOTICES); do scripts/install-file.sh 0644 target/notices/$$notice $(docdir)/$$notice; done
@@ -95,7 +104,8 @@ install: ## install what 'make build' built
 
 .PHONY: uninstall
 uninstall: ## remove what 'make install' installed
-	rm -f $(bindir)/pgseal $(bindir)/pgseal-lab $(libdir)/libpgseal.so $(PLUGINS:%=$(libdir)/providers/%)
+	rm -f $(bindir)/pgseal $(bindir)/pgseal-lab $(libdir)/libpgseal.so $(AWS_KMS:%=$(libdir)/providers/%) \
+	    $(PLUGINS:%=$(libdir)/providers/%)
 	rm -f $(NOTICES:%=$(docdir)/%)
 	@if [ -d $(docdir) ]; then rmdir --ignore-fail-on-non-empty $(docdir); fi
 	@if [ -d $(libdir)/providers ]; then rmdir --ignore-fail-on-non-empty $(libdir)/providers; fi
@@ -115,7 +125,7 @@ demo: ## build what it needs, then see a sealed cluster at work: about three min
 .PHONY: test
 test: ## everything that every change must pass: about 10 minutes on two cores
 	@scripts/setup.sh test
-	@$(MAKE) build
+	@$(MAKE) build build-aws-kms
 	$(call step,imports of PostgreSQL's programs,15,scripts/hooks-audit.sh)
 	$(call step,tests of the crates: build,150,scripts/cargo-test.sh --workspace --no-run)
 	$(call step,tests of the crates and scenarios,240,scripts/cargo-test.sh --workspace)
@@ -151,15 +161,15 @@ test-extension-drivers: ## drivers of four languages against sealed columns; fet
 .PHONY: test-scenarios
 test-scenarios: ## whole servers, the long tests too: operations, upgrade, crash, canary, ...; installs other programs
 	@scripts/setup.sh test scenarios
-	@$(MAKE) build
+	@$(MAKE) build build-aws-kms
 	@scripts/cargo-test.sh -p pgseal-scenarios -- --include-ignored
 
 .PHONY: test-key-stores
-test-key-stores: ## the plugins on SoftHSM, a TPM in software, PyKMIP, and Vault's own engines; fetches these, which needs Go
+test-key-stores: ## the plugins on SoftHSM, a TPM in software, PyKMIP, moto, and Vault's own engines; fetches these, which needs Go
 	@scripts/setup.sh test
-	@$(MAKE) build
+	@$(MAKE) build build-aws-kms
 	@scripts/vault-server.sh build
-	@scripts/cargo-test.sh -p pgseal-scenarios --features needs-go --test key_stores --test kmip --test tpm2 --test vault
+	@scripts/cargo-test.sh -p pgseal-scenarios --features needs-go --test aws_kms --test key_stores --test kmip --test tpm2 --test vault
 
 .PHONY: test-power
 test-power: ## IMAGES (200) disks that a power cut could leave, for each test of power.rs, or for those of POWER
@@ -219,13 +229,13 @@ test-upstream-injection: ## those of its tests that need a server with injection
 .PHONY: test-matrix
 test-matrix: ## every check against each PostgreSQL of MAJORS (default: all that can be had)
 	@scripts/setup.sh test scenarios
-	@$(MAKE) build
+	@$(MAKE) build build-aws-kms
 	@env -u PG_CONFIG scripts/matrix.sh run $(if $(RESUME),--resume) $(if $(CHECKS),--only "$(CHECKS)") $(MAJORS)
 
 .PHONY: test-newest
 test-newest: ## the same, but for the long scenarios, against the newest stable PostgreSQL
 	@scripts/setup.sh test
-	@$(MAKE) build
+	@$(MAKE) build build-aws-kms
 	@env -u PG_CONFIG scripts/matrix.sh run --short newest
 
 .PHONY: versions
@@ -247,7 +257,7 @@ bench: ## cost against the plain server, interleaved
 .PHONY: deb
 deb: ## Debian packages, in build/deb
 	@scripts/setup.sh build deb
-	@$(MAKE) build
+	@$(MAKE) build build-aws-kms
 	@scripts/deb.sh build
 
 .PHONY: test-deb

@@ -29,7 +29,8 @@ printf 'create_main_cluster = false\n' >/etc/postgresql-common/createcluster.con
 apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends /debs/*.deb >/install.log 2>&1 ||
     { tail -n 30 /install.log; die "apt install"; }
 major=$(find /usr/lib/postgresql -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -n | tail -n 1)
-for file in /usr/bin/pgseal /usr/lib/pgseal/libpgseal.so /usr/lib/pgseal/providers/pgseal-provider-kmip \
+for file in /usr/bin/pgseal /usr/lib/pgseal/libpgseal.so /usr/lib/pgseal/providers/pgseal-provider-aws-kms \
+    /usr/lib/pgseal/providers/pgseal-provider-kmip \
     /usr/lib/pgseal/providers/pgseal-provider-pkcs11 \
     /usr/lib/pgseal/providers/pgseal-provider-tpm2 /usr/lib/pgseal/providers/pgseal-provider-vault \
     "/usr/lib/postgresql/$major/lib/pgseal_guard.so" \
@@ -44,7 +45,7 @@ for file in THIRD-PARTY-NOTICES.txt pgseal.cdx.json; do
 done
 pgseal --version
 [ "$(stat -c '%U %a' /var/lib/pgseal)" = "postgres 755" ] || die "/var/lib/pgseal: $(stat -c '%U %a' /var/lib/pgseal)"
-[ "$(pgseal provider list)" = $'kmip:\npkcs11:\ntpm2:\nvault:' ] || die "pgseal does not find its plugins"
+[ "$(pgseal provider list)" = $'aws-kms:\nkmip:\npkcs11:\ntpm2:\nvault:' ] || die "pgseal does not find its plugins"
 
 step "pgseal lab, then without the package pgseal-lab"
 pgseal lab modes --profile tiny --output /lab >/lab.log 2>&1 || { tail -n 30 /lab.log; die "pgseal lab modes"; }

@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$PGSEAL_ROOT"
 export LC_ALL=C
 
-LINKED=(pgseal-preload pgseal-cli pgseal-lab pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
+LINKED=(pgseal-preload pgseal-cli pgseal-lab pgseal-provider-aws-kms pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
     pgseal-column)
 # Their packages contain no licence text. All of them offer Apache-2.0, whose text stands at the end.
 WITHOUT_TEXT='^(perf-event|perf-event-open-sys)$'

@@ -6,7 +6,7 @@
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
 #   server    PostgreSQL's server alone
 #   test      as build, perl, the server's procedural languages, hll and pg_partman, SoftHSM and
-#             OpenSC, swtpm and tpm2-tools; PyKMIP, in a cache (scripts/key-stores.txt); on Debian
+#             OpenSC, swtpm and tpm2-tools; PyKMIP and moto, in a cache (scripts/key-stores.txt); on Debian
 #             also the newest stable PostgreSQL, which is not installed but unpacked into a cache
 #             (scripts/postgres-versions.sh)
 #   scenarios the programs that long scenarios run on a sealed cluster: pg_repack, pgBackRest, Barman,
