@@ -3,12 +3,12 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use pgseal_scenarios::files::{self, changes, fingerprint};
-use pgseal_scenarios::{Node, Outcome, with_file_limit};
+use pgseal_scenarios::{Node, Outcome, is_root, not_applicable, with_file_limit};
 use pgseal_testkit::{Cluster, bindir, canary};
 
 const MARKER: &str = "canary-convert-Zq7x";
@@ -512,6 +512,34 @@ fn encrypt_and_rekey_refuse_what_they_cannot_do_and_change_nothing() {
     }
     assert_eq!(changes(&before, &cluster.files()), Vec::<String>::new());
     cluster.works_sealed();
+}
+
+/// `encrypt --check` sees what the real run would meet: a file system that is mounted read-only.
+#[test]
+fn encrypt_check_sees_a_read_only_file_system() {
+    let test = "encrypt_check_sees_a_read_only_file_system";
+    if !is_root() {
+        return not_applicable(test, "needs root, to mount");
+    }
+    let cluster = plain(true);
+    let before = cluster.files();
+    let mount = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" || exit 99; shift; exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", mount, "sh"])
+        .arg(cluster.node.data())
+        .arg(cluster.node.pgseal_program())
+        .args(cluster.arguments("encrypt", &["--check"]))
+        .output()
+        .expect("unshare runs");
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    if output.status.code() == Some(99) || said.contains("unshare failed") {
+        return not_applicable(test, "this root may not mount");
+    }
+    assert_eq!(output.status.code(), Some(22), "{said}");
+    let remedy = "mount the file system for writing (mount -o remount,rw)";
+    assert!(said.contains("cannot be written") && said.contains(remedy), "{said}");
+    assert_eq!(changes(&before, &cluster.files()), Vec::<String>::new());
 }
 
 #[test]
