@@ -65,12 +65,19 @@ fn every_case_of_every_arm_is_measured_and_each_arm_stores_what_it_says() {
 
     // What the figures become.
     let experiment = experiments::named("instance").unwrap();
-    let exhibits = experiment.exhibits(&results, &Analysis::of(&results)).unwrap();
+    let analysis = Analysis::of(&results);
+    let exhibits = experiment.exhibits(&results, &analysis).unwrap();
     let sweep = exhibits.tables.iter().find(|table| table.id == "instance-sweep").unwrap();
     let ratios: Vec<f64> = sweep.rows.iter().map(|row| row[1].value.unwrap()).collect();
     assert!(ratios[0] > 3.0 && ratios[1] < 0.5, "data to buffers: {ratios:?}");
     let chart = exhibits.charts.iter().find(|c| c.id == "instance-cost-over-buffers").unwrap();
-    assert!(chart.series.iter().all(|series| series.points.len() == 2), "{chart:?}");
+    // A busy machine may give a figure that cannot be, which is withheld.
+    let withheld = |case: &str, arm: &str| analysis.arm(case, arm).unwrap().withheld.is_some();
+    for series in &chart.series {
+        let missing = ["select-4mb", "select-64mb"].map(|case| withheld(case, &series.arm));
+        let shown = missing.iter().filter(|missing| !**missing).count();
+        assert_eq!(series.points.len(), shown, "{chart:?}");
+    }
     assert!(exhibits.findings.iter().any(|finding| finding.study.is_some()));
     for file in ["results.json", "results.csv", "report.html", "samples.jsonl"] {
         assert!(fs::metadata(dir.path().join("instance").join(file)).unwrap().len() > 0, "{file}");

@@ -114,13 +114,13 @@ fn what_is_measured_is_what_is_said() {
     }
 
     // The report speaks of it, also when it is made anew from the record.
-    let report = lab().arg("report").arg(dir.path()).output().unwrap();
+    let report = lab().args(["report", "--verbose"]).arg(dir.path()).output().unwrap();
     ok(&report);
     let words: Vec<&str> =
         std::str::from_utf8(&report.stdout).unwrap().split_ascii_whitespace().collect();
     let words = words.join(" ");
     for part in
-        ["The CPU's AES instructions make", "aes-256-gcm-siv", "the study: ", "missing: md2"]
+        ["The CPU's AES instructions make", "AES-256-GCM-SIV", "the study: ", "does not have md2"]
     {
         assert!(words.contains(part), "{part}: {words}");
     }

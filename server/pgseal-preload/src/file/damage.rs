@@ -162,7 +162,8 @@ enum Reads {
 pub fn page_fails(writable: bool) -> bool {
     match program::role() {
         Role::Server | Role::Standalone => guard::has_no_checksums() && is_walsender(),
-        _ => writable,
+        Role::Walker => writable,
+        _ => false,
     }
 }
 

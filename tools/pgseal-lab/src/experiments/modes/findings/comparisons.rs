@@ -172,8 +172,9 @@ pub fn libraries(figures: &Figures<'_>) -> Vec<Finding> {
         .collect();
     let same = found.iter().filter(|(_, found)| !differs(found)).count();
     if same > 0 {
+        let algorithms = if same == 1 { "algorithm" } else { "algorithms" };
         all.push(Finding::new(format!(
-            "AWS-LC and OpenSSL differ by less than a twentieth, or the noise, with {same} algorithms."
+            "AWS-LC and OpenSSL differ by less than a twentieth, or the noise, with {same} {algorithms}."
         )));
     }
     all
