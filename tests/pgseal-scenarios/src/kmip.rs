@@ -102,8 +102,15 @@ with ProxyKmipClient(\"127.0.0.1\", 5696, \"admin.pem\", \"admin.key\", \"ca.pem
     }
 
     fn start(&self, base: &StoreNode, command: &str) {
+        let loaded = || {
+            let log = fs::read_to_string(self.home.join("log")).unwrap_or_default();
+            log.matches("Loading policy: pgseal").count()
+        };
+        let before = loaded();
         succeeds(&self.script(base, &format!("{command}echo $! >~/kmip/pid")));
         assert!(Patience::seconds(60).wait_until(|| self.listens()), "the store does not listen");
+        // PyKMIP reads its policies a second after it listens, if the test has left it any.
+        let _ = Patience::seconds(20).wait_until(|| loaded() > before);
     }
 
     /// Starts the server again, with what it kept.
