@@ -207,14 +207,20 @@ pub fn work(node: &mut Node, recorder: &Recorder, workload: &mut Workload, kind:
 }
 
 fn take_backup(node: &Node) {
-    let (target, moved) = (node.home().join("backup"), node.home().join("backup_ts"));
+    let target = node.home().join("backup");
     let mut backup = base_backup_command(node, &target);
-    let place = node.data().with_file_name("ts");
-    let map = format!("{}={}", place.display(), moved.display());
-    backup.args(["--tablespace-mapping", &map]);
-    // The tablespace `ts2` comes and goes; if it is there, its place is taken.
+    let mut made = vec![target];
+    // The tablespace `ts2` comes and goes. Without a place of its own the copy would be written to
+    // the place of the tablespace, which may just have been dropped.
+    for name in ["ts", "ts2"] {
+        let (place, moved) =
+            (node.data().with_file_name(name), node.home().join(format!("backup_{name}")));
+        backup.args(["--tablespace-mapping", &format!("{}={}", place.display(), moved.display())]);
+        made.push(moved);
+    }
+    // The backup may fail, because a tablespace was dropped meanwhile.
     let _ = backup.output().expect("pg_basebackup runs");
-    for dir in [target, moved] {
+    for dir in made {
         let _ = fs::remove_dir_all(dir);
     }
 }
