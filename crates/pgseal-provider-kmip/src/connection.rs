@@ -3,7 +3,7 @@
 //! What is sent and received is wiped here. The buffers of rustls are not: they live as long as the
 //! process, which is one request of pgseal, and which leaves no core dump.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,6 +52,11 @@ impl Write for Timed {
         self.socket.write(bytes)
     }
 
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.socket.set_write_timeout(Some(self.left()?))?;
+        self.socket.write_vectored(parts)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.socket.flush()
     }
@@ -75,7 +80,9 @@ impl Connection {
         let end = Instant::now() + ALL;
         let mut socket = Timed { socket: connect(uri, &address, end)?, end };
         while client.is_handshaking() {
-            client.complete_io(&mut socket).map_err(|error| of_connection(&error, &address))?;
+            if let Err(error) = client.complete_io(&mut socket) {
+                return Err(broken(&mut client, &mut socket, &error, &address));
+            }
         }
         Ok(Connection { stream: StreamOwned::new(client, socket), address })
     }
@@ -90,10 +97,10 @@ impl Connection {
         &mut self,
         request: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, Failure<'static>> {
-        let sent = self.stream.write_all(request).and_then(|()| self.stream.flush());
-        if let Err(error) = sent {
-            return Err(self.broken(&error));
-        }
+        self.stream
+            .write_all(request)
+            .and_then(|()| self.stream.flush())
+            .map_err(|error| self.broken(&error))?;
         let mut header = [0; HEADER_LEN];
         self.read(&mut header)?;
         let len = match structure_header(header) {
@@ -106,22 +113,33 @@ impl Connection {
     }
 
     fn read(&mut self, bytes: &mut [u8]) -> Result<(), Failure<'static>> {
-        self.stream.read_exact(bytes).map_err(|error| of_connection(&error, &self.address))
+        self.stream.read_exact(bytes).map_err(|error| self.broken(&error))
     }
 
-    /// Why nothing can be sent. With TLS 1.3 the store judges the client certificate when the
-    /// handshake has ended for the client; the store's alert may have come before the error.
     fn broken(&mut self, error: &io::Error) -> Failure<'static> {
         let StreamOwned { conn, sock } = &mut self.stream;
-        let alert = match conn.read_tls(sock) {
-            Ok(len) if len > 0 => conn.process_new_packets().err(),
-            _ => None,
-        };
-        match alert {
-            Some(alert) => tls::failure(&alert, &self.address),
-            None => of_connection(error, &self.address),
+        broken(conn, sock, error, &self.address)
+    }
+}
+
+/// Why the connection broke. A store that does not accept the client certificate sends an alert and
+/// closes. The client may still be writing then (with TLS 1.3, the store judges the certificate when
+/// the handshake has ended for the client), and gets the error of the socket first. The alert, which
+/// says more, was received before.
+fn broken(
+    client: &mut ClientConnection,
+    socket: &mut Timed,
+    error: &io::Error,
+    address: &str,
+) -> Failure<'static> {
+    if tls::inside(error).is_none() {
+        while client.read_tls(socket).is_ok_and(|len| len > 0) {
+            if let Err(alert) = client.process_new_packets() {
+                return tls::failure(&alert, address);
+            }
         }
     }
+    of_connection(error, address)
 }
 
 impl Drop for Connection {

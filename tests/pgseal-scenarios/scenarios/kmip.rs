@@ -77,9 +77,12 @@ fn a_cluster_under_kmip() {
         ("chmod 600 db.key; cp ca.pem kept-ca.pem; cp store.pem ca.pem", 2, "no authority"),
     ] {
         change(&base, text);
-        let check = base.check();
-        assert_eq!(check.code, code, "{text}: {}", check.text);
-        assert!(check.text.contains(words), "{text}: {}", check.text);
+        // The store may close while the plugin still writes; its alert says why nevertheless.
+        for _ in 0..if code == 17 { 40 } else { 1 } {
+            let check = base.check();
+            assert_eq!(check.code, code, "{text}: {}", check.text);
+            assert!(check.text.contains(words), "{text}: {}", check.text);
+        }
     }
     change(&base, "cp kept-ca.pem ca.pem");
     succeeds(&base.check());
