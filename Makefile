@@ -127,8 +127,10 @@ test: ## everything that every change must pass: about 10 minutes on two cores
 	@scripts/setup.sh test
 	@$(MAKE) build build-aws-kms
 	$(call step,imports of PostgreSQL's programs,15,scripts/hooks-audit.sh)
-	$(call step,tests of the crates: build,150,scripts/cargo-test.sh --workspace --no-run)
-	$(call step,tests of the crates and scenarios,240,scripts/cargo-test.sh --workspace)
+	$(call step,tests of the crates: build,120,scripts/cargo-test.sh --workspace --exclude $(AWS_KMS) --no-run)
+	$(call step,tests of the crates and scenarios,240,scripts/cargo-test.sh --workspace --exclude $(AWS_KMS))
+	@# In this profile the SDK of AWS is compiled already.
+	$(call step,tests of the plugin for AWS KMS,15,scripts/cargo-test.sh --release -p $(AWS_KMS))
 	$(call step,guard module,15,$(MAKE) test-guard)
 	$(call step,sealed columns,90,$(MAKE) test-extension)
 	$(call step,PostgreSQL's core regression tests - plain and sealed,90,$(MAKE) test-core)
@@ -136,9 +138,9 @@ test: ## everything that every change must pass: about 10 minutes on two cores
 	@echo "make test: all passed"
 
 .PHONY: test-unit
-test-unit: ## cargo test of the crates
+test-unit: ## cargo test of the crates, but for the plugin for AWS KMS
 	@$(MAKE) build
-	@scripts/cargo-test.sh --workspace --exclude pgseal-scenarios
+	@scripts/cargo-test.sh --workspace --exclude pgseal-scenarios --exclude $(AWS_KMS)
 
 .PHONY: test-guard
 test-guard: ## the guard module against the real server
