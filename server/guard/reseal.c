@@ -477,19 +477,31 @@ expect_rights(void)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE), errmsg("only a superuser may handle the keys of pgseal")));
 }
 
-/* The path of this module, under which the postmaster loads it for a worker. */
+/*
+ * The name under which the postmaster loads this module for a worker: below $libdir if it lies in
+ * the server's directory of modules, whose path may be longer than a name may be; else its path.
+ */
 static const char *
-own_path(void)
+own_name(void)
 {
+	static char name[sizeof(((BackgroundWorker *) NULL)->bgw_library_name)];
+	const char *path,
+			   *prefix = "";
+	size_t		len = strlen(pkglib_path);
 	Dl_info		info;
 
-	if (dladdr((void *) own_path, &info) == 0 || info.dli_fname == NULL ||
-		strlen(info.dli_fname) >= sizeof(((BackgroundWorker *) NULL)->bgw_library_name))
+	path = dladdr((void *) own_name, &info) == 0 ? NULL : info.dli_fname;
+	if (path != NULL && strncmp(path, pkglib_path, len) == 0 && path[len] == '/')
+	{
+		prefix = "$libdir";
+		path += len;
+	}
+	if (path == NULL || snprintf(name, sizeof(name), "%s%s", prefix, path) >= (int) sizeof(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("the path of pgseal_guard.so is too long for a background worker"),
 				 errhint("Install pgseal_guard.so in the server's directory of modules.")));
-	return info.dli_fname;
+	return name;
 }
 
 /*
@@ -526,7 +538,7 @@ pgseal_guard_reseal(PG_FUNCTION_ARGS)
 	worker.bgw_notify_pid = MyProcPid;
 	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "pgseal reseal");
 	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "pgseal reseal");
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "%s", own_path());
+	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "%s", own_name());
 	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "pgseal_guard_reseal_main");
 	StaticAssertStmt(sizeof(task) <= BGW_EXTRALEN, "a task fits");
 	memcpy(worker.bgw_extra, &task, sizeof(task));
