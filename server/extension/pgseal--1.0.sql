@@ -797,7 +797,8 @@ CREATE FUNCTION pgseal.reseal(relation regclass DEFAULT NULL, pages_per_second i
                               begun_only bool DEFAULT false)
 RETURNS int LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'pgseal_reseal';
 CREATE FUNCTION pgseal.file_keys(relation regclass, OUT fork text, OUT segment int, OUT file_key int8,
-                                 OUT resealing bool, OUT pages_done int8, OUT pages_left int8)
+                                 OUT resealing bool, OUT pages_done int8, OUT pages_left int8,
+                                 OUT writes int8)
 RETURNS SETOF record LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'pgseal_file_keys';
 REVOKE ALL ON FUNCTION pgseal.reseal, pgseal.file_keys FROM PUBLIC;
 CREATE VIEW pgseal.reseal_progress AS

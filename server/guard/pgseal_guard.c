@@ -28,6 +28,8 @@
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 
+#include "reseal.h"
+
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 200000
 #error "pgseal_guard is written for PostgreSQL 15 to 19"
 #endif
@@ -45,7 +47,7 @@
 PG_MODULE_MAGIC;
 
 /* Version of the functions below; libpgseal.so must report the same. */
-#define PGSEAL_ABI 2
+#define PGSEAL_ABI 3
 
 typedef uint32_t (*pgseal_abi_fn) (void);
 typedef int (*pgseal_needs_full_page_images_fn) (void);
@@ -398,5 +400,7 @@ _PG_init(void)
 	refuse_hidden_io();
 
 	guard_hello();
+	if (library_line() != NULL)
+		register_auto_reseal();
 	announce(library_line());
 }

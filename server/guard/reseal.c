@@ -16,7 +16,7 @@
  *	  and drops the older key.  Otherwise step 2 is done again.
  *
  * Nothing is kept elsewhere: the headers say which files have two keys.  Whoever
- * is interrupted goes on from there.
+ * is interrupted goes on from there (auto_reseal.c).
  *
  * SPDX-License-Identifier: Apache-2.0 OR MIT
  *
@@ -64,6 +64,7 @@
 #include "utils/wait_event.h"
 #endif
 
+#include "reseal.h"
 
 #define GROUP_PAGES 256
 
@@ -72,9 +73,6 @@
 
 /* Nobody writes with the older key any more, so as a rule there is one round. */
 #define ROUNDS 3
-
-/* Stages of a file, as spec/sealed-file.md numbers them. */
-#define SETTLED 0
 
 #if PG_VERSION_NUM >= 160000
 typedef RelFileLocator FileName;
@@ -91,15 +89,8 @@ static int	(*library_begin) (int fd) = NULL;
 static int	(*library_end) (int fd) = NULL;
 static int	(*library_others) (int fd, uint64_t group, uint8_t *bits) = NULL;
 static int	(*library_state) (int fd, uint64_t *numbers) = NULL;
-
-/* What a worker is to do; handed over in bgw_extra. */
-typedef struct Task
-{
-	Oid			database;
-	Oid			relation;		/* with its indexes and its TOAST table; InvalidOid: all of the database */
-	int			pages_per_second;	/* 0: no limit */
-	bool		begun_only;		/* only files that have two keys already */
-} Task;
+static void (*library_ended) (uint64_t failed) = NULL;
+static void (*library_outcome) (uint64_t *numbers) = NULL;
 
 /* How fast a worker may go. */
 typedef struct Pace
@@ -107,14 +98,19 @@ typedef struct Pace
 	TimestampTz started;
 	int64		pages;
 	int			pages_per_second;
+	/* For the progress that others see. */
+	int			relation;
+	int			relations;
 } Pace;
 
 PGDLLEXPORT Datum pgseal_guard_reseal(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum pgseal_guard_file_keys(PG_FUNCTION_ARGS);
+PGDLLEXPORT Datum pgseal_guard_reseal_outcome(PG_FUNCTION_ARGS);
 PGDLLEXPORT void pgseal_guard_reseal_main(Datum main_arg);
 
 PG_FUNCTION_INFO_V1(pgseal_guard_reseal);
 PG_FUNCTION_INFO_V1(pgseal_guard_file_keys);
+PG_FUNCTION_INFO_V1(pgseal_guard_reseal_outcome);
 
 static void
 find_library(void)
@@ -123,7 +119,9 @@ find_library(void)
 	library_end = (int (*) (int)) dlsym(RTLD_DEFAULT, "pgseal_reseal_end");
 	library_others = (int (*) (int, uint64_t, uint8_t *)) dlsym(RTLD_DEFAULT, "pgseal_reseal_others");
 	library_state = (int (*) (int, uint64_t *)) dlsym(RTLD_DEFAULT, "pgseal_reseal_state");
-	if (library_begin == NULL || library_end == NULL || library_others == NULL || library_state == NULL)
+	library_ended = (void (*) (uint64_t)) dlsym(RTLD_DEFAULT, "pgseal_reseal_ended");
+	library_outcome = (void (*) (uint64_t *)) dlsym(RTLD_DEFAULT, "pgseal_reseal_outcome");
+	if (library_ended == NULL || library_outcome == NULL || library_begin == NULL || library_end == NULL || library_others == NULL || library_state == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this server has no library libpgseal.so that can give files new keys"),
@@ -243,14 +241,14 @@ touch_pages(Relation rel, ForkNumber fork, uint32 segment, const char *path, int
 
 /* Gives one segment of a fork a new key.  The caller has a transaction. */
 static void
-reseal_segment(Oid relation, const FileName *file, ForkNumber fork, uint32 segment, bool begun_only, Pace *pace)
+reseal_segment(const Task *task, Oid relation, const FileName *file, ForkNumber fork, uint32 segment, Pace *pace)
 {
 	Relation	rel = try_relation_open(relation, AccessShareLock);
 	BufferAccessStrategy strategy;
 	char	   *path;
 	int			fd;
 	int			error;
-	uint64_t	state[5];
+	uint64_t	state[STATE_NUMBERS];
 
 	if (rel == NULL)
 		return;
@@ -272,9 +270,11 @@ reseal_segment(Oid relation, const FileName *file, ForkNumber fork, uint32 segme
 	}
 	if (error != 0)
 		library_failed(path, error);
-	if (!begun_only || state[1] != SETTLED)
+	if (is_wanted(task->which, state))
 	{
-		pgstat_report_activity(STATE_RUNNING, psprintf("pgseal: resealing %s", path));
+		pgstat_report_activity(STATE_RUNNING,
+							   psprintf("pgseal: resealing %s (relation %d of %d, pages so far: " INT64_FORMAT ")",
+										path, pace->relation, pace->relations, pace->pages));
 		error = library_begin(fd);
 		if (error != 0)
 			library_failed(path, error);
@@ -350,7 +350,7 @@ reseal_relation(const Task *task, Oid relation, Pace *pace, int64 *failed)
 			PG_TRY();
 			{
 				StartTransactionCommand();
-				reseal_segment(relation, &target.file, fork, segment, task->begun_only, pace);
+				reseal_segment(task, relation, &target.file, fork, segment, pace);
 				CommitTransactionCommand();
 			}
 			PG_CATCH();
@@ -443,7 +443,8 @@ pgseal_guard_reseal_main(Datum main_arg)
 	pqsignal(SIGTERM, die);
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
-	BackgroundWorkerInitializeConnectionByOid(task.database, InvalidOid, 0);
+	BackgroundWorkerInitializeConnectionByOid(task.database, InvalidOid,
+											  task.any_database ? BGWORKER_BYPASS_ALLOWCONN : 0);
 	find_library();
 
 	StartTransactionCommand();
@@ -455,8 +456,13 @@ pgseal_guard_reseal_main(Datum main_arg)
 
 	pace.pages_per_second = task.pages_per_second;
 	pace.started = GetCurrentTimestamp();
+	pace.relations = list_length(relations);
 	foreach(cell, relations)
+	{
+		pace.relation++;
 		reseal_relation(&task, lfirst_oid(cell), &pace, &failed);
+	}
+	library_ended((uint64_t) failed);
 
 	if (failed > 0)
 		ereport(FATAL,
@@ -504,14 +510,57 @@ own_name(void)
 	return name;
 }
 
+/* Whether a file in this state is to get a new key. */
+bool
+is_wanted(Which which, const uint64_t *state)
+{
+	switch (which)
+	{
+		case EVERY_FILE:
+			return true;
+		case BEGUN_FILES:
+			return state[STATE_STAGE] != SETTLED;
+		case DUE_FILES:
+			return state[STATE_STAGE] != SETTLED || state[STATE_WRITES] >= state[STATE_DUE];
+	}
+	return false;
+}
+
+/* Starts a worker that gives files new keys; NULL if there is no room for it. */
+BackgroundWorkerHandle *
+start_worker(const Task *task)
+{
+	BackgroundWorker worker;
+	BackgroundWorkerHandle *handle;
+
+	describe_worker(&worker, "pgseal reseal", "pgseal_guard_reseal_main");
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	worker.bgw_notify_pid = MyProcPid;
+	StaticAssertStmt(sizeof(*task) <= BGW_EXTRALEN, "a task fits");
+	memcpy(worker.bgw_extra, task, sizeof(*task));
+	return RegisterDynamicBackgroundWorker(&worker, &handle) ? handle : NULL;
+}
+
+/* Fills in what all workers of this module have in common. */
+void
+describe_worker(BackgroundWorker *worker, const char *name, const char *function)
+{
+	memset(worker, 0, sizeof(*worker));
+	worker->bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker->bgw_start_time = BgWorkerStart_RecoveryFinished;
+	snprintf(worker->bgw_name, sizeof(worker->bgw_name), "%s", name);
+	snprintf(worker->bgw_type, sizeof(worker->bgw_type), "%s", name);
+	snprintf(worker->bgw_library_name, sizeof(worker->bgw_library_name), "%s", own_name());
+	snprintf(worker->bgw_function_name, sizeof(worker->bgw_function_name), "%s", function);
+}
+
 /*
- * (relation or NULL, pages per second, only files with two keys): starts a worker.
- * Returns its process id.
+ * (relation or NULL, pages per second, only files with two keys; only these and files whose key comes
+ * near its limit): starts a worker.  Returns its process id.
  */
 Datum
 pgseal_guard_reseal(PG_FUNCTION_ARGS)
 {
-	BackgroundWorker worker = {0};
 	BackgroundWorkerHandle *handle;
 	BgwHandleStatus status;
 	Task		task = {0};
@@ -527,22 +576,16 @@ pgseal_guard_reseal(PG_FUNCTION_ARGS)
 	task.database = MyDatabaseId;
 	task.relation = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
 	task.pages_per_second = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
-	task.begun_only = PG_ARGISNULL(2) ? false : PG_GETARG_BOOL(2);
+	task.which = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2) ? BEGUN_FILES : EVERY_FILE;
+	/* "pgseal reseal" has a fourth argument, the extension has not. */
+	if (PG_NARGS() > 3 && !PG_ARGISNULL(3) && PG_GETARG_BOOL(3))
+		task.which = DUE_FILES;
 	if (OidIsValid(task.relation) && get_rel_name(task.relation) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no relation %u", task.relation)));
 
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
-	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	worker.bgw_notify_pid = MyProcPid;
-	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "pgseal reseal");
-	snprintf(worker.bgw_type, sizeof(worker.bgw_type), "pgseal reseal");
-	snprintf(worker.bgw_library_name, sizeof(worker.bgw_library_name), "%s", own_name());
-	snprintf(worker.bgw_function_name, sizeof(worker.bgw_function_name), "pgseal_guard_reseal_main");
-	StaticAssertStmt(sizeof(task) <= BGW_EXTRALEN, "a task fits");
-	memcpy(worker.bgw_extra, &task, sizeof(task));
-	if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+	handle = start_worker(&task);
+	if (handle == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("there is no room for another background worker"),
@@ -558,8 +601,8 @@ pgseal_guard_reseal(PG_FUNCTION_ARGS)
 
 /*
  * (relation): a row for each file of the relation that is sealed in pages: fork, segment, number of
- * the newest key, whether there is an older key, and, if there is one, the pages that have the newest
- * key and those that have not.
+ * the newest key, whether there is an older key, if there is one the pages that have the newest key
+ * and those that have not, and about how many writes the key that seals has sealed.
  */
 Datum
 pgseal_guard_file_keys(PG_FUNCTION_ARGS)
@@ -579,9 +622,9 @@ pgseal_guard_file_keys(PG_FUNCTION_ARGS)
 		for (uint32 segment = 0; segment < target.segments[fork]; segment++)
 		{
 			char	   *path = path_of(rel, fork, segment);
-			Datum		values[6] = {0};
-			bool		nulls[6] = {0};
-			uint64_t	state[5];
+			Datum		values[7] = {0};
+			bool		nulls[7] = {0};
+			uint64_t	state[STATE_NUMBERS];
 			int			fd = open_segment(path);
 			int			error = fd < 0 ? EINVAL : library_state(fd, state);
 
@@ -601,13 +644,36 @@ pgseal_guard_file_keys(PG_FUNCTION_ARGS)
 			values[0] = CStringGetTextDatum(forkNames[fork]);
 			values[1] = Int32GetDatum((int32) segment);
 			values[2] = Int64GetDatum((int64) state[0]);
-			values[3] = BoolGetDatum(state[1] != SETTLED);
+			values[3] = BoolGetDatum(state[STATE_STAGE] != SETTLED);
 			values[4] = Int64GetDatum((int64) state[2]);
 			values[5] = Int64GetDatum((int64) state[3]);
-			nulls[4] = nulls[5] = state[1] == SETTLED;
+			values[6] = Int64GetDatum((int64) state[STATE_WRITES]);
+			nulls[4] = nulls[5] = state[STATE_STAGE] == SETTLED;
 			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 		}
 	}
 	relation_close(rel, AccessShareLock);
+	return (Datum) 0;
+}
+
+/*
+ * How many workers have come to their end since the server started, and how many files they have left
+ * with two keys, or with their old one: two numbers.
+ */
+Datum
+pgseal_guard_reseal_outcome(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	uint64_t	outcome[2];
+	Datum		values[2];
+	bool		nulls[2] = {0};
+
+	expect_rights();
+	find_library();
+	InitMaterializedSRF(fcinfo, 0);
+	library_outcome(outcome);
+	values[0] = Int64GetDatum((int64) outcome[0]);
+	values[1] = Int64GetDatum((int64) outcome[1]);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	return (Datum) 0;
 }

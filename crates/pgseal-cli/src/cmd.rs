@@ -17,6 +17,7 @@ mod lab;
 mod man;
 mod manifest;
 mod provider;
+mod reseal;
 mod run;
 mod status;
 mod tls;
@@ -79,6 +80,7 @@ enum Command {
     Encrypt(encrypt::Args),
     Decrypt(decrypt::Args),
     Rekey(rekey::Args),
+    Reseal(reseal::Args),
     Env(env::Args),
     Guard(guard::Args),
     Status(status::Args),
@@ -125,6 +127,7 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Encrypt(args) => encrypt::run(&args),
         Command::Decrypt(args) => decrypt::run(&args),
         Command::Rekey(args) => rekey::run(&args),
+        Command::Reseal(args) => reseal::run(&args),
         Command::Env(args) => env::run(&args),
         Command::Guard(args) => guard::run(&args),
         Command::Status(args) => status::run(&args),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use pgseal_convert::NEW_SUFFIX;
 use pgseal_core::Place;
 use pgseal_core::geometry::{HEAD_LEN, HEADER_LEN};
-use pgseal_core::header::{self, Header, Kind};
+use pgseal_core::header::{self, Header, Kind, Stage};
 use pgseal_keys::{KEYRING_DIR, KeyError, Keyring};
 use pgseal_pgdata::{Class, Policy};
 
@@ -130,6 +130,23 @@ impl Scan {
             Seen::Sealed(header) => Some(header),
             _ => None,
         })
+    }
+
+    /// The file whose key has sealed the most writes, with that number (`spec/sealed-file.md`, section
+    /// 11.1); `None` if no write was counted yet.
+    pub fn most_used_key(&self) -> Option<(&Entry, u64)> {
+        let used = self.entries.iter().filter_map(|entry| match &entry.seen {
+            Seen::Sealed(header) if header.samples > 0 => Some((entry, header.writes())),
+            _ => None,
+        });
+        used.max_by_key(|(_, writes)| *writes)
+    }
+
+    /// The files that have two file keys.
+    pub fn with_two_keys(&self) -> impl Iterator<Item = &Entry> {
+        let has_two =
+            |seen: &Seen| matches!(seen, Seen::Sealed(header) if header.stage != Stage::Settled);
+        self.entries.iter().filter(move |entry| has_two(&entry.seen))
     }
 
     /// Refuses a keyring that no file names: it is that of another cluster. If only some files do

@@ -246,6 +246,7 @@ mod tests {
             generation: Generation::EPHEMERAL,
             key_number: 1,
             stage: Stage::Settled,
+            samples: 0,
         };
         let sealed = |from_plain| Target::Sealed { suite, generation: Generation(1), from_plain };
         let plain = |from_sealed| Target::Plain { from_sealed };

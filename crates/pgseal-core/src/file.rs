@@ -18,6 +18,7 @@ use crate::random::Random;
 use crate::storage::{Accelerator, Storage};
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, PlainOff, SealedOff};
+use crate::usage::Drawn;
 
 mod buffer;
 mod cells;
@@ -119,6 +120,7 @@ pub struct SealedFile {
     older: Option<Box<Cipher>>,
     /// See [`SealedFile::lacked_key`].
     lacked_key: bool,
+    drawn: Drawn,
     tags: paged::TagCache,
     /// A plain length that the file is known to have reached: a write that starts at or before it
     /// leaves no gap behind.
@@ -211,6 +213,7 @@ impl SealedFile {
             cipher,
             older: None,
             lacked_key: false,
+            drawn: Drawn::default(),
             tags,
             reached: 0,
             zeros_appended: 0,
@@ -223,6 +226,20 @@ impl SealedFile {
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// The samples of writes that are to be added to the header ([`header::count`]), if a sample was
+    /// drawn since the last call: the number of the file key, and how many. Call
+    /// [`SealedFile::samples_counted`] when they are in the header. If they cannot be added now, they
+    /// wait for the next sample.
+    #[inline]
+    pub fn new_samples(&mut self) -> Option<(u32, u32)> {
+        self.drawn.new_samples()
+    }
+
+    /// See [`SealedFile::new_samples`].
+    pub fn samples_counted(&mut self) {
+        self.drawn.settle();
     }
 
     /// The number of pages of zeros that were appended unsealed since the file was opened here.

@@ -13,6 +13,7 @@ use crate::memory::KeyBytes;
 use crate::place::Place;
 use crate::random::Random;
 use crate::suite::{Layout, Suite};
+use crate::usage;
 
 /// The first eight bytes of every sealed file.
 pub const MAGIC: [u8; 8] = *b"\x89PGSEAL\n";
@@ -26,6 +27,7 @@ const LEN: usize = HEAD_LEN as usize;
 const GENERATION_AT: usize = 48;
 const PREDECESSORS_AT: usize = 52;
 const STAGE_AT: usize = 56;
+const SAMPLES_AT: usize = 60;
 /// The file key before the present one: nonce, wrapped key, tag.
 const OLDER_NONCE_AT: usize = 192;
 const OLDER_WRAPPED_AT: usize = 204;
@@ -110,6 +112,8 @@ pub struct Header {
     pub key_number: u32,
     /// Whether there is a file key before that one, and which of the two seals.
     pub stage: Stage,
+    /// How many samples of the writes under the file key that seals were counted ([`crate::usage`]).
+    pub samples: u32,
 }
 
 impl Header {
@@ -121,6 +125,21 @@ impl Header {
             Stage::Settled => 2,
         };
         (self.key_number, of_key)
+    }
+
+    /// The number of the file key that seals.
+    #[must_use]
+    pub fn sealing_number(&self) -> u32 {
+        match self.stage {
+            Stage::Announced => self.key_number - 1,
+            Stage::Moving | Stage::Settled => self.key_number,
+        }
+    }
+
+    /// About how many writes were sealed with the file key that seals.
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        usage::writes(self.samples)
     }
 
     /// The form with which a new file like this one is created.
@@ -178,9 +197,11 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     {
         return Err(bad_stage);
     }
+    let samples = u32::from_le_bytes(array_at(start, SAMPLES_AT));
     let unused = if stage == Stage::Settled { PLACE_END } else { OLDER_END };
-    let reserved = [&start[14..16], &start[STAGE_AT + 4..PLACE_AT], &start[unused..AAD_LEN]];
-    if reserved.into_iter().flatten().any(|byte| *byte != 0) {
+    let reserved = [&start[14..16], &start[unused..AAD_LEN]];
+    let is_counted = usage::is_counted(layout);
+    if !is_counted && samples != 0 || reserved.into_iter().flatten().any(|byte| *byte != 0) {
         return Err(SealError::Header(HeaderFault::ReservedNotZero));
     }
     let place = Place::decode(&start[PLACE_AT..PLACE_END])
@@ -194,6 +215,7 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
         generation: Generation(u32::from_le_bytes(array_at(start, GENERATION_AT))),
         key_number: predecessors + 1,
         stage,
+        samples,
     }))
 }
 
@@ -211,9 +233,18 @@ pub(crate) fn create(
     random.fill(&mut file_id)?;
     let mut file_key = FileKey::zeros()?;
     random.fill(file_key.as_mut_slice())?;
-    let (key_number, stage) = (1, Stage::Settled);
-    let header =
-        Header { suite, layout, place, file_id, keyring_id, generation, key_number, stage };
+    let (key_number, stage, samples) = (1, Stage::Settled, 0);
+    let header = Header {
+        suite,
+        layout,
+        place,
+        file_id,
+        keyring_id,
+        generation,
+        key_number,
+        stage,
+        samples,
+    };
 
     let mut bytes = [0_u8; HEADER_LEN as usize];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -309,7 +340,29 @@ pub fn rewrap(
     random: &dyn Random,
 ) -> Result<[u8; LEN], SealError> {
     let (newest, older) = (unwrap_key(start, header, keys)?, unwrap_older(start, header, keys)?);
-    wrapped(start, header, keys, (&newest, older.as_ref()), random)
+    let to = Header { generation: keys.active(), ..*header };
+    wrapped(start, &to, keys, (&newest, older.as_ref()), random)
+}
+
+/// The head of the same file with more samples of the writes under the file key of this number
+/// (`spec/sealed-file.md`, section 11.1), and its header; everything else stays, also the generation.
+/// `None`: another file key seals by now, so these writes are not to be counted any more.
+///
+/// # Errors
+/// As for opening the file.
+pub fn count(
+    start: &[u8],
+    header: &Header,
+    keys: &KeySet,
+    (key_number, samples): (u32, u32),
+    random: &dyn Random,
+) -> Result<Option<([u8; LEN], Header)>, SealError> {
+    if header.sealing_number() != key_number || !usage::is_counted(header.layout) {
+        return Ok(None);
+    }
+    let (newest, older) = (unwrap_key(start, header, keys)?, unwrap_older(start, header, keys)?);
+    let to = Header { samples: header.samples.saturating_add(samples), ..*header };
+    Ok(Some((wrapped(start, &to, keys, (&newest, older.as_ref()), random)?, to)))
 }
 
 /// The head of the same file at its next [`Stage`]: `Announced` brings a new random file key,
@@ -326,7 +379,7 @@ pub fn advance(
 ) -> Result<[u8; LEN], SealError> {
     let known = unwrap_key(start, header, keys)?;
     let stage = header.stage.next();
-    let to = Header { stage, ..*header };
+    let to = Header { stage, generation: keys.active(), ..*header };
     match stage {
         Stage::Announced => {
             let is_temporary = header.generation.is_ephemeral();
@@ -339,6 +392,8 @@ pub fn advance(
             wrapped(start, &to, keys, (&newest, Some(&known)), random)
         }
         Stage::Moving => {
+            // From here on the newer key seals.
+            let to = Header { samples: 0, ..to };
             let older = unwrap_older(start, header, keys)?;
             wrapped(start, &to, keys, (&known, older.as_ref()), random)
         }
@@ -346,7 +401,7 @@ pub fn advance(
     }
 }
 
-/// The head `start` with the stage and the key number of `to`, and with these keys.
+/// The head `start` with the generation, key number, stage and samples of `to`, and with these keys.
 fn wrapped(
     start: &[u8],
     to: &Header,
@@ -354,13 +409,14 @@ fn wrapped(
     (newest, older): (&FileKey, Option<&FileKey>),
     random: &dyn Random,
 ) -> Result<[u8; LEN], SealError> {
-    let generation = keys.active();
+    let generation = to.generation;
     let wrapping_key = wrapping_key(keys, generation)?;
     let mut head = [0; LEN];
     head.copy_from_slice(&start[..LEN]);
     head[GENERATION_AT..PREDECESSORS_AT].copy_from_slice(&generation.0.to_le_bytes());
     head[PREDECESSORS_AT..STAGE_AT].copy_from_slice(&(to.key_number - 1).to_le_bytes());
-    head[STAGE_AT..STAGE_AT + 4].copy_from_slice(&(to.stage as u32).to_le_bytes());
+    head[STAGE_AT..SAMPLES_AT].copy_from_slice(&(to.stage as u32).to_le_bytes());
+    head[SAMPLES_AT..PLACE_AT].copy_from_slice(&to.samples.to_le_bytes());
     match older {
         Some(older) => OLDER.seal(&mut head, wrapping_key, older, random)?,
         None => head[OLDER_NONCE_AT..OLDER_END].fill(0),
@@ -372,7 +428,7 @@ fn wrapped(
 /// The bytes of a sealed head that stay when the file keys are wrapped anew ([`rewrap`]).
 #[must_use]
 pub fn lasting(head: &[u8; LEN]) -> [&[u8]; 3] {
-    let is_settled = head[STAGE_AT..STAGE_AT + 4] == [0; 4];
+    let is_settled = head[STAGE_AT..SAMPLES_AT] == [0; 4];
     let unused = if is_settled { OLDER_NONCE_AT } else { OLDER_END };
     [&head[..GENERATION_AT], &head[PREDECESSORS_AT..PLACE_END], &head[unused..AAD_LEN]]
 }
@@ -491,6 +547,42 @@ mod tests {
         assert_eq!(unwrap_key(&renewed, &header, &keys).unwrap()[..], second[..]);
         assert_eq!(lasting(&renewed), lasting(&moving));
         assert_ne!(lasting(&announced), lasting(&moving));
+    }
+
+    #[test]
+    fn the_count_belongs_to_the_key_that_seals() {
+        let (keys, random) = (keys(), LibraryRandom::new());
+        let form = Form::anywhere(Suite::Aes256Gcm, Layout::Paged);
+        let (header, first, bytes) = create(&form, &keys, keys.active(), &random).unwrap();
+        // A data key that came meanwhile is left to whoever renews it.
+        let next = Generation(keys.active().0 + 1);
+        assert!(keys.adopt(next, DataKey::init_with(|key| random.fill(key)).unwrap()));
+        let (head, counted) = count(&bytes, &header, &keys, (1, 3), &random).unwrap().unwrap();
+        assert_eq!(parsed(&head), counted);
+        assert_eq!(counted, Header { samples: 3, ..header });
+        assert_eq!(counted.writes(), 3 << 16);
+        assert_eq!(unwrap_key(&head, &counted, &keys).unwrap()[..], first[..]);
+        assert!(unwrap_key(&head, &Header { samples: 0, ..counted }, &keys).is_ok());
+        assert_ne!(lasting(&head), lasting(bytes.first_chunk().unwrap()));
+
+        let announced = advance(&head, &counted, &keys, &random).unwrap();
+        assert_eq!((parsed(&announced).samples, parsed(&announced).sealing_number()), (3, 1));
+        let more = count(&announced, &parsed(&announced), &keys, (1, 2), &random).unwrap();
+        let (announced, _) = more.unwrap();
+        assert_eq!(parsed(&announced).samples, 5);
+        let moving = advance(&announced, &parsed(&announced), &keys, &random).unwrap();
+        assert_eq!((parsed(&moving).samples, parsed(&moving).sealing_number()), (0, 2));
+        let older = (1, 1);
+        assert!(count(&moving, &parsed(&moving), &keys, older, &random).unwrap().is_none());
+        let (moving, _) =
+            count(&moving, &parsed(&moving), &keys, (2, 7), &random).unwrap().unwrap();
+        let settled = advance(&moving, &parsed(&moving), &keys, &random).unwrap();
+        assert_eq!(parsed(&settled).samples, 7);
+        let renewed = rewrap(&settled, &parsed(&settled), &keys, &random).unwrap();
+        assert_eq!(parsed(&renewed).samples, 7);
+        let most = (2, u32::MAX);
+        let (full, _) = count(&renewed, &parsed(&renewed), &keys, most, &random).unwrap().unwrap();
+        assert_eq!(parsed(&full).samples, u32::MAX);
     }
 
     #[test]

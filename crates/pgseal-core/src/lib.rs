@@ -22,6 +22,7 @@ pub mod suite;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod units;
+pub mod usage;
 pub mod verify;
 
 pub use error::{HeaderFault, SealError};

@@ -74,8 +74,8 @@ mod tests {
     fn header(form: Form) -> Header {
         let Form { suite, layout, place } = form;
         let (file_id, keyring_id, generation) = ([1; 16], KeyringId([2; 16]), Generation(1));
-        let (key_number, stage) = (1, Stage::Settled);
-        Header { suite, layout, place, file_id, keyring_id, generation, key_number, stage }
+        let (key_number, stage, samples) = (1, Stage::Settled, 0);
+        Header { suite, layout, place, file_id, keyring_id, generation, key_number, stage, samples }
     }
 
     #[test]

@@ -17,7 +17,7 @@ pgseal_abi(void)
 {
 	const char *abi = getenv("STUB_ABI");
 
-	return abi == NULL ? 2 : (uint32_t) strtoul(abi, NULL, 10);
+	return abi == NULL ? 3 : (uint32_t) strtoul(abi, NULL, 10);
 }
 
 int

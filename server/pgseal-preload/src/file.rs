@@ -28,5 +28,6 @@ pub mod plan;
 pub mod reseal;
 pub mod sealing;
 pub mod storage;
+pub mod usage;
 pub mod wal;
 pub mod window;

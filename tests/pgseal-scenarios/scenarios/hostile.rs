@@ -63,6 +63,7 @@ const COMMANDS: &[(&str, &str, bool)] = &[
     ("encrypt", "encrypt -K file:HOME/key2 --bindir BIN DATA", true),
     ("decrypt", "decrypt --yes-write-plain --bindir BIN DATA", true),
     ("rekey", "rekey --bindir BIN DATA", true),
+    ("reseal", "reseal DATA", true),
     ("initdb", "initdb -k --keyring-of DATA --bindir BIN HOME/new", false),
     ("tls init", "tls init DATA --bindir BIN", true),
     ("server", "run -D DATA -- sh HOME/server.sh", true),

@@ -11,8 +11,8 @@ use std::process::Command;
 
 use pgseal_cluster::process;
 use pgseal_core::header::{self, Kind};
-use pgseal_core::{KeySet, Suite, geometry};
-use pgseal_keys::handover;
+use pgseal_core::{Suite, geometry};
+use pgseal_scenarios::resealing::data_keys;
 use pgseal_scenarios::{Node, Session, files, not_applicable};
 
 /// The keys to search for, by their first eight bytes.
@@ -50,15 +50,6 @@ impl Wanted {
     }
 }
 
-fn keys_of(node: &Node) -> KeySet {
-    let keyring = node.data().join("pgseal/keyring");
-    let mut helper =
-        node.pgseal_command(&["helper", "keys", "--keyring", keyring.to_str().unwrap()]);
-    let output = helper.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    handover::decode(&output.stdout).unwrap().unlocked().unwrap().keys
-}
-
 fn all_files(dir: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -68,7 +59,7 @@ fn all_files(dir: &Path, files: &mut Vec<PathBuf>) {
 
 /// The data keys of the cluster, and the file keys of all its files.
 fn wanted(node: &Node) -> Wanted {
-    let (keys, mut wanted, mut paths) = (keys_of(node), Wanted::new(), Vec::new());
+    let (keys, mut wanted, mut paths) = (data_keys(node), Wanted::new(), Vec::new());
     for generation in keys.generations() {
         wanted.add(keys.get(generation).unwrap().bytes(), "data key");
     }

@@ -71,6 +71,16 @@ fn xts() {
     server("power::xts", Kind::sealed("aes-256-xts"));
 }
 
+/// Cuts while all relations get new file keys, while the writes under a key are counted in a header,
+/// and while the next keys are announced. The server goes on with files of two keys by itself.
+#[test]
+#[ignore = "long: make test-power"]
+fn in_a_resealing() {
+    let test = "power::in_a_resealing";
+    let limit = Limit::all().of_kind("in a resealing");
+    loses_nothing(test, cuts(test, Kind::sealed("aes-256-gcm"), limit));
+}
+
 #[test]
 #[ignore = "long: make test-power"]
 fn ctr() {

@@ -1,11 +1,15 @@
 //! New file keys while the server runs: under load, interrupted, with damage, and with backups and
 //! standbys.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use pgseal_core::header::Stage;
 use pgseal_scenarios::backup::{base_backup, ends_sound, text};
-use pgseal_scenarios::files::{flip_bit, page_off};
-use pgseal_scenarios::resealing::{create_functions, reseal, start, wait_for_worker};
+use pgseal_scenarios::files::{flip_bit, names_in, page_off};
+use pgseal_scenarios::resealing::{
+    add_samples, create_functions, create_functions_in, header_of, reseal, start, wait_for_worker,
+};
 use pgseal_scenarios::{Keys, Ledger, Node, assert_same_contents};
 
 /// In the table `t`.
@@ -14,7 +18,9 @@ const MARKER: &str = "resealed-and-still-secret";
 /// A node with a table of 2000 pages and more, with TOAST, maps, indexes, a sequence; and an unlogged
 /// table.
 fn filled(settings: &[(&str, &str)]) -> Node {
-    let mut node = Node::sealed(settings);
+    // A test that wants the server to reseal by itself says so.
+    let settings = [&[("pgseal.auto_reseal", "off")][..], settings].concat();
+    let mut node = Node::sealed(&settings);
     node.start();
     node.sql(&format!(
         "create extension amcheck;;
@@ -192,4 +198,250 @@ fn backups_and_standbys_during_a_resealing() {
     restored.start();
     assert_eq!(restored.sql(CONTENTS), contents);
     ends_sound(restored);
+}
+
+/// Lets the server look at once what it would look at in a minute.
+fn wake(node: &Node) {
+    node.sql("select pg_reload_conf()");
+}
+
+/// A restart or a crash interrupts a resealing, and the server goes on by itself, in a database in
+/// which nobody is, and with the files that all databases share.
+#[test]
+fn the_server_goes_on_by_itself() {
+    let mut node = filled(&[("pgseal.auto_reseal", "begun"), ("shared_buffers", "4MB")]);
+    let contents = node.sql(CONTENTS);
+    node.sql("create database other");
+    let in_other = |sql: &str| node.sql_in("other", sql);
+    in_other("create table big as select g, repeat('y', 500) v from generate_series(1, 20000) g");
+    create_functions_in(&node, "other");
+    let other = node.data().join(in_other("select pg_relation_filepath('big')"));
+    let shared = node.data().join(node.relation("pg_authid"));
+    for round in 1..3 {
+        start(&node, "'t', 50, false");
+        start(&node, "'pg_authid', 1, false");
+        node.sql_in("other", "select reseal('big', 50, false)");
+        node.wait_until(
+            "select pages_left > 0 and pages_done > 0 from file_keys('t') where fork = 'main'",
+        );
+        match round {
+            1 => node.stop(),
+            _ => node.kill9(),
+        }
+        assert_eq!(header_of(&other).key_number, 1 + round);
+        assert_ne!(header_of(&other).stage, Stage::Settled);
+        node.start();
+        node.wait_until("select count(*) = 0 from progress");
+        wait_for_worker(&node);
+        for path in [&other, &node.data().join(node.relation("t")), &shared] {
+            assert_eq!(header_of(path).stage, Stage::Settled, "{}", path.display());
+        }
+        assert_eq!(header_of(&other).key_number, 1 + round);
+        assert_eq!(node.sql(CONTENTS), contents);
+    }
+    // Nothing but what had begun.
+    assert_eq!(keys_of(&node, "m"), "1");
+    assert!(node.log().contains("get new keys"), "{}", node.log());
+    // Without the setting, files keep two keys; a reload with it is enough.
+    node.sql("alter system set pgseal.auto_reseal = off");
+    wake(&node);
+    start(&node, "'t', 50, false");
+    node.wait_until(
+        "select pages_left > 0 and pages_done > 0 from file_keys('t') where fork = 'main'",
+    );
+    node.stop();
+    node.start();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_ne!(node.sql("select count(*) from progress"), "0");
+    node.sql("alter system reset pgseal.auto_reseal");
+    wake(&node);
+    node.wait_until("select count(*) = 0 from progress");
+    wait_for_worker(&node);
+    assert_eq!(node.sql(CONTENTS), contents);
+    node.amcheck();
+    node.stop_sound(MARKER);
+}
+
+/// Writes the pages of the table `w` until a sample was counted.
+fn write_until_counted(node: &Node, until: impl Fn() -> bool) {
+    for _ in 0..1500 {
+        if until() {
+            return;
+        }
+        node.sql("update w set n = n + 1;; checkpoint");
+    }
+    panic!("no sample in 1500 times 1500 writes");
+}
+
+/// Writes are counted; at half of the limit the log warns once, and the server gives the file another
+/// key.
+#[test]
+fn a_key_that_is_used_up_is_replaced() {
+    let mut node = filled(&[("fsync", "off"), ("max_wal_size", "2GB")]);
+    // A page for each row.
+    node.sql(
+        "create table w (n int, fill text) with (fillfactor = 10);;
+         alter table w alter fill set storage plain;;
+         insert into w select 0, repeat('w', 700) from generate_series(1, 1500)",
+    );
+    let path = node.data().join(node.relation("w"));
+    write_until_counted(&node, || header_of(&path).samples > 0);
+    let counted = header_of(&path);
+    assert_eq!((counted.key_number, counted.stage), (1, Stage::Settled));
+    assert!(counted.samples < 20, "{} samples", counted.samples);
+    let writes = || node.sql("select writes from file_keys('w') where fork = 'main'");
+    assert_eq!(writes(), counted.writes().to_string());
+    // It outlives a renewal of the data key, a restart, and a crash.
+    let data = text(node.data());
+    assert_eq!(node.pgseal(&["key", "renew", &data]).code, 0);
+    assert_eq!(header_of(&path).samples, counted.samples);
+    node.stop();
+    node.start();
+    node.kill9();
+    node.start();
+    assert!(header_of(&path).samples >= counted.samples);
+
+    // One sample before half of the limit.
+    node.sql("update w set n = n + 1;; checkpoint");
+    let due = 1 << 15;
+    add_samples(&node, &path, due - 1 - header_of(&path).samples);
+    node.clear_log();
+    write_until_counted(&node, || header_of(&path).samples >= due);
+    write_until_counted(&node, || header_of(&path).samples > due);
+    let log = node.log();
+    let warning = "half of the limit of 2^32; the server gives it a new one if pgseal.auto_reseal";
+    assert_eq!(log.matches(warning).count(), 1, "{log}");
+    assert!(log.contains("(table public.w of database"), "{log}");
+    let bindir = text(node.bindir());
+    let doctor = node.pgseal(&["doctor", &data, "--bindir", &bindir]).text;
+    let line = doctor.lines().find(|line| line.contains(" file-keys "));
+    assert!(line.is_some_and(|line| line.starts_with("WARN")), "{doctor}");
+    let status = node.pgseal(&["status", &data]).text;
+    assert!(status.contains("Most used key: that of base/"), "{status}");
+    let metrics = node.pgseal(&["status", "--prometheus", "--files", &data]).text;
+    let line = metrics.lines().find(|line| line.starts_with("pgseal_file_key_writes_max{"));
+    let value = line.and_then(|line| line.rsplit(' ').next()).and_then(|n| n.parse::<u64>().ok());
+    assert!(value.is_some_and(|value| value > 1 << 31), "{metrics}");
+
+    // The other files are left alone.
+    let others = keys_of(&node, "t");
+    node.sql("alter system set pgseal.auto_reseal = on");
+    wake(&node);
+    node.wait_until(
+        "select file_key = 2 and not resealing from file_keys('w') where fork = 'main'",
+    );
+    wait_for_worker(&node);
+    assert_eq!((header_of(&path).samples, keys_of(&node, "t")), (0, others));
+    // And while the server runs on: the next file that comes there.
+    node.sql("update w set n = n + 1;; checkpoint");
+    add_samples(&node, &path, due - 1);
+    write_until_counted(&node, || header_of(&path).samples != due - 1);
+    wake(&node);
+    node.wait_until(
+        "select file_key = 3 and not resealing from file_keys('w') where fork = 'main'",
+    );
+    wait_for_worker(&node);
+    assert_eq!(node.sql("select count(*), min(length(fill)) from w"), "1500|700");
+    node.stop_sound(MARKER);
+}
+
+/// PostgreSQL makes a new file in the place of a segment of WAL whose keys are used up.
+#[test]
+fn wal_with_used_up_keys_is_not_used_again() {
+    let mut node = filled(&[("min_wal_size", "96MB"), ("max_wal_size", "128MB")]);
+    let wal = node.data().join("pg_wal");
+    let segments = || {
+        let names = names_in(&wal).into_iter();
+        let is_segment = |name: &String| name.len() == 24 && !name.contains('.');
+        names.filter(is_segment).map(|name| wal.join(name)).collect::<Vec<_>>()
+    };
+    let current = wal.join(node.sql("select pg_walfile_name(pg_current_wal_lsn())"));
+    add_samples(&node, &current, 40_000);
+    let worn = header_of(&current).file_id;
+    let has_worn = || segments().iter().any(|path| header_of(path).file_id == worn);
+    assert!(has_worn());
+    let mut names: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for _ in 0..24 {
+        node.sql("insert into t (v) values ('wal');; select pg_switch_wal();; checkpoint");
+        for path in segments() {
+            names.entry(header_of(&path).file_id).or_default().insert(path);
+        }
+    }
+    assert!(!has_worn());
+    let log = node.log();
+    assert!(log.contains("makes a new one with new keys"), "{log}");
+    // Others are used again, with their keys.
+    assert!(names.iter().any(|(id, names)| *id != worn && names.len() > 1), "{}", names.len());
+    assert!(names.get(&worn).is_none_or(|names| names.len() == 1));
+    node.kill9();
+    node.start();
+    node.stop_sound(MARKER);
+}
+
+/// `pgseal reseal` drives the running server.
+#[test]
+fn the_command() {
+    let mut node = filled(&[]);
+    let data = text(node.data());
+    let (host, port) = (node.sql("show unix_socket_directories"), node.port().to_string());
+    let run = |node: &Node, more: &[&str]| {
+        let at = ["reseal", &data, "--host", &host, "--port", &port, "-U", "postgres"];
+        node.pgseal(&[&at[..], more].concat())
+    };
+    let database = node.sql("select current_database()");
+    let done =
+        run(&node, &["-d", &database, "-r", "t", "-r", "public.m", "--pages-per-second", "0"]);
+    assert_eq!((done.code, done.text.contains(": done")), (0, true), "{}", done.text);
+    let keys = ["t", "m", "u"].map(|name| keys_of(&node, name));
+    assert_eq!(keys, ["2", "2", "1"]);
+    // All databases.
+    let done = run(&node, &["--json"]);
+    assert_eq!(done.code, 0, "{}", done.text);
+    assert!(done.text.contains("\"database\": \"template1\""), "{}", done.text);
+    assert!(done.text.contains("\"failed\": 0"), "{}", done.text);
+    assert_eq!(keys_of(&node, "u"), "2");
+    // In the background, and its state.
+    let slow = ["-d", &database, "-r", "t", "--pages-per-second", "50", "--no-wait"];
+    let begun = run(&node, &slow);
+    assert!(begun.code == 0 && begun.text.contains("is at work"), "{}", begun.text);
+    node.wait_until("select pages_done > 0 from file_keys('t') where fork = 'main'");
+    let state = run(&node, &["--status", "-d", &database]);
+    assert_eq!(state.code, 1, "{}", state.text);
+    assert!(state.text.contains("t, main, segment 0: key 4 and the one before"), "{}", state.text);
+    assert!(state.text.contains("1 worker of the server"), "{}", state.text);
+    // Stopped by hand, and gone on with.
+    node.sql("select pg_terminate_backend(pid) from pg_stat_activity where backend_type = 'pgseal reseal'");
+    let state = run(&node, &["--status", "--wait", "-d", &database]);
+    assert!(state.code == 1 && state.text.contains("--begun"), "{}", state.text);
+    let done = run(&node, &["--begun", "--pages-per-second", "0"]);
+    assert_eq!(done.code, 0, "{}", done.text);
+    // Its indexes had not begun.
+    let keys = || (keys_of(&node, "t"), keys_of(&node, "t_pkey"), keys_of(&node, "u"));
+    let before = keys();
+    assert!(before.0.contains('4') && !before.0.contains('+'), "{before:?}");
+    assert_eq!((&before.1[..], &before.2[..]), ("3", "2"));
+    // A key that is used up.
+    node.sql("update u set v = v;; checkpoint");
+    add_samples(&node, &node.data().join(node.relation("u")), 50_000);
+    let state = run(&node, &["--status"]);
+    assert!(state.code == 0 && state.text.contains("u, main, segment 0"), "{}", state.text);
+    assert_eq!(run(&node, &["--due"]).code, 0);
+    assert_eq!((keys().0, keys().1), (before.0, before.1));
+    assert!(keys().2.contains('3'), "{:?}", keys());
+    // A file that cannot get a new key.
+    let wrong = run(&node, &["-d", &database, "-r", "no_such"]);
+    assert!(wrong.code == 22 && wrong.text.contains("no_such"), "{}", wrong.text);
+    // The server of another directory.
+    let mut other = Node::sealed(&[]);
+    other.start();
+    let there = text(other.data());
+    let wrong =
+        node.pgseal(&["reseal", &there, "--host", &host, "--port", &port, "-U", "postgres"]);
+    assert!(wrong.code == 22 && wrong.text.contains("of another data directory"), "{}", wrong.text);
+    other.stop();
+    node.stop();
+    let stopped = run(&node, &[]);
+    assert!(stopped.code == 22 && stopped.text.contains("pgseal rekey"), "{}", stopped.text);
+    node.start();
+    node.stop_sound(MARKER);
 }

@@ -62,6 +62,8 @@ struct Sealed {
     file_key: u32,
     /// Whether there is an older one as well.
     older_file_key: bool,
+    /// About how many writes the key that seals has sealed.
+    writes: u64,
     plain_bytes: u64,
     blocks: u64,
     stray_bytes: u64,
@@ -125,6 +127,7 @@ fn sealed(file: &ReadOnly, header: &Header, sealed_len: SealedLen) -> Result<Sea
         generation: header.generation.to_string(),
         file_key: header.key_number,
         older_file_key: header.stage != Stage::Settled,
+        writes: header.writes(),
         plain_bytes: plain_len.0,
         blocks: plain_len.0.div_ceil(geometry::BLOCK_LEN),
         stray_bytes: sealed_len.0.saturating_sub(geometry::sealed_len(header.layout, plain_len).0),
@@ -155,6 +158,9 @@ fn print(out: &mut Out, report: &Report) -> std::io::Result<()> {
     writeln!(out, "Generation   {}", sealed.generation)?;
     let older = if sealed.older_file_key { ", and the one before it" } else { "" };
     writeln!(out, "File key     {}{older}", sealed.file_key)?;
+    if sealed.writes > 0 {
+        writeln!(out, "Writes       about {} under this key; the limit is 2^32", sealed.writes)?;
+    }
     if sealed.stray_bytes > 0 {
         writeln!(out, "Stray bytes  {} at the end belong to no block", sealed.stray_bytes)?;
     }

@@ -133,6 +133,8 @@ enum Step {
     Flushed(u64),
     /// The next stage of a resealing.
     Advance,
+    /// So many samples of writes under the file key of this number.
+    Count(u32, u32),
 }
 
 /// Makes a file by steps. Returns its sealed bytes and its plain contents.
@@ -165,6 +167,13 @@ fn build(form: &Form, seed: u64, steps: &[Step]) -> (Vec<u8>, Vec<u8>) {
                 let head = header::advance(&head, file.header(), &keys, &random).unwrap();
                 storage.bytes()[..512].copy_from_slice(&head);
                 assert!(file.refresh(&storage, &keys).unwrap());
+            }
+            Step::Count(key_number, samples) => {
+                let head = storage.bytes()[..512].to_vec();
+                let samples = (key_number, samples);
+                let counted = header::count(&head, file.header(), &keys, samples, &random).unwrap();
+                storage.bytes()[..512].copy_from_slice(&counted.unwrap().0);
+                file.refresh(&storage, &keys).unwrap();
             }
         }
     }
@@ -249,6 +258,7 @@ pub fn all() -> Vec<Vector> {
     sectored(&mut maker);
     wal(&mut maker);
     resealing(&mut maker);
+    counted(&mut maker);
     maker.vectors
 }
 
@@ -547,4 +557,25 @@ fn resealing(m: &mut Maker) {
     m.resealed(stays, PAGED, &moving(), |b| b[56] = 0);
     let spare = ("bad-reserved-resealing", "reserved-not-zero", "two keys, byte 300 is 1");
     m.resealed(spare, PAGED, &moving(), |b| b[300] = 1);
+}
+
+fn counted(m: &mut Maker) {
+    use Step::{Advance, Count, Write};
+    let nothing = |_: &mut Vec<u8>| {};
+    let steps = || [Write(0, 16_384), Count(1, 3)];
+    m.resealed(("ok-counted", "ok", "3 samples of its writes"), PAGED, &steps(), nothing);
+    let most = ("ok-counted-most", "ok", "more samples than there is room for");
+    m.resealed(most, PAGED, &[Count(1, u32::MAX), Count(1, 9), Write(0, 100)], nothing);
+    let moving =
+        ("ok-counted-moving", "ok", "samples of the second key; those of the first are gone");
+    let both = [Write(0, 16_384), Count(1, 70_000), Advance, Count(1, 1), Advance, Count(2, 2)];
+    m.resealed(moving, PAGED, &both, nothing);
+    let wal = ("ok-counted-wal", "ok", "40000 samples, in a file of WAL");
+    m.wal(wal, &[Write(0, 8192), Count(1, 40_000)], (8192, None), nothing);
+    let changed = ("bad-counted", "header-not-authentic", "a sample taken away");
+    m.resealed(changed, PAGED, &steps(), |b| b[60] = 2);
+    let older = ("bad-counted-older", "header-not-authentic", "two keys, a sample taken away");
+    m.resealed(older, PAGED, &both, |b| b[60] = 1);
+    let stream = ("bad-counted-layout", "reserved-not-zero", "a stream file with a sample");
+    m.resealed(stream, STREAM, &[Write(0, 100)], |b| b[60] = 1);
 }

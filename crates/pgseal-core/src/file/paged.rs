@@ -184,6 +184,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         let mut nonces = [[0; 12]; BATCH];
         // Draw all nonces with one call: it may be a system call.
         self.random.fill(nonces[..pages].as_flattened_mut())?;
+        self.file.drawn.note(self.file.header.sealing_number(), &nonces[..pages]);
         for (index, (((page, sealed), entry), nonce)) in plain
             .chunks(BLOCK)
             .zip(sealed.chunks_mut(BLOCK))

@@ -103,13 +103,14 @@ impl SealedFile {
     fn adopt_head(&mut self, start: &[u8], keys: &KeySet) -> Result<bool, SealError> {
         let replaced = SealError::Header(HeaderFault::Replaced);
         let Kind::Sealed(found) = header::classify(start)? else { return Err(replaced) };
-        let Header { generation, key_number, stage, .. } = found;
-        if found != (Header { generation, key_number, stage, ..self.header })
+        let Header { generation, key_number, stage, samples, .. } = found;
+        if found != (Header { generation, key_number, stage, samples, ..self.header })
             || found.progress() < self.header.progress()
         {
             return Err(replaced);
         }
         if found.progress() == self.header.progress() {
+            self.header.samples = samples;
             return Ok(false);
         }
         let newest = Cipher::new(&found, &header::unwrap_key(start, &found, keys)?)?;

@@ -1,7 +1,8 @@
 //! `rename(2)` and its variants. Three kinds of files are rewritten before the rename: WAL that
 //! recovery takes from the archive of another cluster is sealed with this cluster's keys; timeline
 //! history becomes plain; a file that was written under a name unknown to this library is bound to
-//! its final place. Every other file keeps its header under every name.
+//! its final place. Every other file keeps its header under every name. A segment of WAL whose keys
+//! were used too often does not become another segment.
 
 use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::fmt::Write;
@@ -15,6 +16,7 @@ use pgseal_pgdata::Class;
 use crate::calls::{descriptor, open, read, write};
 use crate::file::config;
 use crate::file::manifest;
+use crate::file::usage;
 use crate::keys::load;
 use crate::os::log::{self, Shown};
 use crate::os::real::Errno;
@@ -35,6 +37,25 @@ pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int
     let call = || unsafe { real::rename(from, to) };
     // SAFETY: the caller's arguments.
     unsafe { rename_at((libc::AT_FDCWD, from), (libc::AT_FDCWD, to), call) }
+}
+
+/// `link(2)`: PostgreSQL 15 gives a segment of WAL that it uses again its new name so, and then
+/// removes the old one.
+/// # Safety
+/// As for `link(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn link(from: *const c_char, to: *const c_char) -> c_int {
+    if program::active() && !from.is_null() && !to.is_null() {
+        // SAFETY: the caller's arguments.
+        let old = unsafe { CStr::from_ptr(from) };
+        // SAFETY: as above.
+        let new = unsafe { CStr::from_ptr(to) };
+        if usage::is_worn_out(old, new) {
+            return fail(libc::EKEYEXPIRED);
+        }
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { real::link(from, to) }
 }
 
 /// `renameat(2)`.
@@ -123,6 +144,8 @@ fn before_rename(from: &CStr, to: &CStr) -> Result<(), Errno> {
         seal_with_own_keys(from)
     } else if name.ends_with(b".history") {
         make_history_plain(from, to)
+    } else if usage::is_worn_out(from, to) {
+        Err(libc::EKEYEXPIRED)
     } else {
         bind_to_place(from, to)
     }

@@ -407,9 +407,9 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "renaming",
         treatment: Hooked,
-        why: "Identity is in the header: a sealed file may be renamed as any other. WAL that the server's recovery takes from an archive is first sealed anew if another cluster sealed it; what becomes a timeline history file is made plain. A file under a name that nobody knows becomes the file of its new place. Where the configuration is locked, the record follows ALTER SYSTEM; no other recorded file is renamed or replaced (EACCES).",
+        why: "Identity is in the header: a sealed file may be renamed as any other. WAL that the server's recovery takes from an archive is first sealed anew if another cluster sealed it; what becomes a timeline history file is made plain. A file under a name that nobody knows becomes the file of its new place. Where the configuration is locked, the record follows ALTER SYSTEM; no other recorded file is renamed or replaced (EACCES). A segment of WAL whose keys sealed 2^31 writes does not become another segment (EKEYEXPIRED): PostgreSQL then makes a new file.",
         tests: &["names.c", "rename_unknown.c", "rename_recovered.c", "configuration.c"],
-        symbols: &["rename", "renameat", "renameat2"],
+        symbols: &["rename", "renameat", "renameat2", "link"],
     },
     Family {
         name: "names and attributes",
@@ -417,7 +417,6 @@ pub const FAMILIES: &[Family] = &[
         why: "Identity is in the header: a sealed file may be linked and removed as any other, and renamed.",
         tests: &["names.c"],
         symbols: &[
-            "link",
             "linkat",
             "symlink",
             "symlinkat",

@@ -6,6 +6,7 @@
 //! and then waits until all are out who may have entered before. Who enters later sees the change.
 //! Files share gates by their random identity: then a process looks at a header once too often.
 //!
+//! The same memory has counters of resealings.
 //! The postmaster makes the memory before its first fork. Without it no file gets another key.
 
 use core::ptr;
@@ -35,12 +36,28 @@ struct Gate {
     emptied: AtomicU64,
 }
 
-/// The gates; null before [`share`].
-static GATE: AtomicPtr<[Gate; GATES]> = AtomicPtr::new(ptr::null_mut());
+/// What the processes of a server share.
+#[repr(C)]
+struct Shared {
+    gates: [Gate; GATES],
+    /// How often a file came so near to the limit of its key that it is to get a new one.
+    asked: AtomicU64,
+    /// How many workers have come to the end of a resealing.
+    ended: AtomicU64,
+    /// How many files they left with two keys, or with their old one.
+    failed: AtomicU64,
+}
+
+/// Null before [`share`].
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(ptr::null_mut());
+
+fn shared() -> Option<&'static Shared> {
+    // SAFETY: null, or the map of `share`, which is never unmapped.
+    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+}
 
 fn gates() -> Option<&'static [Gate; GATES]> {
-    // SAFETY: null, or the map of `share`, which is never unmapped.
-    unsafe { GATE.load(Ordering::Acquire).as_ref() }
+    Some(&shared()?.gates)
 }
 
 fn gate(file_id: &[u8; 16]) -> Option<&'static Gate> {
@@ -122,13 +139,40 @@ pub fn forget() {
     }
 }
 
+/// Asks for new keys for files that come near the limit of theirs.
+pub fn ask_for_keys() {
+    if let Some(shared) = shared() {
+        shared.asked.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// How often [`ask_for_keys`] was called since the server started.
+pub fn asked_for_keys() -> u64 {
+    shared().map_or(0, |shared| shared.asked.load(Ordering::Relaxed))
+}
+
+/// A worker has come to its end, and has left so many files with two keys, or with their old one.
+pub fn resealing_ended(failed: u64) {
+    if let Some(shared) = shared() {
+        shared.failed.fetch_add(failed, Ordering::Relaxed);
+        shared.ended.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// How often [`resealing_ended`] was called since the server started, and the sum of the files.
+pub fn resealings() -> [u64; 2] {
+    shared().map_or([0; 2], |shared| {
+        [shared.ended.load(Ordering::Acquire), shared.failed.load(Ordering::Relaxed)]
+    })
+}
+
 /// Makes the shared memory. The postmaster calls this once, before it forks.
 pub fn share() {
     if is_shared() {
         return;
     }
-    match sys::shared_memory(size_of::<[Gate; GATES]>()) {
-        Ok(map) => GATE.store(map.cast(), Ordering::Release),
+    match sys::shared_memory(size_of::<Shared>()) {
+        Ok(map) => SHARED.store(map.cast(), Ordering::Release),
         Err(errno) => log::line(format_args!(
             "WARNING: no shared memory for changes of file keys (errno {errno}); no file can be resealed before the next start"
         )),

@@ -15,7 +15,7 @@ use crate::place::datadir;
 use crate::place::program::{self, Role};
 
 /// The version of the interface between library and guard module.
-const ABI: u32 = 2;
+const ABI: u32 = 3;
 
 static MET: AtomicBool = AtomicBool::new(false);
 

@@ -21,6 +21,7 @@ use crate::file::manifest;
 use crate::file::named::Named;
 use crate::file::sealing::Sealing;
 use crate::file::storage::{FdStorage, Maps};
+use crate::file::usage;
 use crate::file::wal;
 use crate::keys::load;
 use crate::os::log::{self, Shown};
@@ -478,12 +479,14 @@ impl OpenFile {
         }
         let is_whole =
             off.is_multiple_of(geometry::BLOCK_LEN) && end.0.is_multiple_of(geometry::BLOCK_LEN);
-        let _inside = self.enter(fd)?;
+        let inside = self.enter(fd)?;
         let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
-        let _lock = lock_writers(file, &storage, fd, end, is_whole)?;
+        let lock = lock_writers(file, &storage, fd, end, is_whole)?;
         let zeros = file.zeros_appended();
         let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
         let zeros = file.zeros_appended() - zeros;
+        drop((lock, inside));
+        self.count(fd);
         done.map_err(|error| self.failed(&error))?;
         counters::sealed(self.counted, off, buf.len(), zeros);
         if self.is_wal_segment && self.syncs {
@@ -508,6 +511,14 @@ impl OpenFile {
             self.changes = inside.changes;
         }
         Ok(inside)
+    }
+
+    /// Counts the writes under the file key, now and then.
+    #[inline]
+    fn count(&mut self, fd: c_int) {
+        if let State::Sealed(file) = &mut self.state {
+            usage::count(file, fd, &self.path);
+        }
     }
 
     /// Takes over the file keys that the header has by now.
@@ -611,10 +622,12 @@ impl OpenFile {
         // Extending a file seals the blocks between the old end and the new one: no other process
         // may write there meanwhile.
         self.ensure_header(fd, buffers.scratch())?;
-        let _inside = self.enter(fd)?;
+        let inside = self.enter(fd)?;
         let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
-        let _lock = lock_writers(file, &storage, fd, PlainOff(len), false)?;
+        let lock = lock_writers(file, &storage, fd, PlainOff(len), false)?;
         let done = file.set_len(&storage, buffers.scratch(), PlainLen(len), &KernelRandom);
+        drop((lock, inside));
+        self.count(fd);
         done.map_err(|error| self.failed(&error))
     }
 

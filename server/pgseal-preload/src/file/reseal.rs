@@ -1,6 +1,6 @@
 //! Another file key for a relation while the server runs (`spec/sealed-file.md`, section 6.1).
 //!
-//! The extension drives it (`server/extension/reseal.c`): it opens a segment of a relation, calls
+//! The extension drives it (`server/guard/reseal.c`): it opens a segment of a relation, calls
 //! [`begin`], has PostgreSQL write the pages anew that [`others`] names, and calls [`end`].
 //!
 //! The functions of C take a descriptor of the file, open for reading and writing, and return 0 or
@@ -11,7 +11,7 @@ use core::ffi::c_int;
 use pgseal_core::error::SealError;
 use pgseal_core::header::{self, Header, Kind, Stage};
 use pgseal_core::storage::Storage;
-use pgseal_core::{Census, GroupKeys, SealedFile, SealedOff, geometry};
+use pgseal_core::{Census, GroupKeys, SealedFile, SealedOff, geometry, usage};
 
 use crate::file::fds;
 use crate::file::gate;
@@ -176,12 +176,39 @@ pub unsafe extern "C" fn pgseal_reseal_others(fd: c_int, group: u64, bits: *mut 
     }
 }
 
-/// For the extension: the number of the newest file key, the stage (0 one key, 1 and 2 two keys),
-/// and, if there are two, how many pages have the newest key, another one, and none. `EINVAL`: this is no sealed file
-/// with pages.
+/// For the extension: how often a file came so near to the limit of its key that it is to get a new
+/// one, since the server started.
+#[unsafe(no_mangle)]
+pub extern "C" fn pgseal_reseal_asked() -> u64 {
+    gate::asked_for_keys()
+}
+
+/// For the extension: a worker has come to its end, and has left so many files with two keys, or with
+/// their old one.
+#[unsafe(no_mangle)]
+pub extern "C" fn pgseal_reseal_ended(failed: u64) {
+    gate::resealing_ended(failed);
+}
+
+/// For the extension: how many workers have come to their end since the server started, and how many
+/// files they have left with two keys, or with their old one.
 ///
 /// # Safety
-/// `numbers` is valid for writes of 5 numbers.
+/// `numbers` is valid for writes of 2 numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pgseal_reseal_outcome(numbers: *mut u64) {
+    let outcome = gate::resealings();
+    // SAFETY: the caller's contract.
+    unsafe { core::ptr::copy_nonoverlapping(outcome.as_ptr(), numbers, outcome.len()) };
+}
+
+/// For the extension: the number of the newest file key, the stage (0 one key, 1 and 2 two keys),
+/// if there are two, how many pages have the newest key, another one, and none, then about how many
+/// writes the key that seals has sealed, and from how many on the file is to get a new one. `EINVAL`:
+/// this is no sealed file with pages.
+///
+/// # Safety
+/// `numbers` is valid for writes of 7 numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pgseal_reseal_state(fd: c_int, numbers: *mut u64) -> c_int {
     let state = with_reserve(|| {
@@ -192,8 +219,9 @@ pub unsafe extern "C" fn pgseal_reseal_state(fd: c_int, numbers: *mut u64) -> c_
             };
             let Census { newest, others, holes } =
                 census.map_err(|error| describe(&error, path))?;
-            let Header { key_number, stage, .. } = *file.header();
-            Ok([u64::from(key_number), stage as u64, newest, others, holes])
+            let header @ Header { key_number, stage, .. } = *file.header();
+            let key_number = u64::from(key_number);
+            Ok([key_number, stage as u64, newest, others, holes, header.writes(), usage::DUE])
         })
     });
     match state {

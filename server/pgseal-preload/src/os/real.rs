@@ -144,6 +144,7 @@ real! {
     fn nftw = c"nftw" (path: *const c_char, visit: *const c_void, depth: c_int, flags: c_int) -> c_int;
     fn fts_read = c"fts_read" (fts: *mut c_void) -> *mut c_void;
     fn dlerror = c"dlerror" () -> *mut c_char;
+    fn link = c"link" (from: *const c_char, to: *const c_char) -> c_int;
     fn rename = c"rename" (from: *const c_char, to: *const c_char) -> c_int;
     fn renameat = c"renameat" (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     fn renameat2 = c"renameat2" (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: libc::c_uint) -> c_int;

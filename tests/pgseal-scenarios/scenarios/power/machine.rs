@@ -10,7 +10,7 @@ use pgseal_cluster::{Patience, process};
 use pgseal_power::{Cut, Disk, Image, Log, Mounted, Place, Recorder};
 use pgseal_scenarios::backup::base_backup_command;
 use pgseal_scenarios::files::copy_tree;
-use pgseal_scenarios::resealing::{create_functions, reseal, start};
+use pgseal_scenarios::resealing::{add_samples, create_functions, reseal, start};
 use pgseal_scenarios::{Node, not_applicable};
 use pgseal_testkit::{Cluster, ClusterBuilder, Programs, Sealing};
 
@@ -236,10 +236,13 @@ fn renew_key(node: &Node) {
     assert_eq!(renewed.code, 0, "{}", renewed.text);
 }
 
-/// Gives every relation a new file key, and begins with another one, so that the server is stopped
-/// while files have two.
+/// Gives every relation a new file key, counts writes under keys, and begins with another one, so
+/// that the server is stopped while files have two.
 fn reseal_all(node: &Node) {
     create_functions(node);
+    for name in ["ledger", "step"] {
+        add_samples(node, &node.data().join(node.relation(name)), 3);
+    }
     reseal(node, "null, 0, false");
     assert_eq!(node.sql("select count(*) from progress"), "0");
     start(node, "'pg_proc', 2000, false");

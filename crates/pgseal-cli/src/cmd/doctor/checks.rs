@@ -154,6 +154,12 @@ pub const CHECKS: &[Check] = &[
         files::plain,
     ),
     check(
+        "file-keys",
+        "No file key has sealed 2^31 writes, half of what it may (NIST SP 800-38D, 8.3)",
+        "pgseal reseal DIR --due; for a stopped server: pgseal rekey DIR; docs/keys.md",
+        files::file_keys,
+    ),
+    check(
         "unreadable",
         "Every file and directory can be read, and every link leads somewhere",
         "run pgseal doctor as the server's user or as root; mount what a link leads to",

@@ -5,6 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use pgseal_convert::{Journal, Operation, Phase};
+use pgseal_core::usage;
+use pgseal_pgdata::Class;
 
 use super::context::Context;
 use super::verdict::{Verdict, fail, ok, skip, warn};
@@ -102,6 +104,23 @@ pub fn plain(context: &Context) -> Verdict {
     }
     let sealed = context.scan.headers().count() as u64;
     ok(format!("{}, none plain that should be", count(sealed, "sealed file")))
+}
+
+pub fn file_keys(context: &Context) -> Verdict {
+    let two = context.scan.with_two_keys().count() as u64;
+    let resealing =
+        if two > 0 { format!("; {} with two keys", count(two, "file")) } else { String::new() };
+    let Some((entry, writes)) = context.scan.most_used_key() else {
+        return ok(format!("no key has sealed 65536 writes{resealing}"));
+    };
+    let saw = format!("{} has about {writes} writes under its key{resealing}", entry.name());
+    match writes {
+        // PostgreSQL makes these anew when it has no more use for them.
+        _ if entry.class == Class::Wal && writes < usage::LIMIT => ok(saw),
+        ..usage::DUE => ok(saw),
+        usage::DUE..usage::LIMIT => warn(saw),
+        _ => fail(saw),
+    }
 }
 
 pub fn unreadable(context: &Context) -> Verdict {

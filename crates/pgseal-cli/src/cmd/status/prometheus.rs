@@ -173,6 +173,12 @@ fn files(out: &mut dyn Write, status: &Status, dir: (&str, &str)) -> io::Result<
         help,
         [(vec![dir], plain)].into_iter(),
     )?;
+    let help = "About how many writes the most used file key has sealed; the limit is 2^32.";
+    let writes = status.most_used_key.as_ref().map_or(0, |used| used.writes);
+    family(out, "pgseal_file_key_writes_max", "gauge", help, [(vec![dir], writes)].into_iter())?;
+    let help = "Files that have two file keys.";
+    let two = status.files_with_two_keys;
+    family(out, "pgseal_files_with_two_keys", "gauge", help, [(vec![dir], two)].into_iter())?;
     let help = "Files whose header is damaged, of another keyring, or not readable.";
     let problems = status.problems.len() as u64;
     family(out, "pgseal_problems", "gauge", help, [(vec![dir], problems)].into_iter())

@@ -51,6 +51,14 @@ pub struct Problem {
     pub what: String,
 }
 
+/// The file whose key has sealed the most writes.
+#[derive(Debug, Serialize)]
+pub struct MostUsedKey {
+    pub file: String,
+    /// About how many; the limit is 2^32.
+    pub writes: u64,
+}
+
 #[derive(Debug, Serialize)]
 pub struct Status {
     pub data_directory: String,
@@ -83,6 +91,10 @@ pub struct Status {
     /// Harmless files of interrupted commands of pgseal.
     pub leftovers: Vec<Problem>,
     pub links: Vec<(String, String)>,
+    /// `None`: no write was counted yet.
+    pub most_used_key: Option<MostUsedKey>,
+    /// How many files have two file keys.
+    pub files_with_two_keys: u64,
     pub not_protected: [&'static str; 4],
 }
 
@@ -119,6 +131,8 @@ pub fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) ->
         problems: Vec::new(),
         leftovers: Vec::new(),
         links: Vec::new(),
+        most_used_key: None,
+        files_with_two_keys: 0,
         not_protected: NOT_PROTECTED,
     };
     let Some(scan) = scan else { return status };
@@ -129,6 +143,9 @@ pub fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) ->
     for (path, why) in &scan.closed {
         status.problems.push(Problem { file: show(path), what: format!("not readable: {why}") });
     }
+    status.most_used_key =
+        scan.most_used_key().map(|(entry, writes)| MostUsedKey { file: entry.name(), writes });
+    status.files_with_two_keys = scan.with_two_keys().count() as u64;
     for entry in &scan.entries {
         add(&mut status, entry, keyring.map(Keyring::id));
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use pgseal_core::usage;
+
 use super::survey::{PlainFile, Status};
 use crate::out::{self, Out};
 
@@ -71,6 +73,18 @@ pub fn print(out: &mut Out, status: &Status, brief: bool) -> io::Result<()> {
             "{name:<24}{:>7}{bytes:>12}{:>8}{:>7}{:>7}  {note}",
             row.files, row.sealed, row.plain, row.empty
         )?;
+    }
+    if let Some(used) = &status.most_used_key {
+        let part = 100.0 * used.writes as f64 / usage::LIMIT as f64;
+        writeln!(
+            out,
+            "\nMost used key: that of {}, about {} writes, {part:.3} % of the limit",
+            used.file, used.writes
+        )?;
+    }
+    if status.files_with_two_keys > 0 {
+        let files = out::count(status.files_with_two_keys, "file");
+        writeln!(out, "\nTwo file keys: {files}, pgseal reseal --status shows them")?;
     }
     print_plain(out, status)?;
     print_list(out, "Problems:", status.problems.iter().map(|p| (&p.file, &p.what)))?;

@@ -98,6 +98,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
                 }
                 let mut nonce = [0; 12];
                 op.random.fill(&mut nonce)?;
+                op.file.drawn.note(op.file.header.key_number, &[nonce]);
                 let entry = Entry::new(nonce, op.file.cipher.page_mac(block, nonce, page)?);
                 Ok(Some(HeldEntry { block, entry: entry.0 }))
             },

@@ -268,6 +268,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
         let pages = (last.0 - first.0 + 1) as usize;
         let records = if self.file.flush_record.is_some() { range.len() / ROW } else { 0 };
         self.random.fill(rows.nonces[..pages + records].as_flattened_mut())?;
+        self.file.drawn.note(self.file.header.key_number, &rows.nonces[..pages + records]);
         if let Some(record) = self.file.flush_record {
             let bytes = &mut self.scratch.rows.room(TAG_BLOCK)?[range];
             for (row, nonce) in bytes.chunks_mut(ROW).zip(&rows.nonces[pages..]) {
@@ -281,6 +282,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
     pub(super) fn begin_without_rows(&mut self, block: BlockNo) -> Result<Rows, SealError> {
         let mut rows = Rows::new(block, block);
         self.random.fill(&mut rows.nonces[0])?;
+        self.file.drawn.note(self.file.header.key_number, &rows.nonces[..1]);
         Ok(rows)
     }
 
