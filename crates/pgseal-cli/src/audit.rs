@@ -76,7 +76,7 @@ pub fn command(name: &str) {
 /// What a command does with a key (`spec/audit.md`, section 2).
 fn event_of(command: &str) -> &'static str {
     match command {
-        "initdb" | "helper new-keyring" => "create",
+        "initdb" | "helper new-keyring" | "key new-keyring" => "create",
         "encrypt" => "encrypt",
         "decrypt" => "decrypt",
         "rekey" => "rekey",
@@ -154,6 +154,11 @@ pub fn asking(uri: &str) {
         act.is_use = true;
         act.key = Some(KeyName { provider: Provider::shown(uri), ..KeyName::default() });
     });
+}
+
+/// The act belongs to the server of this data directory.
+pub fn for_datadir(datadir: &Path) {
+    with(|act| act.datadir = Some(datadir.to_owned()));
 }
 
 /// The keyring was made again from an escrow copy, under this key.

@@ -88,6 +88,9 @@ enum Task {
         /// rewrap: where the new key comes from
         #[arg(long, value_name = "URI")]
         to: Option<String>,
+        /// The data directory of the server that asks
+        #[arg(long, value_name = "DATADIR")]
+        dir: Option<PathBuf>,
         task: column_keys::Task,
     },
     /// For pgseal-lab: where PostgreSQL, the library and the guard module are, as JSON
@@ -126,8 +129,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::NewKeyring { dir, provider, suite, from } => {
             new_keyring::run(dir, provider.clone(), *suite, from.clone())?;
         }
-        Task::ColumnKeys { provider, to, task } => {
-            column_keys::run(*task, provider, to.as_deref())?;
+        Task::ColumnKeys { provider, to, dir, task } => {
+            column_keys::run(*task, provider, to.as_deref(), dir.as_deref())?;
         }
         Task::Places { bindir } => places::run(bindir.as_deref())?,
     }
