@@ -58,7 +58,10 @@ pub fn run(
     datadir: Option<&Path>,
 ) -> Result<(), CliError> {
     let request = read_request()?;
-    audit::asking(provider);
+    match provider.strip_prefix(KEYRING) {
+        Some(path) => audit::using_at(Path::new(path)),
+        None => audit::asking(provider),
+    }
     if let Some(datadir) = datadir {
         audit::for_datadir(datadir);
     }

@@ -12,7 +12,7 @@ use crate::key_policy::{Facts, Row, judge};
 use crate::keyring_place::KeyringPlace;
 use crate::keys::{self, PresentKey};
 use crate::out::Out;
-use crate::{exit, scan};
+use crate::{audit, exit, scan};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,6 +76,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let file = KeyPolicy::path();
     // As root, before it becomes the owner of a data directory.
     if !args.set.is_empty() {
+        let rules: Vec<String> =
+            args.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        audit::changing_policy(&file, rules.join(", "))?;
         KeyPolicy::change(&file, &args.set)?;
     }
     let path = match args.path.path("key policy") {
