@@ -79,7 +79,7 @@ pgseal_settings_init(void)
 							 &pgseal_base_types, false, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomStringVariable("pgseal.provider",
 							   "Where the key that wraps the column keys comes from.",
-							   "env:NAME, file:PATH or command:SHELL COMMAND, as for sealed clusters.",
+							   "env:NAME, file:PATH or command:SHELL COMMAND, as for sealed clusters, or keyring:PATH.",
 							   &pgseal_provider, "", PGC_SUSET, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
 	DefineCustomStringVariable("pgseal.helper",
 							   "Path of the program pgseal, which unwraps column keys.",

@@ -279,7 +279,7 @@ void
 pgseal_run_helper(const char *task, const char *to_provider,
 				  const uint8 *input, size_t input_len, uint8 *output, size_t output_len)
 {
-	char	   *argv[9];
+	char	   *argv[12];
 	int			argc = 0;
 	Child		child = {0, -1, -1, -1};
 	char		message[MAX_MESSAGE];
@@ -298,6 +298,8 @@ pgseal_run_helper(const char *task, const char *to_provider,
 	argv[argc++] = "column-keys";
 	argv[argc++] = "--provider";
 	argv[argc++] = pgseal_provider;
+	argv[argc++] = "--dir";
+	argv[argc++] = DataDir;
 	if (to_provider != NULL)
 	{
 		argv[argc++] = "--to";

@@ -39,6 +39,7 @@
 #include "access/xloginsert.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "commands/dbcommands.h"
 #include "common/relpath.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -91,6 +92,10 @@ static int	(*library_others) (int fd, uint64_t group, uint8_t *bits) = NULL;
 static int	(*library_state) (int fd, uint64_t *numbers) = NULL;
 static void (*library_ended) (uint64_t failed) = NULL;
 static void (*library_outcome) (uint64_t *numbers) = NULL;
+static int	(*library_record) (const char *outcome, const char *detail) = NULL;
+
+/* What the worker does, for the audit trail; NULL when its end is recorded. */
+static char *unrecorded = NULL;
 
 /* How fast a worker may go. */
 typedef struct Pace
@@ -121,7 +126,9 @@ find_library(void)
 	library_state = (int (*) (int, uint64_t *)) dlsym(RTLD_DEFAULT, "pgseal_reseal_state");
 	library_ended = (void (*) (uint64_t)) dlsym(RTLD_DEFAULT, "pgseal_reseal_ended");
 	library_outcome = (void (*) (uint64_t *)) dlsym(RTLD_DEFAULT, "pgseal_reseal_outcome");
-	if (library_ended == NULL || library_outcome == NULL || library_begin == NULL || library_end == NULL || library_others == NULL || library_state == NULL)
+	library_record = (int (*) (const char *, const char *)) dlsym(RTLD_DEFAULT, "pgseal_reseal_record");
+	if (library_begin == NULL || library_end == NULL || library_others == NULL || library_state == NULL ||
+		library_ended == NULL || library_outcome == NULL || library_record == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this server has no library libpgseal.so that can give files new keys"),
@@ -426,6 +433,61 @@ all_relations(void)
 	return found;
 }
 
+/* A line of the audit trail for this worker; false if the trail is required and does not take it. */
+static bool
+record(const char *outcome, const char *more)
+{
+	char		detail[2 * NAMEDATALEN + 256];
+
+	snprintf(detail, sizeof(detail), "%s%s", unrecorded, more);
+	return library_record(outcome, detail) == 0;
+}
+
+/* The worker ends before its work is done. */
+static void
+record_interruption(int code, Datum arg)
+{
+	(void) code;
+	(void) arg;
+	if (unrecorded != NULL)
+		(void) record("failed", ": interrupted");
+}
+
+/* Records the start.  The caller has a transaction. */
+static void
+record_start(const Task *task, MemoryContext whole)
+{
+	char	   *name = OidIsValid(task->relation) ? get_rel_name(task->relation) : NULL;
+	char	   *role = OidIsValid(task->role) ? GetUserNameFromId(task->role, true) : NULL;
+	char	   *what = name != NULL ? psprintf("relation %s", name) : pstrdup("all relations");
+
+	if (OidIsValid(task->role))
+		role = psprintf("for role %s", role != NULL ? role : "unknown");
+	else
+		role = pstrdup("by the server itself");
+	unrecorded = MemoryContextStrdup(whole, psprintf("%s of database %s, %s", what,
+													 get_database_name(task->database), role));
+	if (!record("begun", ""))
+	{
+		unrecorded = NULL;
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pgseal: no file gets a new key, because the audit trail is required and did not take the line"),
+				 errhint("The server's log says why; \"pgseal audit test\" tries it, as the server's user.")));
+	}
+	before_shmem_exit(record_interruption, (Datum) 0);
+}
+
+/* Records the end. */
+static void
+record_end(const char *outcome, const char *more)
+{
+	if (!record(outcome, more))
+		ereport(WARNING,
+				(errmsg("pgseal: the audit trail did not take the line about the end of this work")));
+	unrecorded = NULL;
+}
+
 void
 pgseal_guard_reseal_main(Datum main_arg)
 {
@@ -448,6 +510,7 @@ pgseal_guard_reseal_main(Datum main_arg)
 	find_library();
 
 	StartTransactionCommand();
+	record_start(&task, whole);
 	found = OidIsValid(task.relation) ? relations_of(task.relation) : all_relations();
 	before = MemoryContextSwitchTo(whole);
 	relations = list_copy(found);
@@ -464,6 +527,10 @@ pgseal_guard_reseal_main(Datum main_arg)
 	}
 	library_ended((uint64_t) failed);
 
+	if (failed > 0)
+		record_end("failed", psprintf(": " INT64_FORMAT " files keep two keys, or their old one", failed));
+	else
+		record_end("done", psprintf(": " INT64_FORMAT " pages", pace.pages));
 	if (failed > 0)
 		ereport(FATAL,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -574,6 +641,7 @@ pgseal_guard_reseal(PG_FUNCTION_ARGS)
 				 errhint("Make the standby anew with pg_basebackup, or stop it and run \"pgseal rekey\".")));
 	find_library();
 	task.database = MyDatabaseId;
+	task.role = GetUserId();
 	task.relation = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
 	task.pages_per_second = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
 	task.which = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2) ? BEGUN_FILES : EVERY_FILE;

@@ -33,6 +33,7 @@ typedef enum Which
 typedef struct Task
 {
 	Oid			database;
+	Oid			role;			/* who asked for it; InvalidOid: the server itself */
 	Oid			relation;		/* with its indexes and its TOAST table; InvalidOid: all of the database */
 	int			pages_per_second;	/* 0: no limit */
 	Which		which;

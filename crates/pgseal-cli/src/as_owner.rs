@@ -55,8 +55,8 @@ pub fn other_owner(path: &Path) -> Result<Option<Owner>, CliError> {
         return Ok(None);
     }
     let uid = meta.uid();
-    let groups = id("-G", uid);
-    let gid = id("-g", uid).first().copied().unwrap_or(meta.gid());
+    let groups = id("-G", &uid.to_string());
+    let gid = id("-g", &uid.to_string()).first().copied().unwrap_or(meta.gid());
     Ok(Some(Owner { uid, gid, groups }))
 }
 
@@ -112,10 +112,21 @@ fn become_user(owner: &Owner) -> rustix::io::Result<()> {
     set_thread_res_uid(uid, uid, uid)
 }
 
+/// The number of a user, and that of the user's group.
+///
+/// # Errors
+/// When the system knows no such user.
+pub fn user(name: &str) -> Result<(u32, u32), CliError> {
+    match (id("-u", name).first(), id("-g", name).first()) {
+        (Some(uid), Some(gid)) => Ok((*uid, *gid)),
+        _ => Err(CliError::Usage(format!("{name:?}: there is no such user"))),
+    }
+}
+
 /// Asks `id`, which knows the users of every source (files, LDAP, ...).
-fn id(question: &str, uid: u32) -> Vec<u32> {
+fn id(question: &str, user: &str) -> Vec<u32> {
     let mut command = Command::new("/usr/bin/id");
-    command.arg(question).arg(uid.to_string()).env_clear().env("PATH", "/usr/bin:/bin");
+    command.args([question, "--", user]).env_clear().env("PATH", "/usr/bin:/bin");
     match crate::child::output(&mut command) {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout)
             .split_whitespace()

@@ -7,7 +7,10 @@
 //! key, so that nothing is done that is not recorded.
 
 mod file;
+mod look;
 mod socket;
+
+pub use look::{DestinationLook, TrailLook};
 
 use std::fs;
 use std::io;
@@ -76,13 +79,16 @@ pub fn command(name: &str) {
 /// What a command does with a key (`spec/audit.md`, section 2).
 fn event_of(command: &str) -> &'static str {
     match command {
-        "initdb" | "helper new-keyring" => "create",
+        "initdb" | "helper new-keyring" | "key new-keyring" => "create",
         "encrypt" => "encrypt",
         "decrypt" => "decrypt",
         "rekey" => "rekey",
         "key new" => "new-key",
         "key rotate" => "rotate",
         "key renew" => "renew",
+        "helper record-reseal" => "reseal",
+        // Only with --register a key is asked for.
+        "env" => "register",
         "key add-recipient" => "add-recipient",
         "key remove-recipient" => "remove-recipient",
         "key backup" => "backup",
@@ -156,6 +162,11 @@ pub fn asking(uri: &str) {
     });
 }
 
+/// The act belongs to the server of this data directory.
+pub fn for_datadir(datadir: &Path) {
+    with(|act| act.datadir = Some(datadir.to_owned()));
+}
+
 /// The keyring was made again from an escrow copy, under this key.
 ///
 /// # Errors
@@ -182,6 +193,50 @@ pub fn unlocked(keys: &KeySet) {
         act.generation = Some(keys.active().0);
         act.mac = mac;
     });
+}
+
+/// The rules of the key policy are about to be changed.
+///
+/// # Errors
+/// [`CliError::Audit`] if that cannot be recorded, and has to be.
+pub fn changing_policy(file: &Path, rules: String) -> Result<(), CliError> {
+    with(|act| act.event = "policy-set");
+    using_at(file);
+    detail(rules);
+    begin()
+}
+
+/// What a running server does with its keys.
+#[derive(Debug)]
+pub struct ServerAct {
+    /// Its data directory.
+    pub datadir: PathBuf,
+    /// The identity of its keyring.
+    pub cluster: String,
+    /// The active data key.
+    pub generation: u32,
+    /// How far it is.
+    pub outcome: Outcome,
+    /// More, in words.
+    pub detail: String,
+}
+
+/// Records what a running server does. No key is asked for, so the line has no MAC; the MAC of the
+/// next line covers it.
+///
+/// # Errors
+/// [`CliError::Audit`] if it cannot be recorded, and has to be.
+pub fn of_server(server: ServerAct) -> Result<(), CliError> {
+    let outcome = server.outcome;
+    with(|act| {
+        act.is_written = true;
+        act.path = Some(server.datadir.display().to_string());
+        act.datadir = Some(server.datadir);
+        act.cluster = Some(server.cluster);
+        act.generation = Some(server.generation);
+        act.detail = Some(server.detail);
+    });
+    write(outcome, None, None)
 }
 
 /// The keyring gets this key.

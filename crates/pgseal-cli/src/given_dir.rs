@@ -52,6 +52,16 @@ impl GivenPath {
     }
 }
 
+/// The directory that a path names, or that the file lies in which it names.
+pub fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        _ if path.is_dir() => path,
+        Some(dir) if dir.as_os_str().is_empty() => Path::new("."),
+        Some(dir) if dir.is_dir() => dir,
+        _ => Path::new("/"),
+    }
+}
+
 /// The given directory, else `PGDATA`. `argument`: the name of the argument in the help.
 ///
 /// # Errors

@@ -29,6 +29,7 @@ mod help_text;
 mod json_file;
 mod key_ahead;
 mod key_policy;
+mod keyring_place;
 mod keys;
 mod library;
 mod locks;

@@ -34,6 +34,9 @@ pub struct Memory {
     /// The last check of each path, the latest one last.
     #[serde(default)]
     pub checks: Vec<Check>,
+    /// The last check of each file of the audit trail with the keys of this cluster.
+    #[serde(default)]
+    pub trail: Vec<Check>,
     /// The escrow copies that were made or checked on this machine, the latest one last.
     #[serde(default)]
     pub escrow: Vec<EscrowCopy>,
@@ -131,14 +134,32 @@ impl Memory {
 
 /// Remembers the result of a check that began at this time.
 pub fn checked(id: KeyringId, path: &Path, command: &str, began: &str, sound: bool) {
+    remember(id, path, command, began, sound, |memory| &mut memory.checks);
+}
+
+/// Remembers whether a file of the audit trail is sound, as its chain and the MACs of this cluster
+/// show it.
+pub fn trail_checked(id: KeyringId, path: &Path, began: &str, sound: bool) {
+    remember(id, path, "audit verify", began, sound, |memory| &mut memory.trail);
+}
+
+fn remember(
+    id: KeyringId,
+    path: &Path,
+    command: &str,
+    began: &str,
+    sound: bool,
+    list: impl FnOnce(&mut Memory) -> &mut Vec<Check>,
+) {
     let Ok(path) = path.canonicalize() else { return };
     let path = path.display().to_string();
     let (command, when) = (command.to_owned(), began.to_owned());
     change(id, |memory, _| {
-        memory.checks.retain(|check| check.path != path);
-        memory.checks.push(Check { path, command, when, sound });
-        let surplus = memory.checks.len().saturating_sub(MAX_CHECKS);
-        memory.checks.drain(..surplus);
+        let checks = list(memory);
+        checks.retain(|check| check.path != path);
+        checks.push(Check { path, command, when, sound });
+        let surplus = checks.len().saturating_sub(MAX_CHECKS);
+        checks.drain(..surplus);
     });
 }
 

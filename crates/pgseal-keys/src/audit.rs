@@ -243,6 +243,13 @@ fn sha256(line: &[u8]) -> [u8; 32] {
     sum
 }
 
+/// The time of a line; `None` if it is none of pgseal's.
+#[must_use]
+pub fn time_of(line: &[u8]) -> Option<String> {
+    let time = parse(line)?.time;
+    crate::seconds_of(&time).map(|_| time)
+}
+
 /// The members that a check looks at.
 #[derive(Debug, Deserialize)]
 struct Parsed {

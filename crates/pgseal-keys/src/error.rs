@@ -137,6 +137,20 @@ pub enum KeyError {
         /// The file of this cluster in `/etc/pgseal/clusters.d`.
         file: PathBuf,
     },
+    /// No file says where the key of a keyring of sealed columns comes from.
+    #[error(
+        "{}: a setting names this keyring, which whoever writes the data directory may have changed, \
+         and {} names no source of its key that needs no person; if the keyring is right, write the \
+         line \"provider = URI\" into that file as root",
+        path.display(),
+        file.display()
+    )]
+    ColumnsNotRegistered {
+        /// The keyring.
+        path: PathBuf,
+        /// The file of this keyring in `/etc/pgseal/clusters.d`.
+        file: PathBuf,
+    },
     /// The file of a cluster in `/etc/pgseal/clusters.d` does not have the required form.
     #[error(
         "{}: {what}; the file holds a line \"provider = URI\" for each source, as -K takes it",
@@ -358,6 +372,7 @@ impl KeyError {
             KeyError::Wrong { .. } | KeyError::EscrowWrong { .. } => 11,
             KeyError::Insecure { .. }
             | KeyError::NotRegistered { .. }
+            | KeyError::ColumnsNotRegistered { .. }
             | KeyError::Costly { .. } => 12,
             KeyError::AnchorFailed { .. }
             | KeyError::ProviderFailed { .. }

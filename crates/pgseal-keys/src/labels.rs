@@ -50,8 +50,11 @@ pub const AAD_RENEWAL: &str = "pgseal/v1/aad/renewal";
 /// HKDF info: a data key to the key of the audit trail's MACs.
 pub const KDF_AUDIT: &str = "pgseal/v1/kdf/audit";
 
+/// HKDF info: a data key to the KEK of column keys, where a keyring gives it.
+pub const KDF_COLUMNS_KEK: &str = "pgseal/v1/kdf/columns-kek";
+
 /// Every label, in the order of the specification.
-pub const ALL: [&str; 20] = [
+pub const ALL: [&str; 21] = [
     KDF_KEK_CHECK,
     MAC_KEK_CHECK,
     AAD_KEYRING_KEY,
@@ -72,6 +75,7 @@ pub const ALL: [&str; 20] = [
     KDF_RENEWAL,
     AAD_RENEWAL,
     KDF_AUDIT,
+    KDF_COLUMNS_KEK,
 ];
 
 #[cfg(test)]

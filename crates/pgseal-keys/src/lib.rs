@@ -32,6 +32,8 @@ mod body;
 #[cfg(feature = "providers")]
 mod clusters;
 #[cfg(feature = "providers")]
+mod column_kek;
+#[cfg(feature = "providers")]
 mod error;
 #[cfg(feature = "escrow")]
 pub mod escrow;
@@ -77,13 +79,14 @@ pub use self::{
     audit_conf::{AuditConf, Destination},
     body::{GenerationState, MAX_GENERATIONS, MAX_KEYRING_LEN, now, seconds_of},
     clusters::{CLUSTERS_DIR, Clusters, Line},
+    column_kek::column_keks,
     error::KeyError,
     files::open_regular,
     kek::{Kek, generate_raw_key},
     keyring::Keyring,
     paths::{
-        KEYRING_DIR, KEYRING_FILE, config_record_path, control_path, keyring_path, manifest_path,
-        renewal_path,
+        KEYRING_DIR, KEYRING_FILE, config_record_path, control_path, datadir_of, keyring_path,
+        manifest_path, renewal_path,
     },
     policy::{KeyPolicy, POLICY_FILE, RULES, kind_of},
     provider::{Provider, kek_from_fd},

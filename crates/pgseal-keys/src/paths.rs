@@ -43,7 +43,8 @@ pub fn renewal_path(datadir: &Path) -> PathBuf {
 }
 
 /// The data directory of a keyring at this path; `None` if the path is not `DIR/pgseal/keyring`.
-pub(crate) fn datadir_of(keyring: &Path) -> Option<&Path> {
+#[must_use]
+pub fn datadir_of(keyring: &Path) -> Option<&Path> {
     let datadir = keyring.parent()?.parent()?;
     (keyring_path(datadir) == keyring).then_some(datadir)
 }

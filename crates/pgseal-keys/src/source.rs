@@ -80,6 +80,29 @@ impl Source {
         Ok(Source::Providers(all))
     }
 
+    /// The source of the key of a keyring that lies in no data directory, and that only a setting in
+    /// `datadir` names: what the file of this keyring in `clusters` names, but for those that need a
+    /// person. Whoever changes the setting cannot make a keyring that opens, because that file says
+    /// which key opens it; a keyring without such a file is refused.
+    ///
+    /// # Errors
+    /// [`KeyError::ColumnsNotRegistered`], and those of the file.
+    pub fn registered(
+        keyring: &Keyring,
+        clusters: &Clusters,
+        datadir: Option<&Path>,
+    ) -> Result<Source, KeyError> {
+        let mut all = clusters.providers_of(keyring.id(), datadir)?;
+        all.retain(|provider| !provider.needs_person());
+        match all.is_empty() {
+            false => Ok(Source::Providers(all)),
+            true => Err(KeyError::ColumnsNotRegistered {
+                path: keyring.path().to_owned(),
+                file: clusters.file_of(keyring.id()),
+            }),
+        }
+    }
+
     /// The source for messages, without secrets.
     #[must_use]
     pub fn shown(&self) -> String {
@@ -132,11 +155,28 @@ impl Source {
     /// # Errors
     /// [`KeyError`] of the descriptor or the provider.
     pub fn kek(&self, keyring: &Keyring, limit: CostLimit) -> Result<Kek, KeyError> {
+        self.kek_with(keyring, limit, Patience::from_environment()?)
+    }
+
+    /// As [`Source::kek`], but a store that cannot be reached is not asked again.
+    ///
+    /// # Errors
+    /// As [`Source::kek`].
+    pub fn kek_at_once(&self, keyring: &Keyring, limit: CostLimit) -> Result<Kek, KeyError> {
+        self.kek_with(keyring, limit, Patience::from_environment()?.once())
+    }
+
+    fn kek_with(
+        &self,
+        keyring: &Keyring,
+        limit: CostLimit,
+        patience: Patience,
+    ) -> Result<Kek, KeyError> {
         match self {
             Source::Descriptor(fd) => kek_from_fd(*fd),
             Source::Providers(all) => match all.as_slice() {
-                [only] => ask(only, keyring, limit, Patience::from_environment()?),
-                several => first_that_opens(several, keyring, limit),
+                [only] => ask(only, keyring, limit, patience),
+                several => first_that_opens(several, keyring, limit, patience),
             },
         }
     }
@@ -192,8 +232,8 @@ fn first_that_opens(
     all: &[Provider],
     keyring: &Keyring,
     limit: CostLimit,
+    patience: Patience,
 ) -> Result<Kek, KeyError> {
-    let patience = Patience::from_environment()?;
     let (persons, machines): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.needs_person());
     let mut tried = Vec::new();
     let round = || {

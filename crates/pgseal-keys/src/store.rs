@@ -20,7 +20,12 @@ use crate::paths::{
     KEYRING_FILE, config_record_path, control_path, datadir_of, manifest_path, renewal_path,
 };
 use crate::renewal::RENEWAL_FILE;
+use crate::trusted::TrustedFile;
 use crate::wrap;
+
+/// Where the keyring of sealed columns belongs.
+const OWN_PLACE: &str = "keep the keyring of sealed columns in a file of its own, as in \
+                         /etc/pgseal/columns/keyring";
 
 /// Refuses a keyring that belongs neither to root nor to the owner of the data directory nor to the
 /// current user: its owner can write it, so a stranger may have put it there.
@@ -65,6 +70,38 @@ impl Keyring {
         })?;
         let meta = file.metadata().map_err(|err| KeyError::io(path, "stat the keyring", err))?;
         expect_owner(path, meta.uid())?;
+        Keyring::read(file, path)
+    }
+
+    /// As [`Keyring::load`], for a keyring that a setting names, which somebody may have changed who
+    /// can write to the data directory `datadir`: the keyring lies in no data directory, and only
+    /// root and the current user can write it and the directories above it.
+    ///
+    /// # Errors
+    /// As [`Keyring::load`].
+    pub fn load_outside(path: &Path, datadir: Option<&Path>) -> Result<Keyring, KeyError> {
+        let why = "it holds the keys of sealed columns";
+        if datadir_of(path).is_some() {
+            return Err(KeyError::Insecure {
+                path: path.to_owned(),
+                what: "that is the place of the keyring of a data directory".to_owned(),
+                remedy: OWN_PLACE.to_owned(),
+            });
+        }
+        let trusted = TrustedFile { path, why, place: "a directory such as /etc/pgseal/columns" };
+        match trusted.open(datadir)? {
+            Some(file) => Keyring::read(file, path),
+            None => Err(KeyError::Missing {
+                what: format!("{}: there is no keyring", path.display()),
+                remedy: "put a copy of it there, or make it from an escrow copy (pgseal key \
+                         restore)"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    fn read(file: File, path: &Path) -> Result<Keyring, KeyError> {
+        let meta = file.metadata().map_err(|err| KeyError::io(path, "stat the keyring", err))?;
         if meta.len() > u64::try_from(MAX_KEYRING_LEN).unwrap_or(u64::MAX) {
             return Err(KeyError::damaged(path, "the file is longer than 1 MiB"));
         }

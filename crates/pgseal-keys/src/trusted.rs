@@ -2,7 +2,7 @@
 //! current user may be able to write them.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
@@ -40,6 +40,24 @@ impl TrustedFile<'_> {
         too_long: impl FnOnce(&Path, String) -> KeyError,
     ) -> Result<Option<String>, KeyError> {
         let path = self.path;
+        let Some(file) = self.open(datadir)? else { return Ok(None) };
+        let mut text = String::new();
+        let limit = u64::try_from(MAX_LEN + 1).unwrap_or(u64::MAX);
+        file.take(limit)
+            .read_to_string(&mut text)
+            .map_err(|error| KeyError::io(path, "read the file", error))?;
+        match text.len() > MAX_LEN {
+            true => Err(too_long(path, format!("it is longer than {MAX_LEN} bytes"))),
+            false => Ok(Some(text)),
+        }
+    }
+
+    /// Opens the file for reading; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// As [`TrustedFile::read`], but for `too_long`.
+    pub(crate) fn open(self, datadir: Option<&Path>) -> Result<Option<File>, KeyError> {
+        let path = self.path;
         let dir = match self.dir().canonicalize() {
             Ok(dir) => dir,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -71,15 +89,7 @@ impl TrustedFile<'_> {
                 .map_err(|error| KeyError::io(above, "stat the directory", error))?;
             expect_private(above, &meta, self.why)?;
         }
-        let mut text = String::new();
-        let limit = u64::try_from(MAX_LEN + 1).unwrap_or(u64::MAX);
-        file.take(limit)
-            .read_to_string(&mut text)
-            .map_err(|error| KeyError::io(path, "read the file", error))?;
-        match text.len() > MAX_LEN {
-            true => Err(too_long(path, format!("it is longer than {MAX_LEN} bytes"))),
-            false => Ok(Some(text)),
-        }
+        Ok(Some(file))
     }
 
     /// Writes the file anew, with this mode; makes its directory. If root writes it, it gets this

@@ -84,11 +84,12 @@ const PROGRAMS: &[(&str, &str, bool)] = &[
 ];
 
 /// Commands that do not take an existing data directory.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "advise",
     "audit test",
     "completions",
     "key new",
+    "key new-keyring",
     "lab",
     "man",
     "provider",

@@ -3,25 +3,16 @@
 //! the PIN is wrong, the key is removed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::thread;
 
-use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
+use pgseal_scenarios::key_store::{MODULE, StoreNode, commands, succeeds};
 
 const PIN: &str = "87654321";
-const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 
 /// A node with the plugin, and a place for tokens.
 fn new_store() -> StoreNode {
-    for needed in [MODULE, "/usr/bin/pkcs11-tool", "/usr/bin/softhsm2-util"] {
-        assert!(Path::new(needed).exists(), "{needed}: run scripts/setup.sh test");
-    }
     let mut store = StoreNode::new("pkcs11");
-    let tokens = store.node.make_dir("tokens");
-    let conf = store.node.home().join("softhsm.conf");
-    let text = format!("directories.tokendir = {}\nlog.level = ERROR\n", tokens.display());
-    fs::write(&conf, text).expect("the configuration of SoftHSM");
-    store.set_env("SOFTHSM2_CONF", &conf.display().to_string());
+    let _ = store.add_tokens();
     store
 }
 
@@ -33,10 +24,6 @@ fn store_with_key() -> (StoreNode, String) {
     let pin = store.node.home().join("pin");
     let query = format!("?module-path={MODULE}&pin-source={}", pin.display());
     (store, query)
-}
-
-fn tokens(store: &StoreNode) -> PathBuf {
-    store.node.home().join("tokens")
 }
 
 #[test]
@@ -75,16 +62,11 @@ fn a_cluster_under_a_token() {
     // The token is taken away while the server runs: nothing happens. A start fails, and the next
     // one works.
     store.node.start();
-    let away = store.node.home().join("away");
-    let (tokens, emptied) = (tokens(&store), store.node.home().join("emptied"));
-    fs::rename(&tokens, &away).expect("the token is taken away");
-    let made = store.node.make_dir("emptied");
-    fs::rename(&made, &tokens).expect("no token is left");
+    store.tokens_away();
     assert_eq!(store.node.sql("select count(*) from t"), "1000", "without the token");
     store.node.kill9();
     store.refuses(13, "it cannot be reached: no token that the URI describes is there");
-    fs::rename(&tokens, &emptied).expect("the empty place goes");
-    fs::rename(&away, &tokens).expect("the token is back");
+    store.tokens_back();
     store.works(Some(PIN));
 
     // A wrong PIN, and one that others can read.

@@ -188,11 +188,7 @@ fn one_keyring_under_two_stores() {
     let mut base = StoreNode::new("kmip");
     base.add_plugin("pkcs11");
     let store = KmipServer::new(&base);
-    let tokens = base.node.make_dir("tokens");
-    let conf = base.node.home().join("softhsm.conf");
-    let text = format!("directories.tokendir = {}\nlog.level = ERROR\n", tokens.display());
-    fs::write(&conf, text).expect("the configuration of SoftHSM");
-    base.set_env("SOFTHSM2_CONF", &conf.display().to_string());
+    let _ = base.add_tokens();
 
     // Both pages, to the letter, up to the cluster; then the second store as a recipient.
     let kmip = commands("## KMIP", "### A new KMIP key");
@@ -213,14 +209,6 @@ fn one_keyring_under_two_stores() {
             assert!(outcome.text.contains(words), "{words}: {}", outcome.text);
         }
     };
-    let token_away = |base: &StoreNode| {
-        fs::rename(&tokens, base.node.home().join("away")).expect("the token goes");
-        let _ = base.node.make_dir("tokens");
-    };
-    let token_back = |base: &StoreNode| {
-        fs::remove_dir_all(&tokens).expect("the empty place goes");
-        fs::rename(base.node.home().join("away"), &tokens).expect("the token is back");
-    };
     every(&base, 0, ["its own, kmip:", "recipient token, pkcs11:"]);
     base.works(None);
 
@@ -229,7 +217,7 @@ fn one_keyring_under_two_stores() {
     every(&base, 13, ["STORE AWAY", "recipient token, pkcs11:"]);
     base.works(None);
     store.up(&base);
-    token_away(&base);
+    base.tokens_away();
     every(&base, 13, ["its own, kmip:", "STORE AWAY"]);
     base.works(None);
 
@@ -260,7 +248,7 @@ fn one_keyring_under_two_stores() {
     base.node.set_env("PGSEAL_PROVIDER_WAIT", "0");
     store.up(&base);
     every(&base, 0, ["its own, kmip:", "recipient token, pkcs11:"]);
-    token_away(&base);
-    token_back(&base);
+    base.tokens_away();
+    base.tokens_back();
     base.works(None);
 }

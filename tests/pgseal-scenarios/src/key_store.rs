@@ -2,6 +2,7 @@
 //! whose cluster lies under a key of a store.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pgseal_testkit::{bindir, install};
@@ -13,6 +14,9 @@ use crate::sound::assert_hidden;
 
 /// The marker in every row of the table that [`StoreNode::new_cluster`] makes.
 pub const MARKER: &str = "canary-store-Kj4w";
+
+/// The library of SoftHSM.
+pub const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 
 /// The shell commands of docs/key-stores.md, from the heading `from` up to the heading `to`.
 ///
@@ -79,6 +83,42 @@ impl StoreNode {
         let plugin = programs().pgseal.with_file_name(&file);
         assert!(plugin.is_file(), "{}: run `make build` first", plugin.display());
         install(&plugin, &providers.join(&file)).expect("the plugin");
+    }
+
+    /// Makes a directory for the tokens of SoftHSM, and says so to its library.
+    ///
+    /// # Panics
+    /// When SoftHSM is not installed.
+    pub fn add_tokens(&mut self) -> PathBuf {
+        for needed in [MODULE, "/usr/bin/pkcs11-tool", "/usr/bin/softhsm2-util"] {
+            assert!(Path::new(needed).exists(), "{needed}: run scripts/setup.sh test");
+        }
+        let tokens = self.node.make_dir("tokens");
+        let conf = self.node.home().join("softhsm.conf");
+        let text = format!("directories.tokendir = {}\nlog.level = ERROR\n", tokens.display());
+        fs::write(&conf, text).expect("the configuration of SoftHSM");
+        self.set_env("SOFTHSM2_CONF", &conf.display().to_string());
+        tokens
+    }
+
+    /// Takes all tokens away: their directory is empty.
+    ///
+    /// # Panics
+    /// When they are away already.
+    pub fn tokens_away(&self) {
+        let home = self.node.home();
+        fs::rename(home.join("tokens"), home.join("away")).expect("the token goes");
+        let _ = self.node.make_dir("tokens");
+    }
+
+    /// Brings the tokens back.
+    ///
+    /// # Panics
+    /// When they are not away.
+    pub fn tokens_back(&self) {
+        let home = self.node.home();
+        fs::remove_dir_all(home.join("tokens")).expect("the empty place goes");
+        fs::rename(home.join("away"), home.join("tokens")).expect("the token is back");
     }
 
     /// Adds a variable to the environment of scripts, and of programs under the library.

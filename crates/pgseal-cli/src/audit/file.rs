@@ -44,6 +44,27 @@ pub fn append(
     written
 }
 
+/// The last line of the file, if there is one. Fails as [`append`] would, and writes nothing.
+///
+/// # Errors
+/// As [`append`].
+pub fn last_line(path: &Path, datadir: Option<&Path>) -> io::Result<Option<Vec<u8>>> {
+    if fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::access(path.parent().unwrap_or(Path::new("/")), access)?;
+        return Ok(None);
+    }
+    let mut file = open(path, datadir)?;
+    let len = file.metadata()?.len();
+    let end = end(&mut file, len)?;
+    let lines = end.strip_suffix(b"\n").unwrap_or(&end);
+    Ok(lines
+        .rsplit(|byte| *byte == b'\n')
+        .next()
+        .filter(|line| !line.is_empty())
+        .map(<[u8]>::to_vec))
+}
+
 fn open(path: &Path, datadir: Option<&Path>) -> io::Result<File> {
     let refused = |what: &str| io::Error::other(what.to_owned());
     let dir = path.parent().ok_or_else(|| refused("it is no file"))?.canonicalize()?;
@@ -107,16 +128,20 @@ struct Tail {
     is_whole: bool,
 }
 
+/// The last bytes: twice the longest line, and the newlines.
+fn end(file: &mut File, len: u64) -> io::Result<Vec<u8>> {
+    let window = (2 * MAX_LINE + 2) as u64;
+    file.seek(SeekFrom::Start(len.saturating_sub(window)))?;
+    let mut bytes = Vec::new();
+    file.take(window).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 fn tail(file: &mut File, len: u64) -> io::Result<Tail> {
     if len == 0 {
         return Ok(Tail { last: Link::START, is_whole: true });
     }
-    // Twice the longest line, and the newlines.
-    let window = (2 * MAX_LINE + 2) as u64;
-    let from = len.saturating_sub(window);
-    file.seek(SeekFrom::Start(from))?;
-    let mut bytes = Vec::new();
-    file.take(window).read_to_end(&mut bytes)?;
+    let bytes = end(file, len)?;
     let is_whole = bytes.last() == Some(&b'\n');
     let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
     let last = lines.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();

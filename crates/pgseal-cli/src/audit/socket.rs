@@ -61,6 +61,19 @@ pub fn journald(path: &Path, entry: &Entry) -> io::Result<()> {
     datagram(path, fields.as_bytes())
 }
 
+/// Whether a daemon listens there. Sends nothing.
+///
+/// # Errors
+/// Why it cannot be reached.
+pub fn listens(path: &Path) -> io::Result<()> {
+    match UnixDatagram::unbound()?.connect(path) {
+        Err(error) if error.raw_os_error() == Some(Errno::PROTOTYPE.raw_os_error()) => {
+            UnixStream::connect(path).map(drop)
+        }
+        result => result,
+    }
+}
+
 fn datagram(path: &Path, message: &[u8]) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
     socket.set_write_timeout(Some(TIMEOUT))?;

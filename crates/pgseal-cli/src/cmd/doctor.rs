@@ -10,6 +10,7 @@ mod keys;
 mod memory;
 mod postgres;
 mod settings;
+mod trail;
 mod verdict;
 
 use std::io::{self, Write};

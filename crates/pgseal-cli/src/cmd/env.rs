@@ -15,7 +15,7 @@ use crate::error::CliError;
 use crate::out::{self, Out};
 use crate::register::{self, Registration};
 use crate::values::KeySource;
-use crate::{environment, exit, given_dir, keys, library};
+use crate::{audit, environment, exit, given_dir, keys, library};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -117,6 +117,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         if let Some(registration) = registration {
             keyring.unlock(&keys::kek(&keyring, wanted.as_deref())?)?;
             let path = registration.finish(keyring.id())?;
+            audit::detail(format!("{} names it first", path.display()));
             out::complain(&register::done(&path));
         }
         note = Some(match keys::source(&keyring, None) {

@@ -13,10 +13,12 @@ use std::process::Command;
 use pgseal_convert::{Journal, Operation};
 use pgseal_core::{KeyringId, Suite};
 use pgseal_keys::anchor::State;
+use pgseal_keys::audit::Outcome;
 use pgseal_keys::handover::{self, Conversion};
 use pgseal_keys::{Keyring, Line, Source, keyring_path};
 use zeroize::Zeroizing;
 
+use crate::audit::ServerAct;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::{anchor, as_owner, audit, exit, keys, library, out, register};
@@ -43,12 +45,12 @@ enum Task {
     /// Write the state of the anchor in the store of PGSEAL_ANCHOR to standard output
     AnchorRead {
         #[command(flatten)]
-        of: AnchorOf,
+        of: Of,
     },
     /// Replace the anchor in the store of PGSEAL_ANCHOR
     AnchorAdvance {
         #[command(flatten)]
-        of: AnchorOf,
+        of: Of,
         /// The new state
         #[arg(long, value_name = "HEX")]
         state: State,
@@ -88,7 +90,24 @@ enum Task {
         /// rewrap: where the new key comes from
         #[arg(long, value_name = "URI")]
         to: Option<String>,
+        /// The data directory of the server that asks
+        #[arg(long, value_name = "DATADIR")]
+        dir: Option<PathBuf>,
         task: column_keys::Task,
+    },
+    /// For a running server: write a line of the audit trail about new file keys
+    RecordReseal {
+        #[command(flatten)]
+        of: Of,
+        /// The active data key
+        #[arg(long, value_name = "NUMBER")]
+        generation: u32,
+        /// How far it is
+        #[arg(long)]
+        outcome: ResealOutcome,
+        /// What gets new keys, and who asked for it
+        #[arg(long, value_name = "TEXT")]
+        detail: String,
     },
     /// For pgseal-lab: where PostgreSQL, the library and the guard module are, as JSON
     Places {
@@ -98,9 +117,20 @@ enum Task {
     },
 }
 
-/// Whose anchor.
+/// How far resealing is.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum ResealOutcome {
+    /// It begins
+    Begun,
+    /// All files have new keys
+    Done,
+    /// Some have not, or it was interrupted
+    Failed,
+}
+
+/// Whose server.
 #[derive(Debug, clap::Args)]
-struct AnchorOf {
+struct Of {
     /// The data directory
     #[arg(long, value_name = "DATADIR")]
     dir: PathBuf,
@@ -126,8 +156,21 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Task::NewKeyring { dir, provider, suite, from } => {
             new_keyring::run(dir, provider.clone(), *suite, from.clone())?;
         }
-        Task::ColumnKeys { provider, to, task } => {
-            column_keys::run(*task, provider, to.as_deref())?;
+        Task::ColumnKeys { provider, to, dir, task } => {
+            column_keys::run(*task, provider, to.as_deref(), dir.as_deref())?;
+        }
+        Task::RecordReseal { of, generation, outcome, detail } => {
+            audit::of_server(ServerAct {
+                datadir: of.dir.clone(),
+                cluster: of.id.to_string(),
+                generation: *generation,
+                outcome: match outcome {
+                    ResealOutcome::Begun => Outcome::Begun,
+                    ResealOutcome::Done => Outcome::Done,
+                    ResealOutcome::Failed => Outcome::Failed,
+                },
+                detail: detail.clone(),
+            })?;
         }
         Task::Places { bindir } => places::run(bindir.as_deref())?,
     }

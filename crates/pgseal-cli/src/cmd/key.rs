@@ -7,6 +7,7 @@ pub mod check;
 mod destroy;
 mod forget;
 mod new;
+mod new_keyring;
 mod policy;
 mod recipients;
 mod renew;
@@ -37,6 +38,7 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Task {
     New(new::Args),
+    NewKeyring(new_keyring::Args),
     Show(show::Args),
     Rotate(rotate::Args),
     Renew(renew::Args),
@@ -53,6 +55,7 @@ enum Task {
 pub fn run(args: &Args) -> Result<u8, CliError> {
     match &args.task {
         Task::New(args) => new::run(args),
+        Task::NewKeyring(args) => new_keyring::run(args),
         Task::Show(args) => show::run(args),
         Task::Rotate(args) => rotate::run(args),
         Task::Renew(args) => renew::run(args),

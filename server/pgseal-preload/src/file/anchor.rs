@@ -87,16 +87,9 @@ fn scheme(store: &[u8]) -> Vec<u8> {
     scheme
 }
 
-fn arguments(root: &Root, task: &[u8], id: KeyringId) -> Vec<Vec<u8>> {
-    let mut arguments = vec![b"helper".to_vec(), task.to_vec()];
-    arguments.extend([b"--dir".to_vec(), root.path().to_vec()]);
-    arguments.extend([b"--id".to_vec(), id.to_string().into_bytes()]);
-    arguments
-}
-
 /// The anchor of a keyring; `None` if the store has none. The helper has logged an error.
 fn read(root: &Root, id: KeyringId) -> Result<Option<State>, Errno> {
-    let answer = helper::run(&arguments(root, b"anchor-read", id))?;
+    let answer = helper::run(&helper::of_cluster(b"anchor-read", root.path(), id))?;
     if answer.is_empty() {
         return Ok(None);
     }
@@ -108,7 +101,7 @@ fn read(root: &Root, id: KeyringId) -> Result<Option<State>, Errno> {
 }
 
 fn advance(root: &Root, id: KeyringId, state: &State) -> Result<(), Errno> {
-    let mut arguments = arguments(root, b"anchor-advance", id);
+    let mut arguments = helper::of_cluster(b"anchor-advance", root.path(), id);
     arguments.extend([b"--state".to_vec(), state.to_string().into_bytes()]);
     helper::run(&arguments).map(drop)
 }

@@ -6,7 +6,7 @@
 //! The functions of C take a descriptor of the file, open for reading and writing, and return 0 or
 //! an error number.
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_char, c_int};
 
 use pgseal_core::error::SealError;
 use pgseal_core::header::{self, Header, Kind, Stage};
@@ -17,12 +17,13 @@ use crate::file::fds;
 use crate::file::gate;
 use crate::file::open_file::{RangeLock, describe};
 use crate::file::storage::FdStorage;
-use crate::keys::load;
+use crate::keys::{helper, load};
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
 use crate::os::random::KernelRandom;
 use crate::os::real::Errno;
 use crate::os::sys::{self, errno_of};
+use crate::place::datadir;
 
 /// Writes the header of the next stage if the file is still at the stage `from`. Returns the stage
 /// after that.
@@ -156,6 +157,33 @@ pub extern "C" fn pgseal_reseal_begin(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pgseal_reseal_end(fd: c_int) -> c_int {
     result(with_reserve(|| end(fd)))
+}
+
+/// Has the helper write a line of the audit trail (`spec/audit.md`).
+fn record(outcome: &[u8], detail: &[u8]) -> Result<(), Errno> {
+    let root = datadir::cwd_root().ok_or(libc::ENOENT)?.real();
+    let keys = load::of(root)?;
+    let mut arguments = helper::of_cluster(b"record-reseal", root.path(), keys.keyring_id);
+    arguments.extend([b"--generation".to_vec(), keys.active().0.to_string().into_bytes()]);
+    arguments.extend([b"--outcome".to_vec(), outcome.to_vec()]);
+    arguments.extend([b"--detail".to_vec(), detail.to_vec()]);
+    helper::run(&arguments).map(drop)
+}
+
+/// For the guard module: writes a line of the audit trail about new file keys: `begun`, `done` or
+/// `failed`, and what it is about. Fails only if the trail is required and does not take the line;
+/// the server's log then says why.
+///
+/// # Safety
+/// Both are C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pgseal_reseal_record(
+    outcome: *const c_char,
+    detail: *const c_char,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    let [outcome, detail] = [outcome, detail].map(|text| unsafe { CStr::from_ptr(text) });
+    result(with_reserve(|| record(outcome.to_bytes(), detail.to_bytes())))
 }
 
 /// For the extension: sets a bit in `bits` (32 bytes) for each page of a group of 256 that is still

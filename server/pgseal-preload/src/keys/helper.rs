@@ -5,6 +5,7 @@ use core::ffi::{CStr, c_char, c_int};
 use std::ffi::CString;
 use std::ptr;
 
+use pgseal_core::KeyringId;
 use pgseal_keys::handover;
 use zeroize::Zeroizing;
 
@@ -37,6 +38,14 @@ fn helper_path() -> Option<Vec<u8>> {
         .into_iter()
         .find(|path| sys::c_path(path).ok().and_then(|path| sys::stat(&path)).is_some())
         .map(|path| path.to_vec())
+}
+
+/// The arguments of a task for one cluster.
+pub fn of_cluster(task: &[u8], datadir: &[u8], id: KeyringId) -> Vec<Vec<u8>> {
+    let mut arguments = vec![b"helper".to_vec(), task.to_vec()];
+    arguments.extend([b"--dir".to_vec(), datadir.to_vec()]);
+    arguments.extend([b"--id".to_vec(), id.to_string().into_bytes()]);
+    arguments
 }
 
 /// Runs the helper and returns its standard output. The helper gets the environment of this process

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::verdict::Verdict;
-use super::{files, keys, memory, postgres, settings};
+use super::{files, keys, memory, postgres, settings, trail};
 
 /// One check.
 pub struct Check {
@@ -128,6 +128,12 @@ pub const CHECKS: &[Check] = &[
         "The keys meet the policy of this machine (/etc/pgseal/policy.conf)",
         "see what pgseal key policy DIR says; docs/keys.md",
         keys::policy,
+    ),
+    check(
+        "audit-trail",
+        "Every destination of the audit trail would take a line, and the last verification of its file found nothing",
+        "see what pgseal audit test says, as the server's user, and pgseal audit verify FILE -D DIR; docs/audit.md",
+        trail::audit_trail,
     ),
     check(
         "backups",

@@ -2,13 +2,14 @@
 //! standard input and writes the keys to standard output. The protocol is in docs/reference.md.
 
 use std::io::{self, Read};
+use std::path::Path;
 
 use pgseal_column::{ColumnError, Domain, KEY_BYTES, Kek, WRAPPED_BYTES};
-use pgseal_keys::{KeyError, Provider};
+use pgseal_keys::{Clusters, KeyError, Keyring, Provider, Source};
 use zeroize::Zeroizing;
 
 use crate::error::CliError;
-use crate::{audit, environment};
+use crate::{audit, environment, keys};
 
 /// The most keys of one call.
 const MAX_KEYS: usize = 65536;
@@ -50,16 +51,27 @@ impl Task {
 ///
 /// # Errors
 /// Errors of the provider, of the request and of the wrapped keys.
-pub fn run(task: Task, provider: &str, to: Option<&str>) -> Result<(), CliError> {
+pub fn run(
+    task: Task,
+    provider: &str,
+    to: Option<&str>,
+    datadir: Option<&Path>,
+) -> Result<(), CliError> {
     let request = read_request()?;
-    audit::asking(provider);
-    let kek = kek(provider)?;
+    match provider.strip_prefix(KEYRING) {
+        Some(path) => audit::using_at(Path::new(path)),
+        None => audit::asking(provider),
+    }
+    if let Some(datadir) = datadir {
+        audit::for_datadir(datadir);
+    }
+    let from = Keks::of(provider, datadir)?;
     let to = match (task, to) {
-        (Task::Rewrap, Some(uri)) => Some(self::kek(uri)?),
+        (Task::Rewrap, Some(uri)) => Some(Keks::of(uri, datadir)?),
         (Task::Rewrap, None) => return Err(usage("rewrap needs --to")),
         _ => None,
     };
-    let answer = answer(task, &kek, to.as_ref(), &request)?;
+    let answer = answer(task, &from, to.as_ref(), &request)?;
     let record_len = task.record_len();
     audit::detail(format!("{}: {} column keys", task.name(), request.len() / record_len));
     audit::handing_out()?;
@@ -69,8 +81,8 @@ pub fn run(task: Task, provider: &str, to: Option<&str>) -> Result<(), CliError>
 /// The answer to a request, with its frame.
 fn answer(
     task: Task,
-    kek: &Kek,
-    to: Option<&Kek>,
+    from: &Keks,
+    to: Option<&Keks>,
     request: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, CliError> {
     let record_len = task.record_len();
@@ -88,14 +100,16 @@ fn answer(
         let named = |error| refused(error, domain, version);
         match (task, to) {
             (Task::Unwrap, _) => {
-                let key = kek.unwrap(domain, version, wrapped).map_err(named)?;
+                let open = |kek: &Kek| kek.unwrap(domain, version, wrapped);
+                let key = from.first_that_opens(open).map_err(named)?;
                 answer.extend_from_slice(&*key);
             }
             (Task::WrapNew, _) => {
-                answer.extend_from_slice(&kek.wrap_new(domain, version).map_err(named)?);
+                answer.extend_from_slice(&from.newest.wrap_new(domain, version).map_err(named)?);
             }
             (Task::Rewrap, Some(to)) => {
-                let rewrapped = to.rewrap(kek, domain, version, wrapped).map_err(named)?;
+                let open = |kek: &Kek| to.newest.rewrap(kek, domain, version, wrapped);
+                let rewrapped = from.first_that_opens(open).map_err(named)?;
                 answer.extend_from_slice(&rewrapped);
             }
             (Task::Rewrap, None) => return Err(usage("rewrap needs --to")),
@@ -125,6 +139,66 @@ fn expect_allowed(provider: &Provider, allowed: Option<&str>) -> Result<(), CliE
     }))
 }
 
+/// What begins the URI of a keyring.
+const KEYRING: &str = "keyring:";
+
+/// The keys of a provider that wrap column keys.
+struct Keks {
+    /// The key that wraps.
+    newest: Kek,
+    /// Keys that also open what was wrapped before: those of the older data keys of a keyring.
+    older: Vec<Kek>,
+}
+
+impl Keks {
+    /// Asks the provider of this URI. `datadir`: the data directory of the server that asks.
+    fn of(uri: &str, datadir: Option<&Path>) -> Result<Keks, CliError> {
+        match uri.strip_prefix(KEYRING) {
+            Some(path) => Keks::of_keyring(Path::new(path), datadir),
+            None => Ok(Keks { newest: kek(uri)?, older: Vec::new() }),
+        }
+    }
+
+    /// Opens a keyring outside of the data directory. A setting names it, so it counts only if a file
+    /// in `/etc/pgseal/clusters.d` says where its key comes from.
+    fn of_keyring(path: &Path, datadir: Option<&Path>) -> Result<Keks, CliError> {
+        if !path.is_absolute() {
+            return Err(CliError::Usage(
+                "pgseal.provider: keyring: wants an absolute path".to_owned(),
+            ));
+        }
+        let keyring = Keyring::load_outside(path, datadir)?;
+        audit::using(&keyring);
+        let source = Source::registered(&keyring, &Clusters::from_environment(), datadir)?;
+        // A session waits, so a store that is away is asked once: the client may come again.
+        let key = source.kek_at_once(&keyring, keys::cost_limit())?;
+        audit::opened(&keyring, &key)?;
+        let all = pgseal_keys::column_keks(&keyring.unlock(&key)?)?;
+        let mut all = all.iter().map(|bytes| Kek::new(&bytes[..]));
+        let newest = all.next().unwrap_or(Err(ColumnError::KeyLength)).map_err(unusable)?;
+        Ok(Keks { newest, older: all.collect::<Result<_, _>>().map_err(unusable)? })
+    }
+
+    /// What `open` makes with the first of the keys that is not the wrong one.
+    fn first_that_opens<T>(
+        &self,
+        open: impl Fn(&Kek) -> Result<T, ColumnError>,
+    ) -> Result<T, ColumnError> {
+        let mut result = open(&self.newest);
+        for kek in &self.older {
+            if !matches!(result, Err(ColumnError::WrongKek)) {
+                break;
+            }
+            result = open(kek);
+        }
+        result
+    }
+}
+
+fn unusable(error: ColumnError) -> CliError {
+    CliError::Usage(error.to_string())
+}
+
 fn kek(uri: &str) -> Result<Kek, CliError> {
     let provider = Provider::parse(uri)?;
     if provider.is_passphrase() {
@@ -138,15 +212,14 @@ fn kek(uri: &str) -> Result<Kek, CliError> {
     if provider.plugin().is_some() {
         return Err(CliError::Key(KeyError::ProviderFailed {
             provider: Provider::shown(uri),
-            what:
-                "a key store wraps the keys of keyrings only, and pgseal.provider takes env:NAME, \
-                   file:PATH or command:SHELL COMMAND"
-                    .to_owned(),
+            what: "a key store wraps the keys of keyrings only: make a keyring under it with \
+                   pgseal key new-keyring FILE -K URI, and set pgseal.provider to keyring:FILE"
+                .to_owned(),
         }));
     }
     expect_allowed(&provider, environment::variable(ALLOWED)?.as_deref())?;
     let kek = provider.kek(None)?;
-    Kek::new(kek.expose()).map_err(|error| CliError::Usage(error.to_string()))
+    Kek::new(kek.expose()).map_err(unusable)
 }
 
 fn read_request() -> Result<Vec<u8>, CliError> {
@@ -186,6 +259,32 @@ mod tests {
         [&domain.to_le_bytes()[..], &version.to_le_bytes(), wrapped].concat()
     }
 
+    fn only(byte: u8) -> Keks {
+        Keks { newest: Kek::new(&[byte; 32]).unwrap(), older: Vec::new() }
+    }
+
+    #[test]
+    fn what_an_older_data_key_wrapped_opens_and_moves_to_the_newest() {
+        let made = answer(Task::WrapNew, &only(1), None, &record(7, 3, &[])).unwrap();
+        let wrapped = body(&made);
+        let key = answer(Task::Unwrap, &only(1), None, &record(7, 3, wrapped)).unwrap();
+        let keks = || {
+            let [newest, older, oldest] = [3, 2, 1].map(|byte| Kek::new(&[byte; 32]).unwrap());
+            Keks { newest, older: vec![older, oldest] }
+        };
+        let opened = answer(Task::Unwrap, &keks(), None, &record(7, 3, wrapped)).unwrap();
+        assert_eq!(opened, key);
+        let moved = answer(Task::Rewrap, &keks(), Some(&keks()), &record(7, 3, wrapped)).unwrap();
+        let again = answer(Task::Unwrap, &only(3), None, &record(7, 3, body(&moved))).unwrap();
+        assert_eq!(again, key);
+        // Damage is reported as that, and not as a wrong key of the last one that was tried.
+        let mut damaged = wrapped.to_vec();
+        damaged[60] ^= 1;
+        let error = answer(Task::Unwrap, &keks(), None, &record(7, 3, &damaged)).unwrap_err();
+        let one = answer(Task::Unwrap, &only(1), None, &record(7, 3, &damaged)).unwrap_err();
+        assert_eq!(error.to_string(), one.to_string());
+    }
+
     fn body(answer: &[u8]) -> &[u8] {
         assert_eq!(&answer[..8], BEGIN);
         assert_eq!(&answer[answer.len() - 4..], END);
@@ -194,8 +293,7 @@ mod tests {
 
     #[test]
     fn a_key_survives_wrapping_and_rewrapping() {
-        let old = Kek::new(&[1; 32]).unwrap();
-        let new = Kek::new(&[2; 32]).unwrap();
+        let [old, new] = [1, 2].map(only);
         let made = answer(Task::WrapNew, &old, None, &record(7, 3, &[])).unwrap();
         let wrapped = body(&made);
         let key = answer(Task::Unwrap, &old, None, &record(7, 3, wrapped)).unwrap();
@@ -222,8 +320,7 @@ mod tests {
 
     #[test]
     fn wrong_keys_and_bad_requests_are_errors() {
-        let kek = Kek::new(&[1; 32]).unwrap();
-        let other = Kek::new(&[2; 32]).unwrap();
+        let [kek, other] = [1, 2].map(only);
         let made = answer(Task::WrapNew, &kek, None, &record(7, 3, &[])).unwrap();
         let wrapped = body(&made);
         for (kek, request) in [

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::given_dir::GivenPath;
+use crate::given_dir::{GivenPath, directory_of};
 use crate::out::{self, Out};
 use crate::values::KeySource;
 use crate::{as_owner, audit, escrow_record, exit, keys, library, memory, private_file};
@@ -127,15 +127,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         say(&copies, path, args.json)?;
     }
     Ok(exit::SOUND)
-}
-
-fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        _ if path.is_dir() => path,
-        Some(dir) if dir.as_os_str().is_empty() => Path::new("."),
-        Some(dir) if dir.is_dir() => dir,
-        _ => Path::new("/"),
-    }
 }
 
 /// For root: a second process, which becomes the owner of the data directory, makes the copy and

@@ -16,7 +16,9 @@ use pgseal_keys::{Kek, Keyring, Provider, Source};
 use zeroize::Zeroizing;
 
 pub use self::report::Report;
-use self::report::{DATA_DIRECTORY, EscrowRow, Fault, KeyringRow, LastEscrow, ProviderRow};
+use self::report::{
+    DATA_DIRECTORY, EscrowRow, Fault, KEYRING, KeyringRow, LastEscrow, ProviderRow,
+};
 pub use self::sources::State;
 use crate::datadir::DataDir;
 use crate::error::CliError;
@@ -25,6 +27,7 @@ use crate::given_dir::GivenPath;
 use crate::keys::{self, KeyOptions};
 use crate::out::Out;
 use crate::scan::{self, Entry, Root, Scan, Seen};
+use crate::small_file;
 use crate::storage::ReadOnly;
 
 const EXAMPLES: &str = "\
@@ -32,6 +35,7 @@ Examples:
   pgseal key check /srv/postgres/data
   pgseal key check /srv/postgres/data --escrow escrow.txt
   pgseal key check /backup/base -K file:/mnt/usb/old.key
+  pgseal key check /etc/pgseal/columns/keyring
   pgseal key check /backup/wal --keyring /backup/base/pgseal/keyring
 
 Nothing is changed, no server is needed, and one may run. What is read of each file is its header,
@@ -131,7 +135,7 @@ fn judge(
     let is_live = dir.is_some_and(|dir| dir.server_pid().is_some());
     let mut report = Report::new(path.display().to_string(), what, is_live);
     let wanted = scan.headers().next().map(|header| header.keyring_id);
-    let keyring = find_keyring(path, dir, wanted, options);
+    let keyring = find_keyring(path, what == KEYRING, dir, wanted, options);
     let keyring = keyring.and_then(|keyring| {
         report.keyring = Some(KeyringRow::of(&keyring));
         scan.expect_keyring(&keyring)?;
@@ -189,6 +193,9 @@ fn read_copies(files: &[PathBuf]) -> Result<Vec<EscrowCopy>, CliError> {
 fn open(path: &Path) -> Result<(&'static str, Scan, Option<DataDir>), CliError> {
     if path.is_file() {
         crate::as_owner::step_down_beside(path)?;
+        if is_keyring(path) {
+            return Ok((KEYRING, Scan::default(), None));
+        }
         return Ok(("file", scan::one_file(path), None));
     }
     match DataDir::open(path) {
@@ -200,9 +207,16 @@ fn open(path: &Path) -> Result<(&'static str, Scan, Option<DataDir>), CliError> 
     }
 }
 
+/// Whether the file is a keyring, as that of sealed columns. A damaged one is one as well.
+fn is_keyring(path: &Path) -> bool {
+    !matches!(scan::one_file(path).entries.first(), Some(Entry { seen: Seen::Sealed(_), .. }))
+        && small_file::read_text(path).is_ok_and(|text| text.contains("\"pgseal-keyring\""))
+}
+
 /// The keyring: the given one, else that of the directory, else one of `PGSEAL_DATA`.
 fn find_keyring(
     path: &Path,
+    is_alone: bool,
     dir: Option<&DataDir>,
     wanted: Option<KeyringId>,
     options: &KeyOptions,
@@ -210,6 +224,7 @@ fn find_keyring(
     match (dir, &options.keyring) {
         (Some(dir), _) => keys::keyring_of(dir, options, || wanted.is_some()),
         (None, Some(keyring)) => Ok(Keyring::load(keyring)?),
+        (None, None) if is_alone => Ok(Keyring::load(path)?),
         (None, None) => {
             let Some(wanted) = wanted else {
                 return Err(CliError::NotSealed {

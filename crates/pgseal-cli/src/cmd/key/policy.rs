@@ -1,22 +1,24 @@
 //! `pgseal key policy`: how the keys of a cluster stand against the policy of this machine.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use pgseal_keys::{KeyPolicy, Keyring};
 use serde::Serialize;
 
-use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::given_dir::GivenDir;
+use crate::given_dir::GivenPath;
 use crate::key_policy::{Facts, Row, judge};
+use crate::keyring_place::KeyringPlace;
 use crate::keys::{self, PresentKey};
 use crate::out::Out;
-use crate::{exit, scan};
+use crate::{audit, exit, scan};
 
 const EXAMPLES: &str = "\
 Examples:
   pgseal key policy --set rotate-days=365 --set min-recipients=1 --set escrow=required
   pgseal key policy /srv/postgres/data
+  pgseal key policy /etc/pgseal/columns/keyring
   pgseal key policy --json DIR | jq '.rules[] | select(.state != \"met\")'
 
 Rules: rotate-days, renew-days, min-recipients, providers (as in vault,file), escrow (required) and
@@ -33,7 +35,7 @@ Exit status: 0 every rule is met; 1 one is not met, or nothing shows that it is;
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    dir: GivenDir,
+    path: GivenPath,
     #[command(flatten)]
     key: PresentKey,
     /// Ask for no key: nothing then authenticates what the keyring says
@@ -55,7 +57,9 @@ fn rule(text: &str) -> Result<(String, String), String> {
 /// What is printed.
 #[derive(Debug, Serialize)]
 struct Report {
-    data_directory: String,
+    /// Of a keyring in a data directory.
+    data_directory: Option<String>,
+    keyring: String,
     keyring_id: String,
     /// The file of the policy.
     policy: String,
@@ -72,21 +76,27 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let file = KeyPolicy::path();
     // As root, before it becomes the owner of a data directory.
     if !args.set.is_empty() {
+        let rules: Vec<String> =
+            args.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        audit::changing_policy(&file, rules.join(", "))?;
         KeyPolicy::change(&file, &args.set)?;
     }
-    let path = match args.dir.path("key policy") {
+    let path = match args.path.path("key policy") {
         Err(_) if !args.set.is_empty() => return written(args, &file.display().to_string()),
         path => path?,
     };
-    let dir = DataDir::open(&path)?;
-    let keyring = keys::own_keyring(&dir)?;
-    // A keyring of another cluster, put in the place of this one's, may well meet the policy.
-    scan::one_file(&dir.root.join("global/pg_filenode.map")).expect_keyring(&keyring)?;
+    let place = KeyringPlace::open(&path)?;
+    let keyring = place.load()?;
+    if let Some(dir) = place.datadir() {
+        // A keyring of another cluster, put in the place of this one's, may well meet the policy.
+        scan::one_file(&dir.root.join("global/pg_filenode.map")).expect_keyring(&keyring)?;
+    }
     if !args.no_key {
         keyring.unlock(&keys::kek(&keyring, args.key.provider.as_deref())?)?;
     }
-    let policy = KeyPolicy::load(&file, Some(&dir.root))?;
-    let report = Report::of(&dir, &keyring, policy.as_ref(), &file.display().to_string(), args);
+    let root = place.datadir().map(|dir| dir.root.as_path());
+    let policy = KeyPolicy::load(&file, root)?;
+    let report = Report::of(root, &keyring, policy.as_ref(), &file.display().to_string(), args);
     let mut out = Out::new();
     if args.json {
         out.json(&report)?;
@@ -115,7 +125,7 @@ fn written(args: &Args, file: &str) -> Result<u8, CliError> {
 
 impl Report {
     fn of(
-        dir: &DataDir,
+        root: Option<&Path>,
         keyring: &Keyring,
         policy: Option<&KeyPolicy>,
         file: &str,
@@ -123,7 +133,8 @@ impl Report {
     ) -> Report {
         let rules = judge(policy.unwrap_or(&KeyPolicy::default()), &Facts::of(keyring));
         Report {
-            data_directory: dir.root.display().to_string(),
+            data_directory: root.map(|root| root.display().to_string()),
+            keyring: keyring.path().display().to_string(),
             keyring_id: keyring.id().to_string(),
             policy: file.to_owned(),
             exists: policy.is_some(),
@@ -136,7 +147,10 @@ impl Report {
     fn print(&self, out: &mut Out) -> io::Result<()> {
         let there = if self.exists { "" } else { ", which is not there" };
         writeln!(out, "Policy    {}{there}", self.policy)?;
-        writeln!(out, "Cluster   {}, keyring {}", self.data_directory, self.keyring_id)?;
+        match &self.data_directory {
+            Some(dir) => writeln!(out, "Cluster   {dir}, keyring {}", self.keyring_id)?,
+            None => writeln!(out, "Keyring   {}, {}", self.keyring, self.keyring_id)?,
+        }
         if !self.authenticated {
             writeln!(out, "          NOT AUTHENTICATED: no key was asked for")?;
         }

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use pgseal_keys::{Kek, Keyring, Line, Provider};
 use serde::Serialize;
 
-use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::given_dir::GivenDir;
+use crate::given_dir::{GivenPath, directory_of};
+use crate::keyring_place::KeyringPlace;
 use crate::keys::{self, PresentKey};
 use crate::out::{Out, count};
 use crate::register::{self, Registration};
@@ -31,7 +31,7 @@ pub struct AddArgs {
     /// What to call it: lower-case letters, digits, '.', '_' and '-'
     name: String,
     #[command(flatten)]
-    dir: GivenDir,
+    path: GivenPath,
     /// Where its key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:, or
     /// NAME:... for a key store
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
@@ -58,7 +58,7 @@ pub struct RemoveArgs {
     /// The recipient's name, as 'pgseal key show' prints it
     name: String,
     #[command(flatten)]
-    dir: GivenDir,
+    path: GivenPath,
     #[command(flatten)]
     key: PresentKey,
     /// Print JSON
@@ -84,12 +84,12 @@ struct Done {
 }
 
 pub fn add(args: &AddArgs) -> Result<u8, CliError> {
-    let path = args.dir.path("key add-recipient")?;
+    let path = args.path.path("key add-recipient")?;
     let provider = Provider::parse_typed(&args.new)?;
-    let begin = || Registration::begin(&provider, Line::Another, &path);
+    let begin = || Registration::begin(&provider, Line::Another, directory_of(&path));
     let registration = args.register.then(begin).transpose()?;
-    let dir = DataDir::open(&path)?;
-    let keyring = keys::own_keyring(&dir)?;
+    let place = KeyringPlace::open(&path)?;
+    let keyring = place.load()?;
     if args.register {
         register::expect_registered(&keyring)?;
     }
@@ -103,9 +103,8 @@ pub fn add(args: &AddArgs) -> Result<u8, CliError> {
         true => {
             keyring.expect_new_recipient(&args.name)?;
             let new = provider.kek_for_keyring(keyring.id())?;
-            let keyring = keys::change_own(&dir, |keyring| {
-                keyring.add_recipient(&old, &args.name, &new, &uri)
-            })?;
+            let keyring =
+                place.change(|keyring| keyring.add_recipient(&old, &args.name, &new, &uri))?;
             let added = keyring.summary().recipients.pop();
             let name_in_store = added.and_then(|recipient| recipient.store_key);
             audit::new_key(&uri, name_in_store.as_deref(), Some(&args.name));
@@ -157,19 +156,22 @@ fn is_recipient(keyring: &Keyring, name: &str, provider: &Provider) -> bool {
 }
 
 pub fn remove(args: &RemoveArgs) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir.path("key remove-recipient")?)?;
-    let keyring = keys::own_keyring(&dir)?;
+    let place = KeyringPlace::open(&args.path.path("key remove-recipient")?)?;
+    let keyring = place.load()?;
     let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
     let mut uri = String::new();
     audit::detail(format!("recipient {}", args.name));
-    let keyring = keys::change_own(&dir, |keyring| {
+    let keyring = place.change(|keyring| {
         uri = keyring.remove_recipient(&kek, &args.name)?;
         Ok(())
     })?;
+    let how = match &place {
+        KeyringPlace::DataDir(_) => "add a data key (pgseal rekey)",
+        KeyringPlace::File(_) => "add a data key (pgseal key renew) and give the columns new keys",
+    };
+    let name = &args.name;
     let mut next = vec![format!(
-        "Its key still opens older copies of the keyring; add a data key (pgseal rekey) if {} may \
-         have one.",
-        args.name
+        "Its key still opens older copies of the keyring; {how} if {name} may have one."
     )];
     next.extend(register::advice_on_removed(&keyring, &uri));
     let done = Done::new(&keyring, &args.name, &uri, next);

@@ -12,7 +12,8 @@ use serde::Serialize;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::given_dir::GivenDir;
+use crate::given_dir::GivenPath;
+use crate::keyring_place::KeyringPlace;
 use crate::keys::{self, PresentKey};
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::Out;
@@ -32,11 +33,12 @@ to change the suite, use \"pgseal rekey\".";
 /// Writes one sector of each file: seconds, not hours. A running server takes the new data key when
 /// it reads its configuration again, which this command has it do (as pg_ctl reload). The older
 /// data keys stay in the keyring for backups and archived WAL (pgseal key forget).
+/// For a keyring of sealed columns: only makes the new data key, which wraps new column keys.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    dir: GivenDir,
+    path: GivenPath,
     #[command(flatten)]
     key: PresentKey,
     /// Make no new data key: put the files that still have an older one under the newest
@@ -72,7 +74,50 @@ struct Left {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir.path("key renew")?)?;
+    match KeyringPlace::open(&args.path.path("key renew")?)? {
+        KeyringPlace::DataDir(dir) => renew_files(args, &dir),
+        place @ KeyringPlace::File(_) => renew_alone(args, &place),
+    }
+}
+
+/// A new data key in a keyring of sealed columns, which has no files.
+fn renew_alone(args: &Args, place: &KeyringPlace) -> Result<u8, CliError> {
+    let keyring = place.load()?;
+    let path = keyring.path().display().to_string();
+    if args.finish {
+        return Err(CliError::Usage(format!(
+            "{path}: --finish is for the files of a data directory; this is a keyring alone"
+        )));
+    }
+    let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
+    let keyring = place.change(|keyring| keyring.add_generation(&kek).map(|_| ()))?;
+    let keys = keyring.unlock(&kek)?;
+    audit::unlocked(&keys);
+    let done = Done {
+        generation: keys.active().0,
+        is_new: true,
+        server: None,
+        files: 0,
+        left: Vec::new(),
+        retired: retired(&keyring).iter().map(|generation| generation.0).collect(),
+    };
+    let mut out = Out::new();
+    if args.json {
+        out.json(&done)?;
+    } else {
+        writeln!(out, "{path}: data key {} wraps new column keys.", done.generation)?;
+        writeln!(
+            out,
+            "To put those that there are under it, in each database: SELECT \
+             pgseal.change_provider('keyring:{path}')"
+        )?;
+        writeln!(out, "Older escrow copies lack it: pgseal key backup {path} -o FILE")?;
+    }
+    out.flush()?;
+    Ok(exit::SOUND)
+}
+
+fn renew_files(args: &Args, dir: &DataDir) -> Result<u8, CliError> {
     dir.expect_whole()?;
     let _own = OwnLock::take(&dir.root)?;
     let server = dir.server_pid();
@@ -80,16 +125,16 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let _stopped = match server {
         Some(_) => None,
         None => {
-            expect_no_lock_file(&dir)?;
-            Some(ServerLock::take(&dir)?)
+            expect_no_lock_file(dir)?;
+            Some(ServerLock::take(dir)?)
         }
     };
-    let keyring = keys::own_keyring(&dir)?;
+    let keyring = keys::own_keyring(dir)?;
     let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
     // On the disk before the first file needs it.
     let keyring = match args.finish {
         true => keyring,
-        false => keys::change_own(&dir, |keyring| keyring.add_generation(&kek).map(|_| ()))?,
+        false => keys::change_own(dir, |keyring| keyring.add_generation(&kek).map(|_| ()))?,
     };
     let keys = keyring.unlock(&kek)?;
     audit::unlocked(&keys);
@@ -116,7 +161,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     if args.json {
         out.json(&done)?;
     } else {
-        print(&mut out, &done, &dir)?;
+        print(&mut out, &done, dir)?;
     }
     out.flush()?;
     Ok(if done.left.is_empty() { exit::SOUND } else { exit::DAMAGE })

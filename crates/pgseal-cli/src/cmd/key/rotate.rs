@@ -6,9 +6,9 @@ use std::path::Path;
 use pgseal_keys::{Keyring, Line, Provider};
 use serde::Serialize;
 
-use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::given_dir::GivenDir;
+use crate::given_dir::{GivenPath, directory_of};
+use crate::keyring_place::KeyringPlace;
 use crate::out::Out;
 use crate::register::{self, Registration};
 use crate::values::KeySource;
@@ -21,7 +21,7 @@ use crate::{audit, exit, keys, memory};
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    dir: GivenDir,
+    path: GivenPath,
     /// Where the new key comes from: env:NAME, file:PATH, command:SHELL COMMAND, passphrase:, or
     /// NAME:... for a key store
     #[arg(short = 'K', long = "key-provider", value_name = "NEW")]
@@ -54,12 +54,12 @@ struct Done {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let path = args.dir.path("key rotate")?;
+    let path = args.path.path("key rotate")?;
     let provider = Provider::parse_typed(&args.new)?;
-    let begin = || Registration::begin(&provider, Line::First, &path);
+    let begin = || Registration::begin(&provider, Line::First, directory_of(&path));
     let registration = args.register.then(begin).transpose()?;
-    let dir = DataDir::open(&path)?;
-    let keyring = keys::own_keyring(&dir)?;
+    let place = KeyringPlace::open(&path)?;
+    let keyring = place.load()?;
     let changed = !is_under(&keyring, &provider);
     if changed {
         let old = keys::kek(&keyring, args.old.as_deref())?;
@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         keyring.unlock(&old)?;
         let new = provider.kek_for_keyring(keyring.id())?;
         let uri = provider.to_string();
-        let changed = keys::change_own(&dir, |keyring| keyring.rotate_kek(&old, &new, &uri))?;
+        let changed = place.change(|keyring| keyring.rotate_kek(&old, &new, &uri))?;
         audit::new_key(&uri, changed.summary().store_key.as_deref(), None);
     }
     if changed {

@@ -3,8 +3,12 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pgseal_keys::seconds_of;
 
 use super::survey::Status;
+use crate::audit::DestinationLook;
 use crate::key_policy::State;
 
 /// The name of a counter of the server in `pgseal_pgdata::counters`, and its help.
@@ -79,6 +83,7 @@ pub fn write(out: &mut dyn Write, status: &Status) -> io::Result<()> {
         family(out, "pgseal_active_generation", "gauge", help, one(generation.into()))?;
     }
     keys(out, status, dir)?;
+    audit(out, status, dir)?;
     if let Some(counters) = &status.counters {
         let help = "When the server started and began to count, seconds since 1970.";
         family(out, "pgseal_start_time_seconds", "gauge", help, one(counters.started_unix_s))?;
@@ -156,6 +161,62 @@ fn keys(out: &mut dyn Write, status: &Status, dir: (&str, &str)) -> io::Result<(
         family(out, "pgseal_policy_days_left", "gauge", help, left)?;
     }
     Ok(())
+}
+
+/// The metrics of the audit trail, if there is one.
+fn audit(out: &mut dyn Write, status: &Status, dir: (&str, &str)) -> io::Result<()> {
+    let trail = &status.audit;
+    let help = "Whether the configuration of the audit trail can be used.";
+    let is_usable = u64::from(trail.error.is_none());
+    family(out, "pgseal_audit_usable", "gauge", help, [(vec![dir], is_usable)].into_iter())?;
+    if trail.destinations.is_empty() {
+        return Ok(());
+    }
+    let help = "Whether no key is used that the audit trail does not take.";
+    let required = u64::from(trail.required);
+    family(out, "pgseal_audit_required", "gauge", help, [(vec![dir], required)].into_iter())?;
+    let now = now();
+    let age = |time: &String| {
+        let age = now.checked_sub(seconds_of(time)?)?;
+        u64::try_from(age.max(0)).ok()
+    };
+    type Value<'a> = &'a dyn Fn(&DestinationLook) -> Option<u64>;
+    let metrics: [(&str, &str, Value<'_>); 4] = [
+        ("pgseal_audit_up", "Whether a destination of the audit trail would take a line.", &|to| {
+            Some(u64::from(to.error.is_none()))
+        }),
+        (
+            "pgseal_audit_last_line_age_seconds",
+            "How long ago the last line of a file was written.",
+            &|to| to.last.as_ref().and_then(age),
+        ),
+        (
+            "pgseal_audit_sound",
+            "Whether the last pgseal audit verify with the keys of the cluster found nothing wrong.",
+            &|to| to.verified.as_ref().map(|check| u64::from(check.sound)),
+        ),
+        ("pgseal_audit_verified_age_seconds", "How long ago that was.", &|to| {
+            to.verified.as_ref().and_then(|check| age(&check.when))
+        }),
+    ];
+    for (name, help, value) in metrics {
+        let all = trail.destinations.iter();
+        let samples: Vec<_> = all
+            .filter_map(|to| {
+                Some((vec![dir, ("destination", to.destination.as_str())], value(to)?))
+            })
+            .collect();
+        if !samples.is_empty() {
+            family(out, name, "gauge", help, samples.into_iter())?;
+        }
+    }
+    Ok(())
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX)
 }
 
 fn files(out: &mut dyn Write, status: &Status, dir: (&str, &str)) -> io::Result<()> {

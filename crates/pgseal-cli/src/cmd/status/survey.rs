@@ -10,6 +10,7 @@ use pgseal_pgdata::Policy;
 use serde::Serialize;
 
 use super::protection::Protection;
+use crate::audit::TrailLook;
 use crate::counters::Counters;
 use crate::datadir::DataDir;
 use crate::key_policy::{Facts, Look};
@@ -80,6 +81,8 @@ pub struct Status {
     /// What the policy is judged by.
     #[serde(skip)]
     pub key_facts: Option<Facts>,
+    /// The audit trail of this machine.
+    pub audit: TrailLook,
     pub counters: Option<Counters>,
     pub no_counters: Option<String>,
     /// Whether the files were scanned; if not, the fields below are empty.
@@ -122,6 +125,7 @@ pub fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) ->
         protection: Protection::of(dir, scan, keyring),
         key_policy,
         key_facts,
+        audit: TrailLook::at(&dir.root, keyring.map(Keyring::id)),
         counters,
         no_counters,
         files_seen: scan.is_some(),

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use pgseal_core::usage;
 
 use super::survey::{PlainFile, Status};
+use crate::audit::{DestinationLook, TrailLook};
 use crate::out::{self, Out};
 
 /// Prints the status. `brief`: only the first screen.
@@ -47,6 +48,7 @@ pub fn print(out: &mut Out, status: &Status, brief: bool) -> io::Result<()> {
             )?,
         }
     }
+    print_audit(out, &status.audit)?;
     if brief {
         return Ok(());
     }
@@ -94,6 +96,27 @@ pub fn print(out: &mut Out, status: &Status, brief: bool) -> io::Result<()> {
     writeln!(out, "\nNot protected:")?;
     for line in status.not_protected {
         writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}
+
+/// Prints a line for each destination of the audit trail.
+fn print_audit(out: &mut Out, trail: &TrailLook) -> io::Result<()> {
+    if let Some(error) = &trail.error {
+        return writeln!(out, "Audit trail     REFUSED: {error}");
+    }
+    let required = if trail.required { ", required" } else { "" };
+    for DestinationLook { destination, error, last, verified } in &trail.destinations {
+        let last = last.as_ref().map(|time| format!(", last line {time}")).unwrap_or_default();
+        let verified = verified.as_ref().map(|check| {
+            let found = if check.sound { "sound" } else { "NOT SOUND" };
+            format!(", verified {}: {found}", check.when)
+        });
+        let verified = verified.unwrap_or_default();
+        match error {
+            Some(error) => writeln!(out, "Audit trail     {destination}: DOES NOT WORK: {error}")?,
+            None => writeln!(out, "Audit trail     {destination}{required}{last}{verified}")?,
+        }
     }
     Ok(())
 }

@@ -18,6 +18,8 @@ const SHOWN: usize = 10;
 
 /// The name of a data directory in the report.
 pub const DATA_DIRECTORY: &str = "data directory";
+/// What a keyring alone is called, as that of sealed columns.
+pub const KEYRING: &str = "keyring";
 
 /// Why a file would not open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
