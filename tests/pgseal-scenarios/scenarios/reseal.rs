@@ -270,7 +270,7 @@ fn write_until_counted(node: &Node, until: impl Fn() -> bool) {
         }
         node.sql("update w set n = n + 1;; checkpoint");
     }
-    panic!("no sample in 1500 times 1500 writes");
+    unreachable!("no sample in 1500 times 1500 writes");
 }
 
 /// Writes are counted; at half of the limit the log warns once, and the server gives the file another
