@@ -29,8 +29,13 @@ MAKEFLAGS += --no-print-directory
 #   SUITE=aes-256-xts                 the suite, for the tests of test-power that name none
 #   PAGES="docs/backup.md"            some pages, for test-docs
 #   CHECKS="upgrade,crash"            some checks, for test-matrix
+#   FIPS=1                            over AWS-LC's FIPS module (docs/fips.md), for build, test and install
 #   SUITES="recovery,src/bin/pg_rewind"   some of PostgreSQL's own suites, for test-upstream
-export PG_CONFIG DESTDIR CARGO
+export PG_CONFIG DESTDIR CARGO FIPS
+
+# Of a FIPS build: the features, for the calls of cargo below. The lab measures the ordinary build.
+FIPS_FEATURES = $(if $(FIPS),-p pgseal-crypto --features pgseal-crypto/fips)
+LAB = $(if $(FIPS),,pgseal-lab)
 
 UPSTREAM = tests/upstream
 # The programs that talk to key stores. Compiling the SDK of AWS takes as long as the rest of a build, and a demonstration
@@ -63,13 +68,13 @@ setup: ## install what the build needs and the machine lacks
 build: ## programs, library, guard module and extension for each PostgreSQL here
 	@# In one command cargo would give the library the features that only the programs want. All programs are
 	@# built together, so that each crate that several use is built once.
-	$(call step,the library and AWS-LC (C),50,$(BUILD) -p pgseal-preload)
-	$(call step,programs: pgseal and pgseal-lab and the plugins,110,$(BUILD) -p pgseal-cli -p pgseal-lab $(PLUGINS:%=-p %))
-	$(call step,the library of sealed columns,10,$(BUILD) -p pgseal-column)
+	$(call step,the library and AWS-LC (C),50,$(BUILD) -p pgseal-preload $(FIPS_FEATURES))
+	$(call step,programs: pgseal$(LAB:%= and %) and the plugins,110,$(BUILD) -p pgseal-cli $(LAB:%=-p %) $(PLUGINS:%=-p %) $(FIPS_FEATURES))
+	$(call step,the library of sealed columns,10,$(BUILD) -p pgseal-column $(FIPS_FEATURES))
 	$(call step,guard modules,3,scripts/guard.sh build)
 	$(call step,extensions,8,scripts/extension.sh build)
 	$(call step,notices of the linked crates,3,scripts/notices.sh write)
-	@echo "built target/release/pgseal, target/release/pgseal-lab, target/release/libpgseal.so," \
+	@echo "built target/release/pgseal, $(LAB:%=target/release/%,) target/release/libpgseal.so," \
 	    "$(PLUGINS:%=target/release/%)"
 
 # What a sealed cluster needs, and nothing else.
@@ -81,16 +86,16 @@ build-demo:
 
 .PHONY: build-aws-kms
 build-aws-kms: ## the plugin for AWS KMS, which 'make build' leaves out: the SDK of AWS takes long to compile
-	$(call step,the plugin for AWS KMS,110,$(BUILD) -p $(AWS_KMS))
+	$(call step,the plugin for AWS KMS,110,$(BUILD) -p $(AWS_KMS) $(FIPS_FEATURES))
 	@echo "built target/release/$(AWS_KMS)"
 
 .PHONY: install
 install: ## install what 'make build' built, and the plugin of 'make build-aws-kms' if that built it
-	@test -x target/release/pgseal -a -x target/release/pgseal-lab -a -e target/release/libpgseal.so \
+	@test -x target/release/pgseal $(LAB:%=-a -x target/release/%) -a -e target/release/libpgseal.so \
 	    $(PLUGINS:%=-a -x target/release/%) $(NOTICES:%=-a -e target/notices/%) || \
 	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
 	@scripts/install-file.sh 0755 target/release/pgseal $(bindir)/pgseal
-	@scripts/install-file.sh 0755 target/release/pgseal-lab $(bindir)/pgseal-lab
+	@for lab in $(LAB); do scripts/install-file.sh 0755 target/release/$$lab $(bindir)/$$lab; done
 	@scripts/install-file.sh 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
 	@for plugin in $(PLUGINS); do \
 	    scripts/install-file.sh 0755 target/release/$$plugin $(libdir)/providers/$$plugin; done

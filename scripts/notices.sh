@@ -27,6 +27,7 @@ project=$(sed -nE '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "(.*)
 crates() {
     local packages=() name
     for name in "${LINKED[@]}"; do packages+=(-p "$name"); done
+    if [ -n "${FIPS:-}" ]; then packages+=(-p pgseal-crypto --features pgseal-crypto/fips); fi
     "${CARGO:-cargo}" tree --quiet --locked "${packages[@]}" -e normal,no-proc-macro --target "$(host)" --prefix none \
         --format '{p}|{l}' |
         sed -nE 's/^([^ ]+) v([^ |]+)\|(.*)$/\1 \2 \3/p' | sed -E 's/ \(\*\)$//; s#/# OR #g' | sort -u

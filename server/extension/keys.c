@@ -61,6 +61,8 @@ pgseal_fail(int code, SealedType *type, const char *doing)
 					 errmsg("cannot %s a value of type %s (key domain %s): %s",
 							doing, type->name, NameStr(type->domain_name), text),
 					 errhint("The value was damaged or tampered with, or is of another type, key domain or database.")));
+		case PGSEAL_COLUMN_NOT_APPROVED:
+			ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("pgseal: %s", text)));
 		case PGSEAL_COLUMN_NO_MEMORY:
 			ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("pgseal: %s", text)));
 		case PGSEAL_COLUMN_TOO_LONG:

@@ -388,6 +388,7 @@ impl Act {
             pid: std::process::id(),
             command: self.command.clone(),
             program: self.command.starts_with("helper ").then(parent).flatten(),
+            module: pgseal_crypto::FIPS.then(pgseal_crypto::library),
             event: self.event.to_owned(),
             outcome,
             exit,

@@ -60,9 +60,16 @@ Exit status:
                          16 keyring missing
                          17 key store refused";
 
+/// What `--version` prints.
+const VERSION: &str = if pgseal_crypto::FIPS {
+    concat!(env!("CARGO_PKG_VERSION"), " (FIPS build, over the FIPS module of AWS-LC)")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "pgseal", version, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
+#[command(name = "pgseal", version = VERSION, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub struct Cli {

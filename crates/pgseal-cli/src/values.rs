@@ -17,7 +17,11 @@ pub fn suite() -> impl TypedValueParser<Value = Suite> {
             _ => value,
         }
     });
-    PossibleValuesParser::new(values).try_map(|name| name.parse::<Suite>())
+    PossibleValuesParser::new(values).try_map(|name| {
+        let suite = name.parse::<Suite>()?;
+        suite.check_approved()?;
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(suite)
+    })
 }
 
 /// Where a key comes from: any text is taken, and shells offer how one begins.

@@ -52,7 +52,8 @@ enum
 	/* the machine's fault */
 	PGSEAL_COLUMN_NO_RANDOM = 30,		/* the random generator failed */
 	PGSEAL_COLUMN_NO_MEMORY = 31,
-	PGSEAL_COLUMN_INTERNAL = 32			/* a bug in pgseal */
+	PGSEAL_COLUMN_INTERNAL = 32,		/* a bug in pgseal */
+	PGSEAL_COLUMN_NOT_APPROVED = 33		/* a FIPS build has no sealed columns */
 };
 
 /* A static, NUL-terminated English sentence without the full stop, for any code. */

@@ -15,7 +15,7 @@ mod tests;
 use core::fmt;
 use core::mem::MaybeUninit;
 
-use aws_lc_sys as sys;
+use pgseal_crypto::sys;
 
 use crate::error::ColumnError;
 

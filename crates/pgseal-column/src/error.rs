@@ -40,13 +40,15 @@ pub enum ColumnError {
     NoRandom,
     /// Out of memory.
     NoMemory,
+    /// A FIPS build has no sealed columns, and no passphrases.
+    NotApproved,
     /// A bug in pgseal.
     Internal,
 }
 
 impl ColumnError {
     /// Every error, in the order of their codes.
-    pub const ALL: [ColumnError; 17] = [
+    pub const ALL: [ColumnError; 18] = [
         ColumnError::NullPointer,
         ColumnError::BufferTooSmall,
         ColumnError::KeyLength,
@@ -64,6 +66,7 @@ impl ColumnError {
         ColumnError::NoRandom,
         ColumnError::NoMemory,
         ColumnError::Internal,
+        ColumnError::NotApproved,
     ];
 
     /// The code of the C interface; 0 is success.
@@ -87,6 +90,7 @@ impl ColumnError {
             ColumnError::NoRandom => 30,
             ColumnError::NoMemory => 31,
             ColumnError::Internal => 32,
+            ColumnError::NotApproved => 33,
         }
     }
 
@@ -120,6 +124,10 @@ impl ColumnError {
             ColumnError::WrapFormat => c"not a wrapped column key, or one of a newer pgseal",
             ColumnError::NoRandom => c"no random numbers; nothing was sealed",
             ColumnError::NoMemory => c"out of memory",
+            ColumnError::NotApproved => {
+                c"this is a FIPS build, whose module has neither AES-SIV nor FF1 nor Argon2id: no \
+                  sealed columns and no passphrases (docs/fips.md)"
+            }
             ColumnError::Internal => c"internal error: a bug in pgseal, please report it",
         }
     }
@@ -133,8 +141,14 @@ impl fmt::Display for ColumnError {
 
 impl std::error::Error for ColumnError {}
 
-impl From<pgseal_random::RandomFailed> for ColumnError {
-    fn from(_: pgseal_random::RandomFailed) -> ColumnError {
+impl From<pgseal_crypto::NotApproved> for ColumnError {
+    fn from(_: pgseal_crypto::NotApproved) -> ColumnError {
+        ColumnError::NotApproved
+    }
+}
+
+impl From<pgseal_crypto::RandomFailed> for ColumnError {
+    fn from(_: pgseal_crypto::RandomFailed) -> ColumnError {
         ColumnError::NoRandom
     }
 }

@@ -15,7 +15,7 @@ use core::ffi::{c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::ColumnError;
-use pgseal_random::fill as fill_random;
+use pgseal_crypto::fill_random;
 
 pub use keys::*;
 pub use values::*;

@@ -2,36 +2,38 @@
 
 use core::fmt;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use pgseal_crypto::GcmError;
 use zeroize::Zeroize;
 
 use crate::error::ColumnError;
 use crate::header::{NONCE_BYTES, TAG_BYTES};
+use crate::key::KEY_BYTES;
 
 /// AES-256-GCM under one key.
-pub(crate) struct Gcm(LessSafeKey);
+pub(crate) struct Gcm(pgseal_crypto::Gcm);
 
 impl Gcm {
     /// Makes the key schedule for a key of 32 bytes.
     pub(crate) fn new(key: &[u8]) -> Result<Gcm, ColumnError> {
-        let key = UnboundKey::new(&AES_256_GCM, key).map_err(|_| ColumnError::KeyLength)?;
-        Ok(Gcm(LessSafeKey::new(key)))
+        if key.len() != KEY_BYTES {
+            return Err(ColumnError::KeyLength);
+        }
+        pgseal_crypto::Gcm::new(key).map(Gcm).map_err(|error| match error {
+            GcmError::OutOfMemory => ColumnError::NoMemory,
+            _ => ColumnError::KeyLength,
+        })
     }
 
-    /// Seals `plain` into `sealed`, which has the same length. Returns the tag.
+    /// Seals `plain` into `sealed`, which has the same length. Returns the tag. In a FIPS build,
+    /// `nonce` is replaced.
     pub(crate) fn seal(
         &self,
-        nonce: [u8; NONCE_BYTES],
+        nonce: &mut [u8; NONCE_BYTES],
         associated: &[u8],
         plain: &[u8],
         sealed: &mut [u8],
     ) -> Result<[u8; TAG_BYTES], ColumnError> {
-        let mut tag = [0; TAG_BYTES];
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        self.0
-            .seal_out_of_place_scatter(nonce, Aad::from(associated), plain, sealed, &[], &mut tag)
-            .map_err(|_| ColumnError::Internal)?;
-        Ok(tag)
+        self.0.seal_between(nonce, associated, plain, sealed).map_err(|_| ColumnError::Internal)
     }
 
     /// Opens `sealed` into `plain`, which has the same length. If the value is not authentic,
@@ -44,8 +46,7 @@ impl Gcm {
         tag: &[u8; TAG_BYTES],
         plain: &mut [u8],
     ) -> Result<(), ColumnError> {
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let opened = self.0.open_separate_gather(nonce, Aad::from(associated), sealed, tag, plain);
+        let opened = self.0.open_between(&nonce, associated, (sealed, tag), plain);
         opened.map_err(|_| {
             plain.zeroize();
             ColumnError::NotAuthentic

@@ -11,7 +11,7 @@ use crate::gcm::Gcm;
 use crate::header::{NONCE_BYTES, TAG_BYTES};
 use crate::key::{ColumnKey, Domain, KEY_BYTES, Length};
 use crate::labels;
-use pgseal_random::fill as fill_random;
+use pgseal_crypto::{Service, fill_random};
 
 /// Bytes of a wrapped column key.
 pub const WRAPPED_BYTES: usize = 1 + CHECK_BYTES + NONCE_BYTES + KEY_BYTES + TAG_BYTES;
@@ -75,6 +75,7 @@ impl Kek {
         salt: &[u8],
         cost: Argon2idCost,
     ) -> Result<Kek, ColumnError> {
+        pgseal_crypto::check(Service::Argon2id)?;
         let Argon2idCost { memory_kib, passes, lanes } = cost;
         let lengths_ok = (1..=MAX_PASSPHRASE_BYTES).contains(&passphrase.len())
             && (MIN_SALT_BYTES..=MAX_SALT_BYTES).contains(&salt.len());
@@ -119,7 +120,7 @@ impl Kek {
     /// As [`Kek::wrap`], with a given nonce.
     pub(crate) fn wrap_with(
         &self,
-        nonce: [u8; NONCE_BYTES],
+        mut nonce: [u8; NONCE_BYTES],
         domain: Domain,
         key_version: u32,
         column_key: &[u8; KEY_BYTES],
@@ -129,7 +130,7 @@ impl Kek {
         }
         let mut sealed = [0; KEY_BYTES];
         let associated = associated_data(domain, key_version);
-        let tag = self.wrap.seal(nonce, &associated, column_key, &mut sealed)?;
+        let tag = self.wrap.seal(&mut nonce, &associated, column_key, &mut sealed)?;
         let parts = [&[FORMAT][..], &self.check, &nonce, &sealed, &tag];
         let mut wrapped = [0; WRAPPED_BYTES];
         for (to, from) in wrapped.iter_mut().zip(parts.into_iter().flatten()) {

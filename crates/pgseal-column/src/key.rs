@@ -13,7 +13,7 @@ use crate::header::{
 };
 use crate::labels;
 use crate::siv::{Associated, Siv};
-use pgseal_random::fill as fill_random;
+use pgseal_crypto::{Service, fill_random};
 
 /// Bytes of a column key and of a KEK.
 pub const KEY_BYTES: usize = 32;
@@ -88,6 +88,8 @@ impl ColumnKey {
         if key_version == 0 {
             return Err(ColumnError::BadArgument);
         }
+        pgseal_crypto::check(Service::AesSiv)?;
+        pgseal_crypto::check(Service::Ff1)?;
         let root = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(material);
         let context = [&domain.0.to_le_bytes()[..], &key_version.to_le_bytes()].concat();
         let derive = |label: &str, key: &mut [u8]| {
@@ -226,7 +228,7 @@ impl ColumnKey {
                 let (body, tag) = body.split_last_chunk_mut().ok_or(ColumnError::Internal)?;
                 fill_random(nonce)?;
                 let associated = AssociatedData::new(header, self.domain, type_code);
-                *tag = self.gcm.seal(*nonce, associated.get(), plain, body)?;
+                *tag = self.gcm.seal(nonce, associated.get(), plain, body)?;
             }
         }
         Ok(len)

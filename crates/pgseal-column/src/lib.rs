@@ -22,7 +22,7 @@ pub use aes::BLOCK_BYTES;
 pub use error::ColumnError;
 pub use kek::{Argon2idCost, Kek, WRAPPED_BYTES};
 pub use key::{ColumnKey, Domain, KEY_BYTES, MAX_SHORT_TYPE_CODE, NumberCode, TypeCode};
-pub use pgseal_random::{RandomFailed, fill as fill_random};
+pub use pgseal_crypto::{RandomFailed, fill_random};
 pub use raw::{RawKey, RawMode};
 
 /// The version of the C interface, which is raised when a function changes.

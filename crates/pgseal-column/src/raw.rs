@@ -85,6 +85,7 @@ impl RawKey {
     /// # Errors
     /// [`ColumnError::Internal`].
     pub fn new(key: &[u8], mode: RawMode) -> Result<RawKey, ColumnError> {
+        pgseal_crypto::check(pgseal_crypto::Service::RawAes)?;
         let mut filled = Zeroizing::new([0; 32]);
         for (to, from) in filled.iter_mut().zip(key) {
             *to = *from;

@@ -13,13 +13,13 @@ use std::io;
 use std::time::Instant;
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_sys as sys;
 use pgseal_core::random::{LibraryRandom, Random, RandomFailed};
 use pgseal_core::storage::{Accelerator, Storage};
 use pgseal_core::testing::keys;
 use pgseal_core::{
     Form, Generation, Layout, OnDamage, PlainOff, Scratch, SealedFile, SealedLen, SealedOff, Suite,
 };
+use pgseal_crypto::sys;
 
 const BLOCK: usize = 8192;
 const PAGES: usize = 64;

@@ -1,8 +1,7 @@
 //! The cipher of one file: its key schedule, and the sealing of single blocks
 //! (`spec/sealed-file.md`, section 5).
 
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::constant_time::verify_slices_are_equal;
+use pgseal_crypto::{Gcm, NonceBytes, TagBytes};
 
 use crate::error::SealError;
 use crate::evp::{Ctr, Gmac, Xts};
@@ -13,13 +12,8 @@ use crate::units::BlockNo;
 /// Bytes of the associated data of a block.
 const AAD_LEN: usize = 32;
 
-/// A nonce of 96 bits.
-pub(crate) type NonceBytes = [u8; 12];
-/// A tag of 128 bits.
-pub(crate) type TagBytes = [u8; 16];
-
 enum Kind {
-    Gcm(LessSafeKey),
+    Gcm(Gcm),
     Ctr(Ctr),
     Xts(Xts),
 }
@@ -46,8 +40,7 @@ impl Cipher {
         };
         let key = key.get(..header.suite.key_len()).ok_or(SealError::Cipher("key length"))?;
         let kind = match header.suite {
-            Suite::Aes128Gcm => Kind::Gcm(gcm(&AES_128_GCM, key)?),
-            Suite::Aes256Gcm => Kind::Gcm(gcm(&AES_256_GCM, key)?),
+            Suite::Aes128Gcm | Suite::Aes256Gcm => Kind::Gcm(Gcm::new(key)?),
             Suite::Aes128Xts | Suite::Aes256Xts => Kind::Xts(Xts::new(key)?),
             Suite::Aes128Ctr | Suite::Aes192Ctr | Suite::Aes256Ctr => Kind::Ctr(Ctr::new(key)?),
         };
@@ -62,11 +55,12 @@ impl Cipher {
         }
     }
 
-    /// The tag of a page of the WAL layout, over its stored cells.
+    /// Makes the tag of a page of the WAL layout, over its stored cells. In a FIPS build, `nonce` is
+    /// replaced.
     pub(crate) fn page_mac(
         &mut self,
         block: BlockNo,
-        nonce: NonceBytes,
+        nonce: &mut NonceBytes,
         cells: &[u8],
     ) -> Result<TagBytes, SealError> {
         let aad = aad_for(self.aad, block);
@@ -82,13 +76,15 @@ impl Cipher {
         tag: &TagBytes,
         cells: &[u8],
     ) -> Result<bool, SealError> {
-        Ok(verify_slices_are_equal(&self.page_mac(block, nonce, cells)?, tag).is_ok())
+        let aad = aad_for(self.aad, block);
+        let mac = self.mac.as_mut().ok_or(SealError::Cipher("not a WAL file"))?;
+        mac.fits(nonce, tag, &aad, cells)
     }
 
-    /// The tag of the fields of a flush record.
+    /// Makes the tag of the fields of a flush record. In a FIPS build, `nonce` is replaced.
     pub(crate) fn record_mac(
         &mut self,
-        nonce: NonceBytes,
+        nonce: &mut NonceBytes,
         fields: &[u8; 16],
     ) -> Result<TagBytes, SealError> {
         self.page_mac(RECORD, nonce, fields)
@@ -105,31 +101,21 @@ impl Cipher {
     }
 
     /// Seals a block of 1 to 8192 bytes from `plain` into `sealed`, of the same length. The tag is
-    /// zeros for a suite that does not authenticate.
+    /// zeros for a suite that does not authenticate. In a FIPS build, `nonce` is replaced if the
+    /// suite is one of AES-GCM.
     pub(crate) fn seal_block(
         &mut self,
         block: BlockNo,
-        nonce: NonceBytes,
+        nonce: &mut NonceBytes,
         plain: &[u8],
         sealed: &mut [u8],
     ) -> Result<TagBytes, SealError> {
         let aad = aad_for(self.aad, block);
-        let mut tag = [0; 16];
         match &mut self.kind {
-            Kind::Gcm(key) => key
-                .seal_out_of_place_scatter(
-                    Nonce::assume_unique_for_key(nonce),
-                    Aad::from(aad),
-                    plain,
-                    sealed,
-                    &[],
-                    &mut tag,
-                )
-                .map_err(|_| SealError::Cipher("block not sealed"))?,
-            Kind::Ctr(ctr) => ctr.seal(nonce, plain, sealed)?,
-            Kind::Xts(_) => return Err(SealError::Cipher("XTS has no nonce")),
+            Kind::Gcm(key) => Ok(key.seal_between(nonce, &aad, plain, sealed)?),
+            Kind::Ctr(ctr) => ctr.seal(*nonce, plain, sealed).map(|()| [0; 16]),
+            Kind::Xts(_) => Err(SealError::Cipher("XTS has no nonce")),
         }
-        Ok(tag)
     }
 
     /// Opens a block in place. On failure the contents of `data` are unspecified.
@@ -142,30 +128,11 @@ impl Cipher {
     ) -> Result<(), NotAuthentic> {
         let aad = aad_for(self.aad, block);
         match &mut self.kind {
-            Kind::Gcm(key) => key
-                .open_in_place_separate_tag(
-                    Nonce::assume_unique_for_key(nonce),
-                    Aad::from(aad),
-                    tag,
-                    data,
-                )
-                .map(|_| ())
-                .map_err(|_| NotAuthentic),
+            Kind::Gcm(key) => key.open(&nonce, &aad, tag, data).map_err(|_| NotAuthentic),
             Kind::Ctr(ctr) => ctr.open(nonce, data).map_err(|_| NotAuthentic),
             Kind::Xts(_) => Err(NotAuthentic),
         }
     }
-}
-
-fn gcm(
-    algorithm: &'static aws_lc_rs::aead::Algorithm,
-    key: &[u8],
-) -> Result<LessSafeKey, SealError> {
-    if key.len() != algorithm.key_len() {
-        return Err(SealError::Cipher("key length"));
-    }
-    // The length is right, so the only possible cause is a lack of memory.
-    UnboundKey::new(algorithm, key).map(LessSafeKey::new).map_err(|_| SealError::OutOfMemory)
 }
 
 /// File id, block number (0 here), version, suite, layout, zeros.

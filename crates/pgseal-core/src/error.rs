@@ -3,6 +3,8 @@
 use core::fmt;
 use std::io;
 
+use pgseal_crypto::{GcmError, NotApproved};
+
 use crate::header::FORMAT_VERSION;
 use crate::keyset::{Generation, KeyringId};
 use crate::memory::OutOfMemory;
@@ -60,6 +62,8 @@ pub enum SealError {
         /// The generation that the header names.
         generation: Generation,
     },
+    /// This is a FIPS build, and its module does not have the suite.
+    NotApproved(NotApproved),
     /// A file of this layout keeps its file key.
     NotResealable,
     /// There is no memory for the operation. The file is unchanged, and a retry may succeed.
@@ -112,6 +116,7 @@ impl fmt::Display for SealError {
                 f,
                 "it is sealed with generation {generation} of keyring {keyring_id}, which is not at hand"
             ),
+            SealError::NotApproved(why) => why.fmt(f),
             SealError::NotResealable => {
                 write!(f, "a file of this layout gets a new file key by \"pgseal rekey\" only")
             }
@@ -151,5 +156,22 @@ impl From<OutOfMemory> for SealError {
 impl From<RandomFailed> for SealError {
     fn from(_: RandomFailed) -> SealError {
         SealError::Random
+    }
+}
+
+impl From<NotApproved> for SealError {
+    fn from(why: NotApproved) -> SealError {
+        SealError::NotApproved(why)
+    }
+}
+
+impl From<GcmError> for SealError {
+    fn from(error: GcmError) -> SealError {
+        match error {
+            GcmError::KeyLength => SealError::Cipher("key length"),
+            GcmError::OutOfMemory => SealError::OutOfMemory,
+            GcmError::NotAuthentic => SealError::Cipher("not authentic"),
+            GcmError::Internal => SealError::Cipher("AES-GCM not sealed"),
+        }
     }
 }

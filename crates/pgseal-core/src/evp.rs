@@ -10,7 +10,8 @@
 use core::ptr;
 use std::ptr::NonNull;
 
-use aws_lc_sys as sys;
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use pgseal_crypto::{Gcm, NonceBytes, Service, TagBytes, sys};
 
 use crate::error::SealError;
 use crate::memory::KeyBytes;
@@ -32,7 +33,7 @@ pub fn prefetch<T: ?Sized>(memory: &T) {
 }
 
 /// An initialised `EVP_CIPHER_CTX` with its key schedule.
-struct Context(NonNull<sys::EVP_CIPHER_CTX>);
+pub(crate) struct Context(NonNull<sys::EVP_CIPHER_CTX>);
 
 // SAFETY: a context is a plain heap object without thread affinity; it is only used through
 // `&mut self`, so never by two threads at once.
@@ -150,6 +151,7 @@ impl Xts {
                 }
             }
             32 => {
+                pgseal_crypto::check(Service::Xts128)?;
                 // SAFETY: no arguments; returns a static table.
                 let cipher = unsafe { sys::EVP_aes_128_ecb() };
                 XtsKind::FromEcb {
@@ -285,73 +287,139 @@ fn counter_block(nonce: [u8; 12]) -> [u8; 16] {
 /// What the key of a [`Gmac`] is derived for.
 const MAC_INFO: &[u8] = b"pgseal wal mac";
 
-/// GMAC (SP 800-38D, section 3) under AES-256, with a key derived from the file key by HKDF-SHA256
-/// (RFC 5869, no salt). Takes nothing from the heap after [`Gmac::new`].
-pub(crate) struct Gmac(Context);
+/// The key of the MAC of the file with this key: HKDF-SHA256 (RFC 5869), no salt.
+fn mac_key(file_key: &[u8]) -> Result<KeyBytes<32>, SealError> {
+    let mut key = KeyBytes::<32>::zeros()?;
+    // SAFETY: no arguments; returns a static table.
+    let sha256 = unsafe { sys::EVP_sha256() };
+    // SAFETY: every pointer is valid for the length beside it; a salt of length 0 is not read.
+    let ok = unsafe {
+        sys::HKDF(
+            key.as_mut_ptr(),
+            key.len(),
+            sha256,
+            file_key.as_ptr(),
+            file_key.len(),
+            ptr::null(),
+            0,
+            MAC_INFO.as_ptr(),
+            MAC_INFO.len(),
+        )
+    };
+    if ok != 1 {
+        // The output is short enough, so the only possible cause is a lack of memory.
+        return Err(SealError::OutOfMemory);
+    }
+    Ok(key)
+}
+
+/// GMAC (SP 800-38D, section 3) under AES-256, with a key derived from the file key. Takes nothing
+/// from the heap after [`Gmac::new`].
+pub(crate) enum Gmac {
+    /// Over two pieces of memory, with any nonce.
+    Pieces(Context),
+    /// As AES-GCM without a text, because the FIPS module draws nonces only there. What is
+    /// authenticated lies in `room` in one piece.
+    Module { key: Gcm, room: Box<[u8]> },
+}
 
 impl Gmac {
+    /// The longest input: the associated data and the cells of a page.
+    const ROOM: usize = 32 + 8192;
+
     /// The MAC of the file with this key.
     pub(crate) fn new(file_key: &[u8]) -> Result<Gmac, SealError> {
-        let mut key = KeyBytes::<32>::zeros()?;
-        // SAFETY: no arguments; returns a static table.
-        let sha256 = unsafe { sys::EVP_sha256() };
-        // SAFETY: every pointer is valid for the length beside it; a salt of length 0 is not read.
-        let ok = unsafe {
-            sys::HKDF(
-                key.as_mut_ptr(),
-                key.len(),
-                sha256,
-                file_key.as_ptr(),
-                file_key.len(),
-                ptr::null(),
-                0,
-                MAC_INFO.as_ptr(),
-                MAC_INFO.len(),
-            )
-        };
-        if ok != 1 {
-            // The output is short enough, so the only possible cause is a lack of memory.
-            return Err(SealError::OutOfMemory);
-        }
-        // SAFETY: no arguments; returns a static table.
-        let cipher = unsafe { sys::EVP_aes_256_gcm() };
-        Ok(Gmac(Context::new(cipher, &key[..], ENCRYPT)?))
+        let key = mac_key(file_key)?;
+        if pgseal_crypto::FIPS { Gmac::of_module(&key) } else { Gmac::of_pieces(&key) }
     }
 
-    /// The tag over `first` and then `second`.
+    fn of_pieces(key: &KeyBytes<32>) -> Result<Gmac, SealError> {
+        // SAFETY: no arguments; returns a static table.
+        let cipher = unsafe { sys::EVP_aes_256_gcm() };
+        Ok(Gmac::Pieces(Context::new(cipher, &key[..], ENCRYPT)?))
+    }
+
+    fn of_module(key: &KeyBytes<32>) -> Result<Gmac, SealError> {
+        let mut room = Vec::new();
+        room.try_reserve_exact(Gmac::ROOM).map_err(|_| SealError::OutOfMemory)?;
+        room.resize(Gmac::ROOM, 0);
+        Ok(Gmac::Module { key: Gcm::new(&key[..])?, room: room.into_boxed_slice() })
+    }
+
+    /// Makes the tag over `first` and then `second`. In a FIPS build, `nonce` is replaced.
     pub(crate) fn tag(
         &mut self,
-        nonce: [u8; 12],
+        nonce: &mut NonceBytes,
         first: &[u8],
         second: &[u8],
-    ) -> Result<[u8; 16], SealError> {
-        let context = &mut self.0;
-        // GCM reads the first 12 bytes.
-        context.start(&counter_block(nonce))?;
-        for part in [first, second] {
-            // SAFETY: the context is a GCM context with key and nonce; without an output, the
-            // input, valid for its length, is associated data.
-            let done = unsafe {
-                sys::EVP_Cipher(context.0.as_ptr(), ptr::null_mut(), part.as_ptr(), part.len())
-            };
-            if done < 0 {
-                return Err(SealError::Cipher("data not authenticated"));
+    ) -> Result<TagBytes, SealError> {
+        match self {
+            Gmac::Pieces(context) => tag_of_pieces(context, *nonce, [first, second]),
+            Gmac::Module { key, room } => {
+                Ok(key.seal(nonce, joined(room, first, second)?, &mut [])?)
             }
         }
-        // SAFETY: as above; without input and output, the call ends the message.
-        let done = unsafe { sys::EVP_Cipher(context.0.as_ptr(), ptr::null_mut(), ptr::null(), 0) };
-        let mut tag = [0; 16];
-        // SAFETY: the message has ended; the call writes 16 bytes to `tag`.
-        let got = unsafe {
-            sys::EVP_CIPHER_CTX_ctrl(
-                context.0.as_ptr(),
-                sys::EVP_CTRL_AEAD_GET_TAG,
-                16,
-                tag.as_mut_ptr().cast(),
-            )
-        };
-        if done >= 0 && got == 1 { Ok(tag) } else { Err(SealError::Cipher("no tag")) }
     }
+
+    /// Whether `tag` is the one over `first` and then `second`.
+    pub(crate) fn fits(
+        &mut self,
+        nonce: NonceBytes,
+        tag: &TagBytes,
+        first: &[u8],
+        second: &[u8],
+    ) -> Result<bool, SealError> {
+        Ok(match self {
+            Gmac::Pieces(context) => {
+                let made = tag_of_pieces(context, nonce, [first, second])?;
+                verify_slices_are_equal(&made, tag).is_ok()
+            }
+            Gmac::Module { key, room } => {
+                key.open(&nonce, joined(room, first, second)?, tag, &mut []).is_ok()
+            }
+        })
+    }
+}
+
+fn joined<'a>(room: &'a mut [u8], first: &[u8], second: &[u8]) -> Result<&'a [u8], SealError> {
+    let room = room.get_mut(..first.len() + second.len());
+    let room = room.ok_or(SealError::Cipher("buffer length"))?;
+    let (one, two) = room.split_at_mut(first.len());
+    one.copy_from_slice(first);
+    two.copy_from_slice(second);
+    Ok(room)
+}
+
+fn tag_of_pieces(
+    context: &mut Context,
+    nonce: NonceBytes,
+    pieces: [&[u8]; 2],
+) -> Result<TagBytes, SealError> {
+    // GCM reads the first 12 bytes.
+    context.start(&counter_block(nonce))?;
+    for part in pieces {
+        // SAFETY: the context is a GCM context with key and nonce; without an output, the
+        // input, valid for its length, is associated data.
+        let done = unsafe {
+            sys::EVP_Cipher(context.0.as_ptr(), ptr::null_mut(), part.as_ptr(), part.len())
+        };
+        if done < 0 {
+            return Err(SealError::Cipher("data not authenticated"));
+        }
+    }
+    // SAFETY: as above; without input and output, the call ends the message.
+    let done = unsafe { sys::EVP_Cipher(context.0.as_ptr(), ptr::null_mut(), ptr::null(), 0) };
+    let mut tag = [0; 16];
+    // SAFETY: the message has ended; the call writes 16 bytes to `tag`.
+    let got = unsafe {
+        sys::EVP_CIPHER_CTX_ctrl(
+            context.0.as_ptr(),
+            sys::EVP_CTRL_AEAD_GET_TAG,
+            16,
+            tag.as_mut_ptr().cast(),
+        )
+    };
+    if done >= 0 && got == 1 { Ok(tag) } else { Err(SealError::Cipher("no tag")) }
 }
 
 #[cfg(test)]
@@ -412,13 +480,25 @@ mod tests {
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(&file_key);
         prk.expand(&[b"pgseal wal mac"], Key).unwrap().fill(&mut key).unwrap();
         let gcm = aead::LessSafeKey::new(aead::UnboundKey::new(&aead::AES_256_GCM, &key).unwrap());
-        let mut mac = Gmac::new(&file_key).unwrap();
-        for (first, second) in [(32, 8192), (32, 16), (0, 0), (5, 11), (32, 8176)] {
-            let bytes: Vec<u8> = (0..first + second).map(|i: usize| (i * 7) as u8).collect();
-            let nonce = aead::Nonce::assume_unique_for_key([second as u8; 12]);
-            let tag = gcm.seal_in_place_separate_tag(nonce, aead::Aad::from(&bytes), &mut []);
-            let (one, two) = bytes.split_at(first);
-            assert_eq!(mac.tag([second as u8; 12], one, two).unwrap(), tag.unwrap().as_ref());
+        let derived = mac_key(&file_key).unwrap();
+        assert_eq!(derived[..], key);
+        for mut mac in [Gmac::of_pieces(&derived).unwrap(), Gmac::of_module(&derived).unwrap()] {
+            for (first, second) in [(32, 8192), (32, 16), (0, 0), (5, 11), (32, 8176)] {
+                let bytes: Vec<u8> = (0..first + second).map(|i: usize| (i * 7) as u8).collect();
+                let nonce = [second as u8; 12];
+                let unique = aead::Nonce::assume_unique_for_key(nonce);
+                let tag = gcm.seal_in_place_separate_tag(unique, aead::Aad::from(&bytes), &mut []);
+                let tag = *tag.unwrap().as_ref().first_chunk().unwrap();
+                let (one, two) = bytes.split_at(first);
+                assert!(mac.fits(nonce, &tag, one, two).unwrap());
+                let mut drawn = nonce;
+                let made = mac.tag(&mut drawn, one, two).unwrap();
+                assert!(mac.fits(drawn, &made, one, two).unwrap());
+                let keeps = matches!(mac, Gmac::Pieces(_)) || !pgseal_crypto::FIPS;
+                assert_eq!(keeps, (drawn, made) == (nonce, tag));
+                drawn[0] ^= 1;
+                assert!(!mac.fits(drawn, &made, one, two).unwrap());
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! holds either all fields or none. The rest of the header is padding: zeros that no reader looks
 //! at.
 
-use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
+use pgseal_crypto::Gcm;
 
 use crate::error::{HeaderFault, SealError};
 use crate::geometry::{HEAD_LEN, HEADER_LEN};
@@ -259,7 +259,7 @@ pub(crate) fn create(
     Ok((header, file_key, bytes))
 }
 
-fn wrapping_key(keys: &KeySet, generation: Generation) -> Result<&LessSafeKey, SealError> {
+fn wrapping_key(keys: &KeySet, generation: Generation) -> Result<&Gcm, SealError> {
     let unknown = SealError::KeyUnknown { keyring_id: keys.keyring_id, generation };
     keys.wrapping_key(generation).ok_or(unknown)
 }
@@ -284,21 +284,19 @@ impl Wrap {
     fn seal(
         self,
         bytes: &mut [u8],
-        wrapping_key: &LessSafeKey,
+        wrapping_key: &Gcm,
         file_key: &FileKey,
         random: &dyn Random,
     ) -> Result<(), SealError> {
         let Wrap { nonce_at, wrapped_at, tag_at } = self;
         let mut nonce = [0; 12];
         random.fill(&mut nonce)?;
-        bytes[nonce_at..wrapped_at].copy_from_slice(&nonce);
         let (aad, rest) = bytes.split_at_mut(nonce_at);
         let body = &mut rest[wrapped_at - nonce_at..tag_at - nonce_at];
         body.copy_from_slice(file_key.as_slice());
-        let tag = wrapping_key
-            .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::from(aad), body)
-            .map_err(|_| SealError::Cipher("file key not wrapped"))?;
-        bytes[tag_at..tag_at + 16].copy_from_slice(tag.as_ref());
+        let tag = wrapping_key.seal(&mut nonce, aad, body)?;
+        bytes[nonce_at..wrapped_at].copy_from_slice(&nonce);
+        bytes[tag_at..tag_at + 16].copy_from_slice(&tag);
         Ok(())
     }
 
@@ -315,11 +313,10 @@ impl Wrap {
         let Wrap { nonce_at, wrapped_at, tag_at } = self;
         let mut file_key = FileKey::zeros()?;
         wrapping_key
-            .open_separate_gather(
-                Nonce::assume_unique_for_key(array_at(start, nonce_at)),
-                Aad::from(&start[..nonce_at]),
-                &start[wrapped_at..tag_at],
-                &start[tag_at..tag_at + 16],
+            .open_between(
+                &array_at(start, nonce_at),
+                &start[..nonce_at],
+                (&start[wrapped_at..tag_at], &start[tag_at..tag_at + 16]),
                 file_key.as_mut_slice(),
             )
             .map_err(|_| damaged())?;

@@ -7,7 +7,7 @@ use core::fmt;
 use std::alloc::Layout;
 use std::sync::OnceLock;
 
-use aws_lc_rs::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
+use pgseal_crypto::Gcm;
 use zeroize::Zeroizing;
 
 use crate::memory::KeyBytes;
@@ -98,12 +98,12 @@ pub struct KeySet {
 struct Entry {
     generation: Generation,
     key: DataKey,
-    wrapping: Option<LessSafeKey>,
+    wrapping: Option<Gcm>,
 }
 
 impl Entry {
     fn new(generation: Generation, key: DataKey) -> Entry {
-        let wrapping = UnboundKey::new(&AES_256_GCM, key.bytes()).map(LessSafeKey::new).ok();
+        let wrapping = Gcm::new(key.bytes()).ok();
         Entry { generation, key, wrapping }
     }
 }
@@ -168,7 +168,7 @@ impl KeySet {
     }
 
     /// The AES-256-GCM key that wraps file keys under a generation.
-    pub(crate) fn wrapping_key(&self, generation: Generation) -> Option<&LessSafeKey> {
+    pub(crate) fn wrapping_key(&self, generation: Generation) -> Option<&Gcm> {
         self.entry(generation)?.wrapping.as_ref()
     }
 

@@ -13,6 +13,8 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::sync::OnceLock;
 
+use pgseal_crypto::sys;
+
 /// There is no memory. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfMemory;
@@ -88,7 +90,7 @@ pub fn use_for_keys(memory: KeyMemory) {
     if KEY_MEMORY.set(memory).is_ok() {
         // SAFETY: the three functions keep the contract of AWS-LC's own allocation functions.
         unsafe {
-            aws_lc_sys::CRYPTO_set_mem_functions(Some(take), Some(take_again), Some(give_back));
+            sys::CRYPTO_set_mem_functions(Some(take), Some(take_again), Some(give_back));
         }
     }
 }

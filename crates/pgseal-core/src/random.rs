@@ -1,10 +1,7 @@
 //! The random source of nonces, file ids and file keys.
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-
-/// The random generator failed; nothing may be sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RandomFailed;
+pub use pgseal_crypto::RandomFailed;
 
 /// A source of random bytes that never repeats its output, not even after `fork()`.
 pub trait Random {

@@ -5,6 +5,8 @@
 use core::fmt;
 use core::str::FromStr;
 
+use pgseal_crypto::{NotApproved, Service};
+
 /// A cipher with its key length, as the header of a sealed file names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
@@ -96,6 +98,18 @@ impl Suite {
     #[must_use]
     pub fn needs_data_checksums(self) -> bool {
         self.needs_full_page_images() && !self.authenticates()
+    }
+
+    /// Whether this build has what a cluster of this suite needs: clusters of 128 bits have their
+    /// WAL in XTS-AES-128.
+    ///
+    /// # Errors
+    /// [`NotApproved`] in a FIPS build.
+    pub fn check_approved(self) -> Result<(), NotApproved> {
+        match self.for_kind(FileKind::Wal).0 {
+            Suite::Aes128Xts => pgseal_crypto::check(Service::Xts128),
+            _ => Ok(()),
+        }
     }
 
     /// The name, as in `--suite`.

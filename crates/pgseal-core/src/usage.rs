@@ -2,7 +2,8 @@
 //!
 //! The writes under a key are not counted one by one: a write whose random nonce begins with two
 //! bytes of zeros is a *sample*, which stands for 65,536 writes. Samples are drawn while a file is
-//! written, and whoever holds the lock of the header adds them to those in the header.
+//! written, and whoever holds the lock of the header adds them to those in the header. (In a FIPS
+//! build the module replaces the nonces; those that were drawn are as good a sample.)
 
 use crate::suite::Layout;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use argon2::Version;
+use pgseal_crypto::Service;
 use serde::{Deserialize, Serialize};
 
 use crate::error::KeyError;
@@ -54,6 +55,7 @@ impl Argon2idParams {
     /// # Errors
     /// [`KeyError::Internal`] when the cost is out of range or there are no random numbers.
     pub fn with_cost(memory_kib: u32, passes: u32, lanes: u32) -> Result<Argon2idParams, KeyError> {
+        pgseal_crypto::check(Service::Argon2id)?;
         let mut salt = [0; 16];
         wrap::random(&mut salt)?;
         let params = Argon2idParams {

@@ -43,6 +43,9 @@ pub struct Entry {
     /// The program that asked for the keys, if another one did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// The cryptographic library, if it is a FIPS module.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<&'static str>,
     /// What was done with a key.
     pub event: String,
     /// How it ended.

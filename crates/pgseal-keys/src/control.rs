@@ -5,9 +5,9 @@
 //! is written for each commit, so it has two slots: a process stores into one of them while the
 //! other one counts, also through a map of the file, and 8 bytes in front say which one counts.
 
-use aws_lc_rs::aead::{Aad, LessSafeKey, Nonce};
 use pgseal_core::random::Random;
 use pgseal_core::{Generation, KeySet, KeyringId};
+use pgseal_crypto::Gcm;
 
 use crate::envelope::{RecordError, file_key, sha256, take};
 use crate::labels;
@@ -103,7 +103,7 @@ pub struct Flushed {
 /// The key for one part. A random salt makes it new for each sealer, so that the limit for random
 /// nonces (2^32, SP 800-38D, section 8.3) counts the writes of one process only.
 pub struct Sealer {
-    key: LessSafeKey,
+    key: Gcm,
     head: [u8; HEAD_LEN],
 }
 
@@ -140,25 +140,18 @@ impl Sealer {
 
     fn seal(
         &self,
-        nonce: [u8; NONCE_LEN],
+        mut nonce: [u8; NONCE_LEN],
         mut body: [u8; BODY_LEN],
     ) -> Result<[u8; SLOT_LEN], RecordError> {
         let aad = aad(&self.head);
-        let tag = self
-            .key
-            .seal_in_place_separate_tag(
-                Nonce::assume_unique_for_key(nonce),
-                Aad::from(&aad[..]),
-                &mut body,
-            )
-            .map_err(|_| RecordError::Internal)?;
+        let tag = self.key.seal(&mut nonce, &aad, &mut body).map_err(|_| RecordError::Internal)?;
         let mut slot = [0; SLOT_LEN];
         let (head, rest) = slot.split_at_mut(HEAD_LEN);
         let (nonce_at, rest) = rest.split_at_mut(NONCE_LEN);
         let (tag_at, body_at) = rest.split_at_mut(TAG_LEN);
         head.copy_from_slice(&self.head);
         nonce_at.copy_from_slice(&nonce);
-        tag_at.copy_from_slice(tag.as_ref());
+        tag_at.copy_from_slice(&tag);
         body_at.copy_from_slice(&body);
         Ok(slot)
     }
@@ -312,10 +305,8 @@ fn open(part: Part, slot: &[u8; SLOT_LEN], keys: &KeySet) -> Result<[u8; BODY_LE
     let (nonce, rest) = take::<NONCE_LEN>(rest)?;
     let (tag, sealed) = take::<TAG_LEN>(rest)?;
     let mut body = [0; BODY_LEN];
-    let nonce = Nonce::assume_unique_for_key(nonce);
-    let aad = aad(&head);
     key(keys, generation, &head)?
-        .open_separate_gather(nonce, Aad::from(&aad[..]), sealed, &tag, &mut body)
+        .open_between(&nonce, &aad(&head), (sealed, &tag), &mut body)
         .map_err(|_| RecordError::NotAuthentic)?;
     Ok(body)
 }
@@ -331,11 +322,7 @@ fn aad(head: &[u8; HEAD_LEN]) -> [u8; AAD_LEN] {
 }
 
 /// The key of a part; its salt is bytes 8 to 63 of the part.
-fn key(
-    keys: &KeySet,
-    generation: Generation,
-    head: &[u8; HEAD_LEN],
-) -> Result<LessSafeKey, RecordError> {
+fn key(keys: &KeySet, generation: Generation, head: &[u8; HEAD_LEN]) -> Result<Gcm, RecordError> {
     file_key(keys, generation, &head[8..], labels::KDF_CONTROL)
 }
 

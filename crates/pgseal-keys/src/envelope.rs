@@ -6,10 +6,10 @@
 
 use core::fmt;
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::{digest, hkdf};
 use pgseal_core::random::{Random, RandomFailed};
 use pgseal_core::{Generation, KeySet, KeyringId};
+use pgseal_crypto::Gcm;
 use zeroize::Zeroizing;
 
 /// magic 8, keyring id 16, generation 4, zeros 4, nonce 12
@@ -109,7 +109,7 @@ impl Envelope {
         mut body: Zeroizing<Vec<u8>>,
         keys: &KeySet,
         generation: Generation,
-        nonce: [u8; NONCE_LEN],
+        mut nonce: [u8; NONCE_LEN],
     ) -> Result<Vec<u8>, RecordError> {
         if body.len() > self.max_len - OVERHEAD {
             return Err(RecordError::TooLarge);
@@ -121,13 +121,10 @@ impl Envelope {
         file.extend_from_slice(&generation.0.to_le_bytes());
         file.extend_from_slice(&[0; 4]);
         let aad = self.aad(&file);
+        let tag = key.seal(&mut nonce, &aad, &mut body[..]).map_err(|_| RecordError::Internal)?;
         file.extend_from_slice(&nonce);
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = key
-            .seal_in_place_separate_tag(nonce, Aad::from(aad), &mut body[..])
-            .map_err(|_| RecordError::Internal)?;
         file.extend_from_slice(&body);
-        file.extend_from_slice(tag.as_ref());
+        file.extend_from_slice(&tag);
         Ok(file)
     }
 
@@ -150,8 +147,7 @@ impl Envelope {
         let end = rest.len().checked_sub(TAG_LEN).ok_or(damaged("cut short"))?;
         let (sealed, tag) = rest.split_at_checked(end).ok_or(damaged("cut short"))?;
         let mut body = Zeroizing::new(vec![0; sealed.len()]);
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        key.open_separate_gather(nonce, Aad::from(self.aad(clear)), sealed, tag, &mut body)
+        key.open_between(&nonce, &self.aad(clear), (sealed, tag), &mut body)
             .map_err(|_| RecordError::NotAuthentic)?;
         Ok(body)
     }
@@ -182,7 +178,7 @@ impl Envelope {
     }
 
     /// The key of the file; its salt is the keyring's id.
-    fn key(&self, keys: &KeySet, generation: Generation) -> Result<LessSafeKey, RecordError> {
+    fn key(&self, keys: &KeySet, generation: Generation) -> Result<Gcm, RecordError> {
         file_key(keys, generation, &keys.keyring_id.0, self.kdf_label)
     }
 }
@@ -193,7 +189,7 @@ pub(crate) fn file_key(
     generation: Generation,
     salt: &[u8],
     label: &str,
-) -> Result<LessSafeKey, RecordError> {
+) -> Result<Gcm, RecordError> {
     let data_key = keys.get(generation).filter(|_| !generation.is_ephemeral());
     let data_key = data_key.ok_or(RecordError::KeyUnknown(generation))?;
     let mut key = Zeroizing::new([0; 32]);
@@ -202,8 +198,7 @@ pub(crate) fn file_key(
         .expand(&[label.as_bytes()], Len32)
         .and_then(|okm| okm.fill(&mut key[..]))
         .map_err(|_| RecordError::Internal)?;
-    let key = UnboundKey::new(&AES_256_GCM, &key[..]).map_err(|_| RecordError::Internal)?;
-    Ok(LessSafeKey::new(key))
+    Gcm::new(&key[..]).map_err(|_| RecordError::Internal)
 }
 
 /// The length of an AES-256 key, for HKDF.

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pgseal_core::KeyringId;
+use pgseal_crypto::NotApproved;
 
 /// An error about keys. Each message says what is wrong, where, and what to do next. No message
 /// contains any part of a key, of a passphrase or of a command's output.
@@ -203,6 +204,9 @@ pub enum KeyError {
         /// The most passes that are allowed without --allow-cost.
         limit_passes: u32,
     },
+    /// A FIPS build does not have what was asked for.
+    #[error("{0}; use a key file, a command or a key store, and a suite with 256 bits")]
+    NotApproved(#[from] NotApproved),
     /// The provider's output is not the text of a key.
     #[error(
         "{origin} does not hold a key: a key is 32 bytes as 64 hexadecimal digits or as base64 \
@@ -366,6 +370,7 @@ impl KeyError {
             | KeyError::ClusterFile { .. }
             | KeyError::PolicyFile { .. }
             | KeyError::AuditFile { .. }
+            | KeyError::NotApproved(_)
             | KeyError::StoreConfiguration { .. } => 2,
             KeyError::KeyringExists { .. } => 5,
             KeyError::Missing { .. } | KeyError::EscrowShares { .. } => 10,

@@ -167,7 +167,8 @@ impl EscrowCopy {
             room.copy_from_slice(key.bytes());
         }
         let wrap_key = wrap::derive(secret, self.keyring_id, labels::KDF_ESCROW_WRAP)?;
-        self.tag = wrap::seal_bytes(&wrap_key, &self.aad()?, self.nonce, &mut bytes)?;
+        let aad = self.aad()?;
+        self.tag = wrap::seal_bytes(&wrap_key, &aad, &mut self.nonce, &mut bytes)?;
         self.sealed = bytes.to_vec();
         Ok(self)
     }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use data_encoding::{BASE64, BASE64_NOPAD, Encoding, HEXLOWER, HEXLOWER_PERMISSIVE};
+use pgseal_crypto::Service;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::argon::Argon2idParams;
@@ -166,6 +167,7 @@ impl Argon2idParams {
     /// # Errors
     /// [`KeyError::Internal`] when the parameters are out of range.
     pub fn derive(&self, passphrase: &[u8]) -> Result<Kek, KeyError> {
+        pgseal_crypto::check(Service::Argon2id)?;
         let broken = || KeyError::Internal("Argon2id");
         self.check().map_err(|_| broken())?;
         let params = Params::new(self.memory_kib, self.passes, self.lanes, Some(Kek::LEN))

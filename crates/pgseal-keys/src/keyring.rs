@@ -33,6 +33,7 @@ impl Keyring {
     /// [`KeyError::BadUri`] if the URI names no provider, or if it names a passphrase and the KEK
     /// is a raw key, or the other way round.
     pub fn create(suite: Suite, provider_uri: &str, kek: &Kek) -> Result<Keyring, KeyError> {
+        suite.check_approved()?;
         check_provider(provider_uri, kek)?;
         let mut keyring_id = [0; 16];
         match kek.store() {
@@ -145,6 +146,7 @@ impl Keyring {
     /// anything does not authenticate.
     pub fn unlock(&self, kek: &Kek) -> Result<KeySet, KeyError> {
         let keyring_key = self.open(kek)?;
+        self.body.suite.check_approved()?;
         let mut keys = KeySet::new(self.id(), self.body.suite, self.active_generation());
         keys.config_lock = self.config_lock().unwrap_or(0);
         for (generation, key) in self.data_keys(&keyring_key)? {
@@ -301,6 +303,7 @@ impl Keyring {
     /// As [`Keyring::unlock`].
     pub fn set_suite(&mut self, kek: &Kek, suite: Suite) -> Result<(), KeyError> {
         let keyring_key = self.open(kek)?;
+        suite.check_approved()?;
         let body = Body { suite, ..self.body.clone() };
         self.put(body, &keyring_key)
     }

@@ -4,11 +4,11 @@
 
 use std::ops::{Deref, DerefMut};
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 #[cfg(feature = "escrow")]
 use aws_lc_rs::digest;
 use aws_lc_rs::{constant_time, hkdf, hmac, rand};
 use pgseal_core::KeyringId;
+use pgseal_crypto::Gcm;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
@@ -143,10 +143,8 @@ pub(crate) fn data_wrap_key(keyring_key: &[u8; 32], id: KeyringId) -> Result<Sec
     derive(keyring_key, id, labels::KDF_DATA_KEY_WRAP)
 }
 
-fn gcm(key: &[u8; 32]) -> Result<LessSafeKey, KeyError> {
-    UnboundKey::new(&AES_256_GCM, key)
-        .map(LessSafeKey::new)
-        .map_err(|_| KeyError::Internal("AES-GCM"))
+fn gcm(key: &[u8; 32]) -> Result<Gcm, KeyError> {
+    Gcm::new(key).map_err(|_| KeyError::Internal("AES-GCM"))
 }
 
 /// Wraps `secret` under `key` with a fresh random nonce.
@@ -161,18 +159,13 @@ pub(crate) fn wrap_with_nonce(
     key: &[u8; 32],
     aad: &[u8],
     secret: &[u8; 32],
-    nonce: [u8; 12],
+    mut nonce: [u8; 12],
 ) -> Result<Wrapped, KeyError> {
     // Encrypted in place. Zeroizing: if the primitive fails, the secret may still be here.
     let mut in_out = Zeroizing::new(*secret);
     let tag = gcm(key)?
-        .seal_in_place_separate_tag(
-            Nonce::assume_unique_for_key(nonce),
-            Aad::from(aad),
-            &mut in_out[..],
-        )
+        .seal(&mut nonce, aad, &mut in_out[..])
         .map_err(|_| KeyError::Internal("AES-GCM"))?;
-    let tag = tag.as_ref().first_chunk::<16>().copied().ok_or(KeyError::Internal("AES-GCM"))?;
     Ok(Wrapped { nonce, wrapped: *in_out, tag })
 }
 
@@ -185,13 +178,7 @@ pub(crate) fn unwrap_into(
 ) -> Result<(), NotAuthentic> {
     gcm(key)
         .map_err(|_| NotAuthentic)?
-        .open_separate_gather(
-            Nonce::assume_unique_for_key(wrapped.nonce),
-            Aad::from(aad),
-            &wrapped.wrapped,
-            &wrapped.tag,
-            &mut out[..],
-        )
+        .open_between(&wrapped.nonce, aad, (&wrapped.wrapped, &wrapped.tag), &mut out[..])
         .map_err(|_| NotAuthentic)
 }
 
@@ -200,14 +187,10 @@ pub(crate) fn unwrap_into(
 pub(crate) fn seal_bytes(
     key: &[u8; 32],
     aad: &[u8],
-    nonce: [u8; 12],
+    nonce: &mut [u8; 12],
     bytes: &mut [u8],
 ) -> Result<[u8; 16], KeyError> {
-    let nonce = Nonce::assume_unique_for_key(nonce);
-    let tag = gcm(key)?
-        .seal_in_place_separate_tag(nonce, Aad::from(aad), bytes)
-        .map_err(|_| KeyError::Internal("AES-GCM"))?;
-    tag.as_ref().first_chunk::<16>().copied().ok_or(KeyError::Internal("AES-GCM"))
+    gcm(key)?.seal(nonce, aad, bytes).map_err(|_| KeyError::Internal("AES-GCM"))
 }
 
 /// The reverse of [`seal_bytes`], into `out`, which is as long as `sealed`.
@@ -219,12 +202,9 @@ pub(crate) fn open_bytes(
     (sealed, tag): (&[u8], &[u8; 16]),
     out: &mut [u8],
 ) -> Result<(), NotAuthentic> {
-    let nonce = Nonce::assume_unique_for_key(nonce);
     gcm(key)
-        .and_then(|key| {
-            key.open_separate_gather(nonce, Aad::from(aad), sealed, tag, out)
-                .map_err(|_| KeyError::Internal("AES-GCM"))
-        })
+        .map_err(|_| NotAuthentic)?
+        .open_between(&nonce, aad, (sealed, tag), out)
         .map_err(|_| NotAuthentic)
 }
 

@@ -2,6 +2,7 @@
 //! whose fault a failure of TLS is. The attributes of a URI are `ca-file`, `cert-file` and
 //! `cert-key-file`.
 
+use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +63,7 @@ impl Trust {
             Some(path) => authorities(path)?,
             None => authorities(&bundle()?)?,
         };
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(provider());
         let client = certificate.map(|files| client(files, &provider)).transpose()?;
         Ok(Trust { provider, roots, client })
     }
@@ -104,6 +105,17 @@ impl Trust {
             None => Ok(config.with_no_client_auth()),
         }
     }
+}
+
+/// AWS-LC; of a FIPS build only what SP 800-52 revision 2 allows: AES-GCM, and the curves of NIST.
+fn provider() -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    if pgseal_crypto::FIPS {
+        let name = |name: &dyn Debug| format!("{name:?}").to_ascii_lowercase();
+        provider.cipher_suites.retain(|suite| name(&suite.suite()).contains("_aes_"));
+        provider.kx_groups.retain(|group| name(&group.name()).starts_with("secp"));
+    }
+    provider
 }
 
 fn bundle() -> Result<PathBuf, Failure<'static>> {
@@ -199,5 +211,18 @@ pub fn failure(error: &TlsError, address: &str) -> Failure<'static> {
             configuration("what answers does not speak TLS; check the port")
         }
         other => configuration(&format!("TLS fails: {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fips_build_offers_less_and_not_nothing() {
+        let (all, ours) = (aws_lc_rs::default_provider(), provider());
+        assert!(!ours.cipher_suites.is_empty() && !ours.kx_groups.is_empty());
+        assert_eq!(pgseal_crypto::FIPS, ours.cipher_suites.len() < all.cipher_suites.len());
+        assert_eq!(pgseal_crypto::FIPS, ours.kx_groups.len() < all.kx_groups.len());
     }
 }

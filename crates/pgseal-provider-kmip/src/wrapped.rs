@@ -1,18 +1,19 @@
 //! What a wrapped key looks like.
 //!
 //! ```text
-//! 1 byte    1, the version of this form
+//! 1 byte    2, the version of this form
 //! 16 bytes  initialization vector
 //! 48 bytes  32 random bytes, which the store's key encrypted: AES-CBC, padding of PKCS #5
+//! 12 bytes  nonce of AES-256-GCM
 //! 48 bytes  the key, and the tag: AES-256-GCM under HKDF-SHA-256 of the random bytes and the context
 //! ```
 //!
 //! AES-CBC is what each KMIP server from 1.2 on has; its GCM came later, and not everywhere. What
 //! CBC does not do, authenticate and bind to a context, the second step does: other random bytes, or
-//! another context, give another key of GCM. That key seals once, so its nonce is zero.
+//! another context, give another key of GCM.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
+use pgseal_crypto::{Gcm, NONCE_LEN};
 use pgseal_plugin::{Failure, Fault, Secret, configuration, random};
 use zeroize::Zeroizing;
 
@@ -20,7 +21,7 @@ use crate::id::Id;
 use crate::message::BLOCK_LEN;
 use crate::session::Session;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// The information for HKDF, before the context.
 const LABEL: &[u8] = b"pgseal/kmip/v1";
 /// The random bytes and one block of padding.
@@ -32,6 +33,7 @@ const SEALED_LEN: usize = 32 + 16;
 pub(crate) struct Wrapped<'a> {
     iv: &'a [u8; BLOCK_LEN],
     encrypted: &'a [u8; ENCRYPTED_LEN],
+    nonce: &'a [u8; NONCE_LEN],
     sealed: &'a [u8; SEALED_LEN],
 }
 
@@ -40,8 +42,9 @@ impl<'a> Wrapped<'a> {
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Wrapped<'a>, Failure<'static>> {
         let parts = |bytes: &'a [u8]| {
             let (iv, rest) = bytes.strip_prefix(&[VERSION])?.split_first_chunk()?;
-            let (encrypted, sealed) = rest.split_first_chunk()?;
-            Some(Wrapped { iv, encrypted, sealed: sealed.try_into().ok()? })
+            let (encrypted, rest) = rest.split_first_chunk()?;
+            let (nonce, sealed) = rest.split_first_chunk()?;
+            Some(Wrapped { iv, encrypted, nonce, sealed: sealed.try_into().ok()? })
         };
         parts(bytes).ok_or_else(|| Failure::new(Fault::Wrong, "no key that this plugin wrapped"))
     }
@@ -55,8 +58,10 @@ pub(crate) fn wrap(
     secret: &Secret,
 ) -> Result<Vec<u8>, Failure<'static>> {
     let mut iv = [0; BLOCK_LEN];
+    let mut nonce = [0; NONCE_LEN];
     let mut bytes = Zeroizing::new([0; 32]);
     random(&mut iv)?;
+    random(&mut nonce)?;
     random(&mut *bytes)?;
     let encrypted = session.encrypt(key, &iv, &bytes)?;
     if encrypted.len() != ENCRYPTED_LEN {
@@ -68,9 +73,9 @@ pub(crate) fn wrap(
     }
     let mut text = Zeroizing::new(*secret.expose());
     let tag = cipher(&bytes, context)?
-        .seal_in_place_separate_tag(nonce(), Aad::empty(), &mut *text)
+        .seal(&mut nonce, &[], &mut *text)
         .map_err(|_| configuration("AES-GCM fails"))?;
-    Ok([&[VERSION][..], &iv, &encrypted, &*text, tag.as_ref()].concat())
+    Ok([&[VERSION][..], &iv, &encrypted, &nonce, &*text, &tag].concat())
 }
 
 /// Unwraps a key.
@@ -92,29 +97,29 @@ pub(crate) fn unwrap(
         Ok(bytes) => bytes,
         Err(_) => return Err(not_opened),
     };
-    let mut text = Zeroizing::new(wrapped.sealed.to_vec());
-    match cipher(bytes, context)?.open_in_place(nonce(), Aad::empty(), &mut text) {
-        Ok(opened) => Secret::init_with(|out| match opened.len() == out.len() {
-            true => {
-                out.copy_from_slice(opened);
-                Ok(())
-            }
-            false => Err(not_opened),
-        }),
-        Err(_) => Err(not_opened),
-    }
+    let Some((sealed, tag)) = wrapped.sealed.split_first_chunk::<32>() else {
+        return Err(not_opened);
+    };
+    let key = cipher(bytes, context)?;
+    Secret::init_with(|out| {
+        key.open_between(wrapped.nonce, &[], (sealed, tag), out).map_err(|_| not_opened)
+    })
 }
 
-fn cipher(bytes: &[u8; 32], context: &[u8; 16]) -> Result<LessSafeKey, Failure<'static>> {
-    let derived = Salt::new(HKDF_SHA256, &[]).extract(bytes);
-    match derived.expand(&[LABEL, context], &AES_256_GCM) {
-        Ok(key) => Ok(LessSafeKey::new(UnboundKey::from(key))),
-        Err(_) => Err(configuration("HKDF fails")),
+fn cipher(bytes: &[u8; 32], context: &[u8; 16]) -> Result<Gcm, Failure<'static>> {
+    struct Len32;
+    impl KeyType for Len32 {
+        fn len(&self) -> usize {
+            32
+        }
     }
-}
-
-fn nonce() -> Nonce {
-    Nonce::assume_unique_for_key([0; 12])
+    let mut key = Zeroizing::new([0; 32]);
+    Salt::new(HKDF_SHA256, &[])
+        .extract(bytes)
+        .expand(&[LABEL, context], Len32)
+        .and_then(|okm| okm.fill(&mut *key))
+        .map_err(|_| configuration("HKDF fails"))?;
+    Gcm::new(&*key).map_err(|_| configuration("AES-GCM fails"))
 }
 
 #[cfg(test)]
@@ -123,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_was_cut_or_made_by_others_is_refused() {
-        let mut bytes = vec![7; 1 + BLOCK_LEN + ENCRYPTED_LEN + SEALED_LEN];
+        let mut bytes = vec![7; 1 + BLOCK_LEN + ENCRYPTED_LEN + NONCE_LEN + SEALED_LEN];
         assert!(Wrapped::parse(&bytes).is_err(), "another version");
         bytes[0] = VERSION;
         assert!(Wrapped::parse(&bytes).is_ok());
@@ -136,18 +141,13 @@ mod tests {
 
     #[test]
     fn each_context_has_its_key() {
-        let sealed = |bytes: &[u8; 32], context: &[u8; 16]| {
-            let mut text = [0; 32];
-            cipher(bytes, context)
-                .ok()
-                .and_then(|key| {
-                    key.seal_in_place_separate_tag(nonce(), Aad::empty(), &mut text).ok()
-                })
-                .map(|_| text)
+        let opens = |bytes: &[u8; 32], context: &[u8; 16]| {
+            let (mut nonce, mut text) = ([0; NONCE_LEN], [0; 32]);
+            let tag = cipher(&[1; 32], &[1; 16]).unwrap().seal(&mut nonce, &[], &mut text).unwrap();
+            cipher(bytes, context).unwrap().open(&nonce, &[], &tag, &mut text).is_ok()
         };
-        let one = sealed(&[1; 32], &[1; 16]);
-        assert!(one.is_some() && one == sealed(&[1; 32], &[1; 16]));
-        assert_ne!(one, sealed(&[1; 32], &[2; 16]));
-        assert_ne!(one, sealed(&[2; 32], &[1; 16]));
+        assert!(opens(&[1; 32], &[1; 16]));
+        assert!(!opens(&[1; 32], &[2; 16]));
+        assert!(!opens(&[2; 32], &[1; 16]));
     }
 }

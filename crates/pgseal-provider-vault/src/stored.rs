@@ -11,7 +11,7 @@
 //! The version of the secret stands in the name of the key. It is a hint: with another version the
 //! tag does not fit.
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use pgseal_crypto::{Gcm, NONCE_LEN, TAG_LEN};
 use pgseal_plugin::{Failure, Fault, Secret, WrappedKey, configuration, random};
 use zeroize::Zeroizing;
 
@@ -24,9 +24,6 @@ use crate::uri::Stored;
 const VERSION: u8 = 1;
 /// The associated data, before the context.
 const LABEL: &[u8] = b"pgseal/vault-kv/v1";
-const NONCE_LEN: usize = 12;
-/// The key and its tag.
-const SEALED_LEN: usize = 32 + 16;
 
 /// The engine and the key for people.
 pub(crate) fn describe(
@@ -57,9 +54,9 @@ pub(crate) fn wrap(
     random(&mut nonce)?;
     let mut text = Zeroizing::new(*secret.expose());
     let tag = cipher(&key)?
-        .seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), aad(context), &mut *text)
+        .seal(&mut nonce, &aad(context), &mut *text)
         .map_err(|_| configuration("AES-GCM fails"))?;
-    let wrapped = [&[VERSION][..], &nonce, &*text, tag.as_ref()].concat();
+    let wrapped = [&[VERSION][..], &nonce, &*text, &tag].concat();
     Ok(WrappedKey { wrapped, key: name(place, read.version) })
 }
 
@@ -72,30 +69,23 @@ pub(crate) fn unwrap(
     hint: &str,
 ) -> Result<Secret, Failure<'static>> {
     let wrong = |what: &str| Failure::new(Fault::Wrong, what);
-    let parts = match wrapped {
-        [VERSION, rest @ ..] => rest.split_first_chunk::<NONCE_LEN>(),
-        _ => None,
+    let parts = |wrapped| -> Option<(&[u8; NONCE_LEN], &[u8; 32], &[u8])> {
+        let (nonce, sealed) = <[u8]>::strip_prefix(wrapped, &[VERSION])?.split_first_chunk()?;
+        let (sealed, tag) = sealed.split_first_chunk()?;
+        (tag.len() == TAG_LEN).then_some((nonce, sealed, tag))
     };
-    let (nonce, sealed) = parts
-        .filter(|(_, sealed)| sealed.len() == SEALED_LEN)
-        .ok_or_else(|| wrong("no key that this plugin wrapped"))?;
+    let (nonce, sealed, tag) =
+        parts(wrapped).ok_or_else(|| wrong("no key that this plugin wrapped"))?;
     let read = read(session, place, version(hint))?;
-    let key = key(&read, place)?;
-    let mut text = Zeroizing::new(sealed.to_vec());
-    let opened = cipher(&key)?
-        .open_in_place(Nonce::assume_unique_for_key(*nonce), aad(context), &mut text)
-        .map_err(|_| {
+    let cipher = cipher(&key(&read, place)?)?;
+    Secret::init_with(|out| {
+        cipher.open_between(nonce, &aad(context), (sealed, tag), out).map_err(|_| {
             wrong(&format!(
                 "{}: version {} of the secret does not open this, or not for this keyring",
                 read.asked(),
                 read.version
             ))
-        })?;
-    let bytes: &[u8; 32] =
-        (&*opened).try_into().map_err(|_| wrong("the wrapped key is not one of 32 bytes"))?;
-    Secret::init_with(|out| {
-        out.copy_from_slice(bytes);
-        Ok(())
+        })
     })
 }
 
@@ -128,13 +118,12 @@ fn key(read: &Read, place: &Stored) -> Result<Secret, Failure<'static>> {
     })
 }
 
-fn cipher(key: &Secret) -> Result<LessSafeKey, Failure<'static>> {
-    let key = UnboundKey::new(&AES_256_GCM, key.expose());
-    key.map(LessSafeKey::new).map_err(|_| configuration("AES-GCM takes no such key"))
+fn cipher(key: &Secret) -> Result<Gcm, Failure<'static>> {
+    Gcm::new(key.expose()).map_err(|_| configuration("AES-GCM takes no such key"))
 }
 
-fn aad(context: &[u8; 16]) -> Aad<Vec<u8>> {
-    Aad::from([LABEL, context].concat())
+fn aad(context: &[u8; 16]) -> Vec<u8> {
+    [LABEL, context].concat()
 }
 
 /// The name of the key that [`version`] reads.

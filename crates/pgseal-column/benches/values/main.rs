@@ -16,10 +16,10 @@ use std::ptr;
 use std::time::Instant;
 
 use aws_lc_rs::aead::{AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_sys as sys;
 use pgseal_column::ff1::Ff1;
 use pgseal_column::ffi::*;
 use pgseal_column::{ColumnKey, RawKey};
+use pgseal_crypto::sys;
 
 /// How long a pass takes: much longer than a tick of the clock, much shorter than a time slice.
 const PASS_NS: u64 = 200_000;

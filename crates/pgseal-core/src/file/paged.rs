@@ -1,11 +1,12 @@
 //! The paged layout: 8192-byte pages in groups of 256, each group behind its tag block
 //! (`spec/sealed-file.md`, section 6).
 
+use pgseal_crypto::{NonceBytes, TagBytes};
+
 use super::operation::{InLayout, Operation, Reading};
 use super::spans::{Span, Spans, spans};
 use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, all_zero};
 use crate::broken::{self, Order};
-use crate::cipher::{NonceBytes, TagBytes};
 use crate::error::SealError;
 use crate::geometry::{
     BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, TAG_ENTRY_LEN, block_sealed_off, tag_block_off,
@@ -185,7 +186,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         // Draw all nonces with one call: it may be a system call.
         self.random.fill(nonces[..pages].as_flattened_mut())?;
         self.file.drawn.note(self.file.header.sealing_number(), &nonces[..pages]);
-        for (index, (((page, sealed), entry), nonce)) in plain
+        for (index, (((page, sealed), entry), mut nonce)) in plain
             .chunks(BLOCK)
             .zip(sealed.chunks_mut(BLOCK))
             .zip(entries.chunks_mut(ENTRY))
@@ -195,7 +196,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
             let block = BlockNo(first.0 + index as u64);
             let sealed = &mut sealed[..page.len()];
             let (cipher, key_number) = self.file.sealing();
-            let tag = cipher.seal_block(block, nonce, page, sealed)?;
+            let tag = cipher.seal_block(block, &mut nonce, page, sealed)?;
             encode_entry(nonce, tag, key_number, entry);
         }
         let written = if new_group {

@@ -4,11 +4,12 @@
 //! A device writes a sector whole or not at all. So after a torn write each sector opens, with its
 //! old or its new content, and no order between two writes is needed.
 
+use pgseal_crypto::NonceBytes;
+
 use super::operation::{InLayout, Operation, Reading, Shared};
 use super::spans::{Span, Spans, spans};
 use super::undo::{NOTHING, Undo};
 use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, ZEROS, all_zero};
-use crate::cipher::NonceBytes;
 use crate::error::SealError;
 use crate::geometry::{
     BLOCK_LEN, BLOCK_SECTORS, NONCE_LEN, SECTOR_DATA_LEN, SECTOR_LEN, SECTORED_STRIDE, TAG_LEN,
@@ -281,14 +282,14 @@ impl SealedFile {
         let count = plain.len().div_ceil(DATA);
         // Draw all nonces with one call: it may be a system call.
         random.fill(nonces[..count].as_flattened_mut())?;
-        for (index, ((data, sector), nonce)) in
+        for (index, ((data, sector), mut nonce)) in
             plain.chunks(DATA).zip(out.chunks_exact_mut(SECTOR)).zip(nonces).enumerate()
         {
             let mut padded = [0; DATA];
             padded[..data.len()].copy_from_slice(data);
             let (head, sealed) = sector.split_at_mut(HEAD);
             let number = sector_no(block, first + index);
-            let tag = self.cipher.seal_block(number, nonce, &padded, sealed)?;
+            let tag = self.cipher.seal_block(number, &mut nonce, &padded, sealed)?;
             head[..NONCE].copy_from_slice(&nonce);
             head[NONCE..].copy_from_slice(&tag);
         }

@@ -238,8 +238,8 @@ impl SealedFile {
         random.fill(&mut nonce)?;
         let (head, tag) = stride.split_at_mut(NONCE + plain.len());
         let (nonce_out, data) = head.split_at_mut(NONCE);
+        tag.copy_from_slice(&self.cipher.seal_block(block, &mut nonce, plain, data)?);
         nonce_out.copy_from_slice(&nonce);
-        tag.copy_from_slice(&self.cipher.seal_block(block, nonce, plain, data)?);
         Ok(())
     }
 }

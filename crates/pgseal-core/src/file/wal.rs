@@ -278,8 +278,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
         } else {
             self.file.seal_units(span.off(), plain, sealed)?;
             for ((no, page), entry) in pages.clone().zip(sealed.chunks(BLOCK)).zip(&mut entries) {
-                let nonce = rows.nonce_of(no);
-                *entry = Entry::new(nonce, self.file.cipher.page_mac(no, nonce, page)?);
+                let mut nonce = rows.nonce_of(no);
+                let tag = self.file.cipher.page_mac(no, &mut nonce, page)?;
+                *entry = Entry::new(nonce, tag);
             }
         }
         let entries = &entries[..plain.len() / BLOCK];
@@ -364,8 +365,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
     /// Makes the entry of a page over the first `len` bytes of its cells, which are in the buffer
     /// `old`.
     fn make_entry(&mut self, block: BlockNo, len: usize, rows: &mut Rows) -> Result<(), SealError> {
-        let (nonce, cells) = (rows.nonce_of(block), &self.scratch.old.room(BLOCK)?[..len]);
-        let entry = Entry::new(nonce, self.file.cipher.page_mac(block, nonce, cells)?);
+        let (mut nonce, cells) = (rows.nonce_of(block), &self.scratch.old.room(BLOCK)?[..len]);
+        let tag = self.file.cipher.page_mac(block, &mut nonce, cells)?;
+        let entry = Entry::new(nonce, tag);
         rows.put_all(self.scratch.rows.room(TAG_BLOCK)?, [(block, &entry)].into_iter());
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 
+use pgseal_crypto::Service;
 use rand_core::{TryCryptoRng, TryRng};
 use vsss_rs::Gf256;
 use zeroize::Zeroizing;
@@ -41,6 +42,7 @@ impl TryCryptoRng for &mut LibraryRng {}
 
 /// Splits the secret into `limit` shares. Any `threshold` of them restore it.
 pub(super) fn split(secret: &Secret32, threshold: u8, limit: u8) -> Result<Vec<Share>, KeyError> {
+    pgseal_crypto::check(Service::SecretSharing)?;
     let failed = || KeyError::Internal("splitting a secret");
     let mut rng = LibraryRng { has_failed: false };
     let shares = Gf256::split_bytes(threshold.into(), limit.into(), &secret[..], &mut rng)
@@ -60,6 +62,7 @@ pub(super) fn split(secret: &Secret32, threshold: u8, limit: u8) -> Result<Vec<S
 /// Restores the secret. The caller has checked that the shares are distinct and that there are
 /// enough of them. Shares of different sets give a wrong secret, which opens nothing.
 pub(super) fn combine(shares: &[&Share]) -> Result<Secret32, KeyError> {
+    pgseal_crypto::check(Service::SecretSharing)?;
     let failed = || KeyError::Internal("combining shares");
     let mut all = Zeroizing::new(Vec::with_capacity(shares.len()));
     for share in shares {

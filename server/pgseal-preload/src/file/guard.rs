@@ -105,8 +105,9 @@ fn start_line() -> Option<CString> {
     let unlocked = datadir::cwd_root()?.unlocked()?;
     let keys = &unlocked.keys;
     let line = format!(
-        "data directory is sealed: pgseal {}, keyring {}, data key {}, {}, key from {}",
+        "data directory is sealed: pgseal {}{}, keyring {}, data key {}, {}, key from {}",
         env!("CARGO_PKG_VERSION"),
+        if pgseal_crypto::FIPS { " (FIPS build)" } else { "" },
         keys.keyring_id,
         keys.active().0,
         keys.suite,

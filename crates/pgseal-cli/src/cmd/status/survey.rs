@@ -71,6 +71,8 @@ pub struct Status {
     pub keyring_id: Option<String>,
     pub provider: Option<String>,
     pub suite: Option<String>,
+    /// The cryptographic library of this program.
+    pub cryptography: &'static str,
     pub active_generation: Option<u32>,
     /// Whether the configuration is locked.
     pub configuration: Option<String>,
@@ -120,6 +122,7 @@ pub fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) ->
         keyring_id: keyring.map(|keyring| keyring.id().to_string()),
         provider: keyring.map(|keyring| Provider::shown(keyring.provider_uri())),
         suite: keyring.map(|keyring| keyring.suite().name().to_owned()),
+        cryptography: pgseal_crypto::library(),
         active_generation: keyring.map(|keyring| keyring.active_generation().0),
         configuration: keyring.map(|keyring| configuration(&dir.root, keyring).to_owned()),
         protection: Protection::of(dir, scan, keyring),

@@ -32,6 +32,9 @@ pub fn print(out: &mut Out, status: &Status, brief: bool) -> io::Result<()> {
     ] {
         writeln!(out, "{name}{}", value.as_deref().unwrap_or("unknown: the keyring is missing"))?;
     }
+    if pgseal_crypto::FIPS {
+        writeln!(out, "Cryptography    {}", status.cryptography)?;
+    }
     status.protection.print(out, &status.data_directory)?;
     if let Some(policy) = &status.key_policy {
         let (open, rules) = (policy.open_rules(), policy.set_rules() as u64);

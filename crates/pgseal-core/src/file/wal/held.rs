@@ -99,7 +99,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Wal> {
                 let mut nonce = [0; 12];
                 op.random.fill(&mut nonce)?;
                 op.file.drawn.note(op.file.header.key_number, &[nonce]);
-                let entry = Entry::new(nonce, op.file.cipher.page_mac(block, nonce, page)?);
+                let tag = op.file.cipher.page_mac(block, &mut nonce, page)?;
+                let entry = Entry::new(nonce, tag);
                 Ok(Some(HeldEntry { block, entry: entry.0 }))
             },
         )

@@ -1,7 +1,9 @@
 //! The rows of a tag block of WAL: 16 entries and a flush record in each sector.
 
+use pgseal_crypto::{NonceBytes, TagBytes};
+
 use super::{TAG_BLOCK, Wal};
-use crate::cipher::{Cipher, NonceBytes, TagBytes};
+use crate::cipher::Cipher;
 use crate::error::SealError;
 use crate::file::operation::Operation;
 use crate::geometry::{
@@ -40,11 +42,11 @@ impl FlushRecord {
     fn encode(
         &self,
         cipher: &mut Cipher,
-        nonce: NonceBytes,
+        mut nonce: NonceBytes,
         row: &mut [u8],
     ) -> Result<(), SealError> {
         let fields = self.fields();
-        let tag = cipher.record_mac(nonce, &fields)?;
+        let tag = cipher.record_mac(&mut nonce, &fields)?;
         let record = &mut row[RECORD_AT..];
         record.fill(0);
         record[..16].copy_from_slice(&fields);
