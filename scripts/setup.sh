@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
-#           drivers|report|docs]...   (default: build)
+#           drivers|report|docs|fips]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -15,6 +15,7 @@
 #   upstream  as build, the procedural languages, and what else PostgreSQL's own test suites need
 #   demo      as build
 #   lint      shellcheck
+#   fips      CMake and Go, for a build over the FIPS module (FIPS=1)
 #   deb       debhelper and fakeroot, for 'make deb'
 #   test-deb  debootstrap and lintian
 #   test-extensions  debootstrap
@@ -337,6 +338,10 @@ for purpose in "$@"; do
         need flock util-linux
         ;;
     memcheck) need valgrind valgrind ;;
+    fips)
+        need cmake cmake
+        need go golang-go
+        ;;
     drivers)
         need javac default-jdk-headless
         need mvn maven
