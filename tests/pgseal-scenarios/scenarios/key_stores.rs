@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
+use pgseal_scenarios::key_store::{StoreNode, commands};
+use pgseal_scenarios::succeeds;
 
 const PIN: &str = "87654321";
 const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
