@@ -140,7 +140,7 @@ while IFS=$'\t' read -r step at kind options <&9; do
     esac
     case "$kind" in
     excused)
-        case "$lang" in ini | yaml | python)
+        case "$lang" in ini | yaml | python | json | hcl)
             printf 'file\t%s\t%s\t%s\n' "$page" "$options" "$at" >>counts
             continue
             ;;
