@@ -215,6 +215,7 @@ test-core: ## PostgreSQL's core regression tests, plain and sealed, compared
 .PHONY: test-docs
 test-docs: ## every command of README and docs/, on 15 and 18 (or MAJORS), each page in a machine of its own (as root)
 	@scripts/setup.sh test docs
+	@$(MAKE) build-aws-kms
 	@$(MAKE) build PG_CONFIG="$$(scripts/postgres-versions.sh fetch $(or $(MAJORS),15 18) | tr '\n' ' ')"
 	@MAJORS="$(or $(MAJORS),15 18)" scripts/docs-test.sh $(PAGES)
 

@@ -60,7 +60,7 @@ type_lines() {
     local seen=0 size=0 typed
     while IFS= read -r typed; do
         until size=$(stat -c %s "$1.terminal" 2>/dev/null || echo 0)
-            [ "$size" -gt "$seen" ] && [[ $(tail -c 20 "$1.terminal" | tr -d '\0') == *': ' ]]; do sleep 0.2; done
+            [ "$size" -gt "$seen" ] && [[ $(tail -c 20 "$1.terminal" | tr -d '\0') == *[]:]' ' ]]; do sleep 0.2; done
         seen=$size
         sleep 1
         printf '%s\n' "$typed"
@@ -140,7 +140,7 @@ while IFS=$'\t' read -r step at kind options <&9; do
     esac
     case "$kind" in
     excused)
-        case "$lang" in ini | yaml | python)
+        case "$lang" in ini | yaml | python | json | hcl)
             printf 'file\t%s\t%s\t%s\n' "$page" "$options" "$at" >>counts
             continue
             ;;

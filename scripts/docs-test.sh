@@ -157,6 +157,10 @@ fi
 for part in pgseal pgseal-lab libpgseal.so; do
     [ -e "target/release/$part" ] || die "target/release/$part is missing; run 'make build' first"
 done
+if [[ " ${pages[*]} " == *" docs/key-stores.md "* ]]; then
+    [ -e target/release/pgseal-provider-aws-kms ] ||
+        die "target/release/pgseal-provider-aws-kms is missing; run 'make build-aws-kms' first"
+fi
 majors=()
 for major in ${MAJORS:-$DEFAULT_MAJORS}; do
     config=$(pg_config_of "$major") || {

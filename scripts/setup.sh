@@ -21,7 +21,8 @@
 #   test-extensions  debootstrap
 #   memcheck  valgrind
 #   drivers   Java, Maven, npm and Python, for the drivers; Go, for pgx, only if it is there
-#   docs      jq, which commands of the pages use; the rest of what they use comes with "test"
+#   docs      what commands of the pages use and "test" does not install: pgBackRest, Barman, Patroni,
+#             etcd, logrotate, ssh, jq, curl
 #   report    chromium and a font, for the pages of pgseal lab
 # Needs root or sudo only if something is missing. May be run repeatedly.
 set -euo pipefail
@@ -353,7 +354,18 @@ for purpose in "$@"; do
         need python3 python3
         [ -n "$(installed_version fonts-dejavu-core)" ] || packages+=(fonts-dejavu-core)
         ;;
-    docs) need jq jq ;;
+    docs)
+        need jq jq
+        need curl curl
+        need pgbackrest pgbackrest
+        need barman barman
+        need rsync rsync
+        need patroni patroni
+        need etcd etcd-server
+        need logrotate logrotate
+        need ssh openssh-client
+        [ -x /usr/sbin/sshd ] || packages+=(openssh-server)
+        ;;
     -h | --help)
         usage
         exit 0

@@ -19,8 +19,7 @@ pub fn with_guard(text: &str, guard: &str) -> Option<String> {
         return None;
     }
     let value = if others.is_empty() { guard.to_owned() } else { format!("{guard},{others}") };
-    let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    Some(format!("{text}{break_before}\n{COMMENT}\n{NAME} = {}\n", quoted(&value)))
+    Some(appended(text, COMMENT, &format!("{NAME} = {}", quoted(&value))))
 }
 
 /// The text with `wal_log_hints` switched on; `None` if it is on there.
@@ -31,8 +30,13 @@ pub fn with_log_hints(text: &str) -> Option<String> {
     if is_on == Some(true) {
         return None;
     }
+    Some(appended(text, HINTS_COMMENT, "wal_log_hints = on"))
+}
+
+/// The text with an empty line, a comment and a line of settings at its end.
+fn appended(text: &str, comment: &str, line: &str) -> String {
     let break_before = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    Some(format!("{text}{break_before}\n{HINTS_COMMENT}\nwal_log_hints = on\n"))
+    format!("{text}{break_before}\n{comment}\n{line}\n")
 }
 
 /// The value of the last `data_directory` in the text, in quotes as Debian's programs write it.

@@ -77,6 +77,17 @@ fn a_passphrase_copy_survives_the_loss_of_key_and_keyring() {
     assert_eq!(shown["provider"], format!("file:{}", fixture.path("next").display()));
 }
 
+/// With `PGDATA` it is easy to name only the copy, which is then taken for the directory.
+#[test]
+fn a_copy_in_the_place_of_the_directory_is_noticed() {
+    let fixture = Fixture::sealed();
+    assert_eq!(backup(&fixture, &["--lock", PASS, "-o", "escrow.txt"]).code, 0);
+    let mut command = fixture.pgseal();
+    command.args(["key", "restore", "escrow.txt", "-K", "file:next", "--force"]);
+    let answer = Answer::of(command.env("PGDATA", fixture.data()).output().unwrap());
+    answer.fails_with(2, "this is an escrow copy, and no data directory");
+}
+
 #[test]
 fn shares_are_files_of_their_own_and_enough_of_them_restore() {
     let fixture = Fixture::sealed();

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use pgseal_cluster::Patience;
-use pgseal_scenarios::{Node, Outcome};
+use pgseal_scenarios::{Node, ends};
 use pgseal_testkit::install;
 
 const PASSPHRASE: &str = "passphrase:command=echo correct horse battery staple";
@@ -18,31 +18,8 @@ const PASSPHRASE: &str = "passphrase:command=echo correct horse battery staple";
 /// A sealed cluster whose audit trail is a file.
 fn cluster() -> (Node, PathBuf) {
     let mut node = Node::sealed(&[]);
-    let file = node.make_dir("trail").join("audit.log");
-    node.set_env("PGSEAL_AUDIT", &format!("file:{}", file.display()));
+    let file = node.audit_to_file();
     (node, file)
-}
-
-/// `pgseal COMMAND DIR`, where the words hold `DIR`.
-fn pgseal(node: &Node, words: &[&str]) -> Outcome {
-    let dir = node.data().display().to_string();
-    let words: Vec<&str> =
-        words.iter().map(|word| if *word == "DIR" { dir.as_str() } else { word }).collect();
-    node.pgseal(&words)
-}
-
-#[track_caller]
-fn ends(outcome: &Outcome, code: i32, words: &[&str]) {
-    assert_eq!(outcome.code, code, "{}", outcome.text);
-    for word in words {
-        assert!(outcome.text.contains(word), "{word} in {}", outcome.text);
-    }
-}
-
-fn new_key(node: &Node, name: &str) -> String {
-    let path = node.home().join(name).display().to_string();
-    ends(&node.pgseal(&["key", "new", "-o", &path]), 0, &[]);
-    format!("file:{path}")
 }
 
 fn lines(file: &Path) -> Vec<String> {
@@ -71,7 +48,7 @@ const REFUSED: &str = "\"outcome\":\"refused\"";
 fn each_use_of_a_key_is_a_line() {
     let (mut node, file) = cluster();
     let mut seen = 0;
-    let id = pgseal(&node, &["key", "show", "--json", "DIR"]).text;
+    let id = node.pgseal_dir(&["key", "show", "--json", "DIR"]).text;
     let id = id.split("\"keyring_id\": \"").nth(1).expect("the identity").get(..32).expect("32");
     let cluster = format!("\"cluster\":\"{id}\"");
     came(&file, &mut seen, &[]);
@@ -97,25 +74,25 @@ fn each_use_of_a_key_is_a_line() {
     ];
     came(&file, &mut seen, &[start]);
 
-    let next = new_key(&node, "next.key");
+    let next = node.new_key_file("next.key");
     came(&file, &mut seen, &[&["\"event\":\"new-key\"", "next.key", DONE]]);
-    ends(&pgseal(&node, &["key", "rotate", "DIR", "-K", &next]), 0, &[]);
+    ends(&node.pgseal_dir(&["key", "rotate", "DIR", "-K", &next]), 0, &[]);
     let to = format!("\"new_key\":{{\"provider\":\"{next}\"}}");
     came(
         &file,
         &mut seen,
         &[&["\"event\":\"rotate\"", DONE, "\"exit\":0", &by_file, &to, &cluster]],
     );
-    let spare = new_key(&node, "spare.key");
-    ends(&pgseal(&node, &["key", "add-recipient", "spare", "DIR", "-K", &spare]), 0, &[]);
+    let spare = node.new_key_file("spare.key");
+    ends(&node.pgseal_dir(&["key", "add-recipient", "spare", "DIR", "-K", &spare]), 0, &[]);
     // What it says of a running server's files does not matter here.
-    assert!(pgseal(&node, &["verify", "DIR", "-K", &spare]).code < 2);
-    ends(&pgseal(&node, &["key", "remove-recipient", "spare", "DIR"]), 0, &[]);
-    ends(&pgseal(&node, &["key", "renew", "DIR"]), 0, &[]);
+    assert!(node.pgseal_dir(&["verify", "DIR", "-K", &spare]).code < 2);
+    ends(&node.pgseal_dir(&["key", "remove-recipient", "spare", "DIR"]), 0, &[]);
+    ends(&node.pgseal_dir(&["key", "renew", "DIR"]), 0, &[]);
     let backup = ["key", "backup", "DIR", "--lock", PASSPHRASE, "-o", "escrow.txt"];
-    ends(&pgseal(&node, &backup), 0, &[]);
-    ends(&pgseal(&node, &["key", "check", "DIR", "--escrow", "escrow.txt"]), 0, &[]);
-    ends(&pgseal(&node, &["config", "lock", "DIR"]), 0, &[]);
+    ends(&node.pgseal_dir(&backup), 0, &[]);
+    ends(&node.pgseal_dir(&["key", "check", "DIR", "--escrow", "escrow.txt"]), 0, &[]);
+    ends(&node.pgseal_dir(&["config", "lock", "DIR"]), 0, &[]);
     came(
         &file,
         &mut seen,
@@ -134,13 +111,13 @@ fn each_use_of_a_key_is_a_line() {
     for look in
         [&["status", "DIR"][..], &["key", "show", "DIR"], &["status", "--prometheus", "DIR"]]
     {
-        ends(&pgseal(&node, look), 0, &[]);
+        ends(&node.pgseal_dir(look), 0, &[]);
     }
     came(&file, &mut seen, &[]);
 
     // Refused: a wrong key, a missing one, and a start without its key.
     let wrong: &[&str] = &[REFUSED, "\"exit\":11", "wrong key", &cluster];
-    ends(&pgseal(&node, &["key", "backup", "DIR", "-K", &spare, "-o", "no"]), 11, &[]);
+    ends(&node.pgseal_dir(&["key", "backup", "DIR", "-K", &spare, "-o", "no"]), 11, &[]);
     node.stop();
     let next_file = node.home().join("next.key");
     fs::rename(&next_file, node.home().join("away")).expect("the key goes");
@@ -151,7 +128,7 @@ fn each_use_of_a_key_is_a_line() {
     fs::rename(node.home().join("away"), &next_file).expect("the key is back");
 
     let restore = ["key", "restore", "DIR", "escrow.txt", "--unlock", PASSPHRASE, "-K", &spare];
-    ends(&pgseal(&node, &[&restore[..], &["--force"]].concat()), 0, &[]);
+    ends(&node.pgseal_dir(&[&restore[..], &["--force"]].concat()), 0, &[]);
     let new = format!("\"new_key\":{{\"provider\":\"{spare}\"}}");
     came(&file, &mut seen, &[&["\"event\":\"restore\"", DONE, &new, &cluster, "a passphrase"]]);
 
@@ -162,7 +139,7 @@ fn each_use_of_a_key_is_a_line() {
         assert!(!all.contains(secret.trim()), "the trail shows the key {name}");
     }
     assert!(!all.contains("battery"), "the trail shows the argument of a command");
-    let checked = pgseal(&node, &["audit", "verify", "trail/audit.log", "-D", "DIR"]);
+    let checked = node.pgseal_dir(&["audit", "verify", "trail/audit.log", "-D", "DIR"]);
     ends(&checked, 0, &["Each line continues the one before it", "MACs are right"]);
     seen += 1;
     assert_eq!(lines(&file).len(), seen, "the check has used a key, too");
@@ -180,7 +157,7 @@ fn changed_lines_are_found(node: &Node, file: &Path) {
         if with_key {
             words.extend(["-D", "DIR"]);
         }
-        pgseal(node, &words)
+        node.pgseal_dir(&words)
     };
     ends(&check(&whole, false), 0, &["No MAC was checked"]);
     for at in 0..whole.len() {
@@ -205,8 +182,8 @@ fn a_required_trail_that_cannot_be_written_stops_everything() {
     let (mut node, file) = cluster();
     node.set_env("PGSEAL_AUDIT_REQUIRED", "yes");
     let keyring = fs::read(node.file("pgseal/keyring")).expect("the keyring");
-    let next = new_key(&node, "next.key");
-    ends(&pgseal(&node, &["key", "rotate", "DIR", "-K", &next]), 0, &[]);
+    let next = node.new_key_file("next.key");
+    ends(&node.pgseal_dir(&["key", "rotate", "DIR", "-K", &next]), 0, &[]);
     let begun = "\"outcome\":\"begun\"";
     let mut seen = 0;
     came(
@@ -233,17 +210,17 @@ fn a_required_trail_that_cannot_be_written_stops_everything() {
         &["verify", "DIR"],
         &["key", "new", "-o", "not-made"],
     ] {
-        ends(&pgseal(&node, refused), 23, &["the audit trail", "it is required"]);
+        ends(&node.pgseal_dir(refused), 23, &["the audit trail", "it is required"]);
     }
     assert_eq!(fs::read(node.file("pgseal/keyring")).expect("the keyring"), keyring);
     assert!(!node.home().join("not-made").exists());
     let log = node.try_start().expect_err("a start that cannot be recorded");
     assert!(log.contains("the audit trail"), "{log}");
-    ends(&pgseal(&node, &["audit", "test"]), 1, &["NOT WRITTEN", "It is required"]);
+    ends(&node.pgseal_dir(&["audit", "test"]), 1, &["NOT WRITTEN", "It is required"]);
 
     // Not required: a warning, and the work goes on.
     node.set_env("PGSEAL_AUDIT_REQUIRED", "no");
-    let warned = pgseal(&node, &["key", "rotate", "DIR", "-K", &spare]);
+    let warned = node.pgseal_dir(&["key", "rotate", "DIR", "-K", &spare]);
     ends(&warned, 0, &["the audit trail", "is not recorded there"]);
     fs::rename(&away, &trail).expect("the directory is back");
     node.set_env("PGSEAL_AUDIT_REQUIRED", "yes");
@@ -253,17 +230,17 @@ fn a_required_trail_that_cannot_be_written_stops_everything() {
 
     // A trail in the data directory would be that of the attacker who can write there.
     node.set_env("PGSEAL_AUDIT", &format!("file:{}/audit.log", node.data().display()));
-    ends(&pgseal(&node, &["verify", "DIR"]), 23, &["it lies in the data directory"]);
+    ends(&node.pgseal_dir(&["verify", "DIR"]), 23, &["it lies in the data directory"]);
 
     // What the file of the administrator says takes precedence over the environment.
     let conf = node.make_dir("etc").join("audit.conf");
     fs::write(&conf, format!("to = file:{}\n", file.display())).expect("the file");
     node.set_env("PGSEAL_AUDIT_CONF", &conf.display().to_string());
     node.set_env("PGSEAL_AUDIT", "off");
-    ends(&pgseal(&node, &["key", "check", "DIR"]), 0, &[]);
+    ends(&node.pgseal_dir(&["key", "check", "DIR"]), 0, &[]);
     came(&file, &mut seen, &[&["\"event\":\"check\"", DONE]]);
     fs::write(&conf, "to = nowhere\n").expect("the file");
-    ends(&pgseal(&node, &["key", "check", "DIR"]), 2, &["audit.conf: line 1"]);
+    ends(&node.pgseal_dir(&["key", "check", "DIR"]), 2, &["audit.conf: line 1"]);
 }
 
 /// rsyslog, as an ordinary user, with a socket of its own.
@@ -301,10 +278,10 @@ fn rsyslog_takes_the_lines() {
     let made = Patience::seconds(60).wait_for(|| socket.exists().then_some(()));
     made.expect("rsyslog makes its socket");
     node.set_env("PGSEAL_AUDIT", &format!("syslog:{}", socket.display()));
-    ends(&pgseal(&node, &["audit", "test"]), 0, &["took the line"]);
+    ends(&node.pgseal_dir(&["audit", "test"]), 0, &["took the line"]);
     node.start();
     node.stop();
-    ends(&pgseal(&node, &["key", "check", "DIR", "-K", "file:/nowhere/at/all"]), 10, &[]);
+    ends(&node.pgseal_dir(&["key", "check", "DIR", "-K", "file:/nowhere/at/all"]), 10, &[]);
     let wanted = [
         "authpriv.notice pgseal: {\"pgseal_audit\":1,",
         "\"event\":\"unlock\",\"outcome\":\"done\"",
@@ -330,7 +307,7 @@ fn a_start_that_waits_for_its_key_store_says_so() {
     fs::write(store.join("key"), [7; 32]).expect("the store's key");
     node.set_env("PGSEAL_PROVIDERS_DIR", &plugins.display().to_string());
     let uri = format!("keyfile:{}", store.join("key").display());
-    ends(&pgseal(&node, &["key", "rotate", "DIR", "-K", &uri]), 0, &[]);
+    ends(&node.pgseal_dir(&["key", "rotate", "DIR", "-K", &uri]), 0, &[]);
     node.set_env("PGSEAL_PROVIDER", &uri);
     node.set_env("PGSEAL_PROVIDER_WAIT", "0");
 

@@ -10,8 +10,9 @@ use std::process::{Child, Command, Stdio};
 use pgseal_cluster::process::send;
 use pgseal_cluster::{Patience, Signal, free_port};
 use pgseal_scenarios::Outcome;
-use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
+use pgseal_scenarios::key_store::{StoreNode, commands};
 use pgseal_scenarios::kmip::python_servers;
+use pgseal_scenarios::succeeds;
 
 const HEADING: &str = "## AWS KMS";
 const NEXT: &str = "### What the plugin says of AWS KMS";

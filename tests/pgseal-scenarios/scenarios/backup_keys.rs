@@ -1,7 +1,7 @@
 //! Backups that are made before the key changes, and while it changes again and again.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -13,13 +13,6 @@ use pgseal_scenarios::backup::{
 };
 use pgseal_scenarios::files::copy_tree;
 use pgseal_scenarios::{Ledger, Node};
-
-fn new_key(node: &Node, name: &str) -> PathBuf {
-    let path = node.home().join(name);
-    let made = node.pgseal(&["key", "new", "-o", &text(&path)]);
-    assert_eq!(made.code, 0, "{}", made.text);
-    path
-}
 
 fn rotate(node: &Node, key: &Path) {
     let provider = format!("file:{}", key.display());
@@ -35,7 +28,7 @@ fn rotate(node: &Node, key: &Path) {
 fn restore_of_a_backup_made_before_a_key_rotation() {
     let (mut node, backup, archive) = archiving();
     add_row(&node, 9001);
-    let next = new_key(&node, "next");
+    let next = node.new_key("next");
     rotate(&node, &next);
     add_row(&node, 9002);
     archived(&node);
@@ -82,7 +75,7 @@ fn backups_made_during_key_rotations() {
     let truth = node.sql(SUM);
     let mut ledger = Ledger::create(&node, 2);
     ledger.start(&node);
-    let keys = [node.home().join("key"), new_key(&node, "second"), new_key(&node, "third")];
+    let keys = [node.home().join("key"), node.new_key("second"), node.new_key("third")];
     let before: u64 = node.sql("select count(*) from ledger").parse().expect("a number");
     let done = AtomicBool::new(false);
     let copies = thread::scope(|scope| {

@@ -8,8 +8,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
+use pgseal_scenarios::key_store::{StoreNode, commands};
 use pgseal_scenarios::kmip::KmipServer;
+use pgseal_scenarios::succeeds;
 use pgseal_scenarios::{Outcome, server_major};
 
 /// The PIN of the page.

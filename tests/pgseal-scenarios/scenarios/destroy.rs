@@ -7,24 +7,10 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 
 use pgseal_scenarios::files::copy_tree;
-use pgseal_scenarios::{Node, Outcome};
+use pgseal_scenarios::{Node, ends};
 
 const PASSPHRASE: &str = "passphrase:command=echo correct horse battery staple";
 const MARKER: &str = "canary-destroy-Qk3v";
-
-#[track_caller]
-fn ends(outcome: &Outcome, code: i32, words: &[&str]) {
-    assert_eq!(outcome.code, code, "{}", outcome.text);
-    for word in words {
-        assert!(outcome.text.contains(word), "{word} in {}", outcome.text);
-    }
-}
-
-fn new_key(node: &Node, name: &str) -> String {
-    let path = node.home().join(name).display().to_string();
-    ends(&node.pgseal(&["key", "new", "-o", &path]), 0, &[]);
-    format!("file:{path}")
-}
 
 /// Every command that opens a data directory fails, with one of these exit statuses, and none of
 /// them shows a row.
@@ -62,8 +48,7 @@ fn names(dir: &Path) -> Vec<String> {
 #[test]
 fn nothing_opens_when_all_that_is_listed_is_destroyed() {
     let mut node = Node::sealed(&[]);
-    let trail = node.make_dir("trail").join("audit.log");
-    node.set_env("PGSEAL_AUDIT", &format!("file:{}", trail.display()));
+    let trail = node.audit_to_file();
     node.start();
     node.sql(&format!(
         "create table t (id int primary key, v text);;
@@ -72,7 +57,7 @@ fn nothing_opens_when_all_that_is_listed_is_destroyed() {
     let file = node.sql("select pg_relation_filepath('t')");
     fs::write(node.home().join("table"), &file).expect("the name");
     let dir = node.data().display().to_string();
-    let spare = new_key(&node, "spare.key");
+    let spare = node.new_key_file("spare.key");
     ends(&node.pgseal(&["key", "add-recipient", "spare", &dir, "-K", &spare]), 0, &[]);
     let escrow = ["key", "backup", &dir, "--lock", PASSPHRASE, "-o", "escrow.txt"];
     ends(&node.pgseal(&escrow), 0, &[]);
@@ -160,7 +145,7 @@ fn nothing_opens_when_all_that_is_listed_is_destroyed() {
     ends(&node.pgseal(&["key", "check", &at, "-K", &spare]), 0, &[]);
     fs::remove_file(node.home().join("spare.key")).expect("the recipient's key is destroyed");
     opens_not(&node, &copy, &[10, 13]);
-    let new = new_key(&node, "new.key");
+    let new = node.new_key_file("new.key");
     let restore = ["key", "restore", &dir, "escrow.txt", "--unlock", PASSPHRASE, "-K", &new];
     ends(&node.pgseal(&restore), 0, &[]);
     ends(&node.pgseal(&["key", "check", &dir]), 0, &[]);
@@ -171,7 +156,7 @@ fn nothing_opens_when_all_that_is_listed_is_destroyed() {
     // Nothing opens any more: neither directory, with no key that is left, and no file has a row.
     opens_not(&node, node.data(), &[16]);
     opens_not(&node, &copy, &[10, 13]);
-    let other = new_key(&node, "other.key");
+    let other = node.new_key_file("other.key");
     ends(&node.pgseal(&["key", "check", &at, "-K", &other]), 11, &["wrong key"]);
     pgseal_scenarios::assert_hidden(&[node.data(), &copy], MARKER);
 }

@@ -5,7 +5,8 @@
 use std::fs;
 use std::thread;
 
-use pgseal_scenarios::key_store::{MODULE, StoreNode, commands, succeeds};
+use pgseal_scenarios::key_store::{MODULE, StoreNode, commands};
+use pgseal_scenarios::succeeds;
 
 const PIN: &str = "87654321";
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use pgseal_scenarios::files::copy_tree;
-use pgseal_scenarios::{Node, Outcome, assert_hidden};
+use pgseal_scenarios::{Node, Outcome, assert_hidden, succeeds};
 
 const MARKER: &str = "canary-keys-Zq7x";
 const PASSPHRASE: &str = "passphrase:command=echo correct horse battery staple";
@@ -28,11 +28,6 @@ fn key(node: &Node, task: &str, arguments: &[&str]) -> Outcome {
     let mut all = vec!["key", task, &dir];
     all.extend(arguments);
     node.pgseal(&all)
-}
-
-#[track_caller]
-fn succeeds(outcome: &Outcome) {
-    assert_eq!(outcome.code, 0, "{}", outcome.text);
 }
 
 #[track_caller]
@@ -60,12 +55,6 @@ fn works(node: &mut Node) {
 }
 
 /// Makes a new key file and returns its URI.
-fn new_key(node: &Node, name: &str) -> String {
-    let path = node.home().join(name).display().to_string();
-    succeeds(&node.pgseal(&["key", "new", "-o", &path]));
-    format!("file:{path}")
-}
-
 #[test]
 fn the_key_is_lost() {
     let mut node = cluster();
@@ -74,7 +63,7 @@ fn the_key_is_lost() {
     fs::remove_file(node.home().join("key")).expect("the key file");
     refuses(&mut node, 10, "no key");
 
-    let uri = new_key(&node, "new.key");
+    let uri = node.new_key_file("new.key");
     let restore = ["escrow.txt", "--unlock", PASSPHRASE, "-K", &uri];
     let refused = key(&node, "restore", &restore);
     assert_eq!(refused.code, 5, "a keyring was replaced without --force: {}", refused.text);
@@ -114,7 +103,7 @@ fn a_rotation_with_a_locked_configuration_and_an_anchor() {
         if is_up {
             node.start();
         }
-        let uri = new_key(&node, &format!("next-{is_up}"));
+        let uri = node.new_key_file(&format!("next-{is_up}"));
         succeeds(&key(&node, "rotate", &["-K", &uri]));
         if is_up {
             node.restart_with_manifest();
@@ -166,7 +155,7 @@ fn the_key_store_is_down() {
 #[test]
 fn recipients_open_the_keyring_when_the_own_key_is_away() {
     let mut node = cluster();
-    let [main, next] = ["main.key", "next.key"].map(|name| new_key(&node, name));
+    let [main, next] = ["main.key", "next.key"].map(|name| node.new_key_file(name));
     let glass = "passphrase:command=echo open sesame".to_owned();
     let data = node.data().display().to_string();
     let clusters = node.home().join("clusters.d").display().to_string();
@@ -219,7 +208,7 @@ fn recipients_open_the_keyring_when_the_own_key_is_away() {
     works(&mut node);
     // With a rotation the recipient stays.
     back(&main);
-    let third = new_key(&node, "third.key");
+    let third = node.new_key_file("third.key");
     succeeds(&key(&node, "rotate", &["-K", &third, "--register"]));
     away(&third);
     works(&mut node);
@@ -243,7 +232,7 @@ fn a_restore_on_another_machine() {
 
     let mut other = Node::at(&node, &backup);
     refuses(&mut other, 10, "no key");
-    let uri = new_key(&other, "new.key");
+    let uri = other.new_key_file("new.key");
     let restore = ["escrow.txt", "--unlock", PASSPHRASE, "-K", &uri, "--force"];
     succeeds(&key(&other, "restore", &restore));
     works(&mut other);

@@ -12,8 +12,9 @@ use std::thread;
 
 use pgseal_cluster::{Patience, free_port};
 use pgseal_scenarios::backup::shell;
-use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
+use pgseal_scenarios::key_store::{StoreNode, commands};
 use pgseal_scenarios::kmip::KmipServer;
+use pgseal_scenarios::succeeds;
 
 #[test]
 fn a_cluster_under_kmip() {

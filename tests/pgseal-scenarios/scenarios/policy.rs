@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use pgseal_scenarios::{Node, Outcome};
+use pgseal_scenarios::{Node, ends};
 
 const PASSPHRASE: &str = "passphrase:command=echo correct horse battery staple";
 
@@ -23,25 +23,9 @@ fn cluster() -> Node {
     node
 }
 
-/// `pgseal COMMAND DIR`, where the words hold `DIR`.
-fn pgseal(node: &Node, words: &[&str]) -> Outcome {
-    let dir = node.data().display().to_string();
-    let words: Vec<&str> =
-        words.iter().map(|word| if *word == "DIR" { dir.as_str() } else { word }).collect();
-    node.pgseal(&words)
-}
-
-#[track_caller]
-fn ends(outcome: &Outcome, code: i32, words: &[&str]) {
-    assert_eq!(outcome.code, code, "{}", outcome.text);
-    for word in words {
-        assert!(outcome.text.contains(word), "{word} in {}", outcome.text);
-    }
-}
-
 #[track_caller]
 fn doctor(node: &Node, check: &str, state: &str, words: &str) {
-    let found = pgseal(node, &["doctor", "DIR"]);
+    let found = node.pgseal_dir(&["doctor", "DIR"]);
     let is_it = |line: &&str| line.split_whitespace().nth(1) == Some(check);
     let line = found.text.lines().find(is_it).expect("a line for each check");
     assert!(line.starts_with(state) && line.contains(words), "{state} {words}: {line}");
@@ -50,19 +34,13 @@ fn doctor(node: &Node, check: &str, state: &str, words: &str) {
 /// Checks for each metric, with the labels behind `datadir`, whether it has this value.
 #[track_caller]
 fn metrics(node: &Node, wanted: &[(&str, &str, Option<&str>)]) {
-    let found = pgseal(node, &["status", "--prometheus", "DIR"]);
+    let found = node.pgseal_dir(&["status", "--prometheus", "DIR"]);
     assert_eq!(found.code, 0, "{}", found.text);
     for (name, labels, value) in wanted {
         let start = format!("{name}{{datadir=\"{}\"{labels}}} ", node.data().display());
         let line = found.text.lines().find_map(|line| line.strip_prefix(&start));
         assert_eq!(line, *value, "{name}{labels} in {}", found.text);
     }
-}
-
-fn new_key(node: &Node, name: &str) -> String {
-    let path = node.home().join(name).display().to_string();
-    ends(&node.pgseal(&["key", "new", "-o", &path]), 0, &[]);
-    format!("file:{path}")
 }
 
 fn set_mode(path: &Path, mode: u32) {
@@ -72,7 +50,7 @@ fn set_mode(path: &Path, mode: u32) {
 #[test]
 fn a_policy_is_set_broken_and_met() {
     let mut node = cluster();
-    let policy = |node: &Node| pgseal(node, &["key", "policy", "DIR"]);
+    let policy = |node: &Node| node.pgseal_dir(&["key", "policy", "DIR"]);
     let set = |node: &Node, rule: &str| {
         ends(&node.pgseal(&["key", "policy", "--set", rule]), 0, &["is written"]);
     };
@@ -89,10 +67,10 @@ fn a_policy_is_set_broken_and_met() {
     let open =
         ["NOT MET   min-recipients = 1", "NOT SHOWN escrow = required", "met       rotate-days"];
     ends(&policy(&node), 1, &open);
-    let json = pgseal(&node, &["key", "policy", "DIR", "--json"]);
+    let json = node.pgseal_dir(&["key", "policy", "DIR", "--json"]);
     ends(&json, 1, &["\"met\": false", "\"authenticated\": true", "\"state\": \"unknown\""]);
     doctor(&node, "policy", "FAIL", "min-recipients: there is no recipient");
-    let status = pgseal(&node, &["status", "--brief", "DIR"]);
+    let status = node.pgseal_dir(&["status", "--brief", "DIR"]);
     ends(&status, 0, &["Key policy      NOT MET: min-recipients, escrow, drill-days"]);
     metrics(
         &node,
@@ -113,28 +91,28 @@ fn a_policy_is_set_broken_and_met() {
     let state = node.home().join("state").display().to_string();
     node.set_env("PGSEAL_STATE_DIR", "/nowhere/at/all");
     let lock = ["--lock", PASSPHRASE, "-o"];
-    ends(&pgseal(&node, &[&["key", "backup", "DIR"], &lock[..], &["one.txt"]].concat()), 0, &[]);
+    ends(&node.pgseal_dir(&[&["key", "backup", "DIR"], &lock[..], &["one.txt"]].concat()), 0, &[]);
     assert!(node.file("pgseal/escrow.json").exists());
     ends(&policy(&node), 1, &["NOT SHOWN escrow = required", "no /var/lib/pgseal"]);
     node.set_env("PGSEAL_STATE_DIR", &state);
 
-    let next = new_key(&node, "next.key");
-    ends(&pgseal(&node, &["key", "add-recipient", "next", "DIR", "-K", &next]), 0, &[]);
-    ends(&pgseal(&node, &["key", "check", "DIR", "--escrow", "one.txt"]), 0, &[]);
+    let next = node.new_key_file("next.key");
+    ends(&node.pgseal_dir(&["key", "add-recipient", "next", "DIR", "-K", &next]), 0, &[]);
+    ends(&node.pgseal_dir(&["key", "check", "DIR", "--escrow", "one.txt"]), 0, &[]);
     // Two copies of one second with the same lock are remembered as one.
     thread::sleep(Duration::from_millis(1100));
-    ends(&pgseal(&node, &[&["key", "backup", "DIR"], &lock[..], &["two.txt"]].concat()), 0, &[]);
-    let main = new_key(&node, "main.key");
-    ends(&pgseal(&node, &["key", "rotate", "DIR", "-K", &main]), 0, &[]);
+    ends(&node.pgseal_dir(&[&["key", "backup", "DIR"], &lock[..], &["two.txt"]].concat()), 0, &[]);
+    let main = node.new_key_file("main.key");
+    ends(&node.pgseal_dir(&["key", "rotate", "DIR", "-K", &main]), 0, &[]);
     ends(
         &policy(&node),
         0,
         &["met       escrow = required", "got another key", "1 recipient: next"],
     );
     doctor(&node, "policy", "ok", "6 rules met");
-    let status = pgseal(&node, &["status", "DIR"]);
+    let status = node.pgseal_dir(&["status", "DIR"]);
     ends(&status, 0, &["Key policy      6 rules met", "Recipient       next: file:"]);
-    let json = pgseal(&node, &["status", "--json", "DIR"]);
+    let json = node.pgseal_dir(&["status", "--json", "DIR"]);
     ends(&json, 0, &["\"recipients\": [", "\"key_policy\": {"]);
     metrics(
         &node,
@@ -147,7 +125,7 @@ fn a_policy_is_set_broken_and_met() {
             ("pgseal_escrow_copies", ",keys=\"some\"", Some("0")),
         ],
     );
-    let text = pgseal(&node, &["status", "--prometheus", "DIR"]).text;
+    let text = node.pgseal_dir(&["status", "--prometheus", "DIR"]).text;
     for name in ["key_age", "drill_age", "data_key_age", "keyring_age", "recipient_age"] {
         assert!(text.contains(&format!("\npgseal_{name}_seconds{{")), "{name}: {text}");
     }
@@ -163,7 +141,7 @@ fn a_policy_is_set_broken_and_met() {
     let changed = String::from_utf8_lossy(&whole).replace("\"next\"", "\"text\"");
     fs::write(&keyring, changed).expect("it can be written");
     ends(&policy(&node), 14, &["the keyring is damaged"]);
-    let unread = pgseal(&node, &["key", "policy", "DIR", "--no-key"]);
+    let unread = node.pgseal_dir(&["key", "policy", "DIR", "--no-key"]);
     ends(&unread, 0, &["NOT AUTHENTICATED"]);
     doctor(&node, "policy", "WARN", "not sure");
     let other = Node::sealed(&[]);
@@ -178,21 +156,25 @@ fn a_policy_that_others_can_write_is_refused() {
     let node = cluster();
     let file = node.home().join("etc/policy.conf");
     ends(
-        &pgseal(&node, &["key", "policy", "--set", "rotate-days=365", "DIR"]),
+        &node.pgseal_dir(&["key", "policy", "--set", "rotate-days=365", "DIR"]),
         0,
         &["rotate-days = 365"],
     );
     let refused = |words: &str| {
-        ends(&pgseal(&node, &["key", "policy", "DIR"]), 12, &[words]);
-        ends(&pgseal(&node, &["key", "policy", "--set", "rotate-days=9"]), 12, &[words]);
+        ends(&node.pgseal_dir(&["key", "policy", "DIR"]), 12, &[words]);
+        ends(&node.pgseal_dir(&["key", "policy", "--set", "rotate-days=9"]), 12, &[words]);
         doctor(&node, "policy", "FAIL", words);
         metrics(&node, &[("pgseal_policy_usable", "", Some("0"))]);
-        ends(&pgseal(&node, &["status", "--brief", "DIR"]), 0, &["Key policy      REFUSED", words]);
+        ends(
+            &node.pgseal_dir(&["status", "--brief", "DIR"]),
+            0,
+            &["Key policy      REFUSED", words],
+        );
     };
     set_mode(&file, 0o666);
     refused("can write it");
     set_mode(&file, 0o644);
-    ends(&pgseal(&node, &["key", "policy", "DIR"]), 0, &[]);
+    ends(&node.pgseal_dir(&["key", "policy", "DIR"]), 0, &[]);
     let real = node.home().join("etc/real");
     fs::rename(&file, &real).expect("a move");
     symlink(&real, &file).expect("a link");
@@ -202,23 +184,23 @@ fn a_policy_that_others_can_write_is_refused() {
     let inside = node.file("pgseal/policy.conf");
     fs::copy(&real, &inside).expect("a copy");
     node.set_env("PGSEAL_POLICY_FILE", &inside.display().to_string());
-    let found = pgseal(&node, &["key", "policy", "DIR"]);
+    let found = node.pgseal_dir(&["key", "policy", "DIR"]);
     ends(&found, 12, &[]);
 }
 
 #[test]
 fn key_check_tries_every_key() {
     let node = cluster();
-    let [main, next] = ["main.key", "next.key"].map(|name| new_key(&node, name));
-    let check = |words: &[&str]| pgseal(&node, &[&["key", "check", "DIR"], words].concat());
-    ends(&pgseal(&node, &["key", "rotate", "DIR", "-K", &main, "--register"]), 0, &[]);
+    let [main, next] = ["main.key", "next.key"].map(|name| node.new_key_file(name));
+    let check = |words: &[&str]| node.pgseal_dir(&[&["key", "check", "DIR"], words].concat());
+    ends(&node.pgseal_dir(&["key", "rotate", "DIR", "-K", &main, "--register"]), 0, &[]);
     let add = |name: &str, uri: &str, more: &[&str]| {
         let words = [&["key", "add-recipient", name, "DIR", "-K", uri], more].concat();
-        ends(&pgseal(&node, &words), 0, &[]);
+        ends(&node.pgseal_dir(&words), 0, &[]);
     };
     add("next", &next, &["--register"]);
     add("glass", PASSPHRASE, &["--register"]);
-    let offline = new_key(&node, "offline.key");
+    let offline = node.new_key_file("offline.key");
     add("offline", &offline, &[]);
     let all = check(&["--every-recipient"]);
     ends(
@@ -237,7 +219,7 @@ fn key_check_tries_every_key() {
     ends(&check(&["--every-recipient"]), 10, &["next.key: NO KEY"]);
     doctor(&node, "recipients", "WARN", "not opened by recipient next");
     ends(&check(&["--json"]), 0, &["\"state\": \"no-key\"", "\"state\": \"not-asked\""]);
-    let _ = new_key(&node, "next.key");
+    let _ = node.new_key_file("next.key");
     ends(&check(&[]), 0, &["next.key: WRONG KEY"]);
     ends(&check(&["--every-recipient"]), 11, &["next.key: WRONG KEY"]);
     // The keyring's own key is away: a recipient's opens the files, and the check says so.

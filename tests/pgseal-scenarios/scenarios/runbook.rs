@@ -6,22 +6,19 @@ use std::fs;
 
 use pgseal_scenarios::backup::shell;
 use pgseal_scenarios::files::copy_tree;
-use pgseal_scenarios::{Node, Outcome, assert_hidden, is_root};
+use pgseal_scenarios::pages::blocks;
+use pgseal_scenarios::{Node, Outcome, assert_hidden, is_root, succeeds};
 use pgseal_testkit::Terminal;
 
 const PAGE: &str = include_str!("../../../docs/keys.md");
 const PASSPHRASE: &str = "six random words would be here";
 const MARKER: &str = "canary-runbook-Hw8d";
 
-/// The blocks of commands between two headings of the page.
-fn blocks(from: &str, to: &str) -> Vec<String> {
-    let part = PAGE.split(from).nth(1).and_then(|rest| rest.split(to).next()).expect("the part");
-    part.split("```").skip(1).step_by(2).map(|block| block.trim_start().to_owned()).collect()
-}
-
 /// The only block between two headings.
 fn block(from: &str, to: &str) -> String {
-    <[String; 1]>::try_from(blocks(from, to)).map(|[only]| only).expect("one block of commands")
+    <[String; 1]>::try_from(blocks(PAGE, from, to))
+        .map(|[only]| only)
+        .expect("one block of commands")
 }
 
 /// A cluster under the key `/etc/pgseal/main.key` of the page, with a table.
@@ -87,11 +84,6 @@ fn typed(node: &Node, text: &str, prompts: &[&str]) -> Outcome {
     Outcome { code: status.code().unwrap_or(-1), text }
 }
 
-#[track_caller]
-fn succeeds(outcome: &Outcome) {
-    assert_eq!(outcome.code, 0, "{}", outcome.text);
-}
-
 /// The server does not start, and `pgseal key check` says the same.
 #[track_caller]
 fn refuses(node: &mut Node, code: i32, words: &str) {
@@ -125,7 +117,7 @@ fn escrow_copies(node: &Node) {
 fn the_key_is_lost() {
     let mut node = cluster();
     escrow_copies(&node);
-    succeeds(&script(&node, &blocks("## Before you need it", "## The drill")[0]));
+    succeeds(&script(&node, &blocks(PAGE, "## Before you need it", "## The drill")[0]));
     fs::remove_file(node.home().join("etc/main.key")).expect("the key");
     refuses(&mut node, 10, "no key");
     let restored = typed(

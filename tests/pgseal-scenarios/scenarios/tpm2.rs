@@ -11,7 +11,8 @@ use pgseal_cluster::{Patience, Signal};
 use pgseal_scenarios::Outcome;
 use pgseal_scenarios::backup::shell;
 use pgseal_scenarios::files::{copy_tree, restore_tree};
-use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
+use pgseal_scenarios::key_store::{StoreNode, commands};
+use pgseal_scenarios::succeeds;
 
 const HEADING: &str = "## TPM 2.0";
 const EXTEND: &str = "tpm2_pcrextend 7:sha256=$(printf %064d 1)";

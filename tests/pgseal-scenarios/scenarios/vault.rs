@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use pgseal_cluster::process::send;
 use pgseal_cluster::{Patience, Signal, free_port};
 use pgseal_scenarios::Outcome;
-use pgseal_scenarios::key_store::{StoreNode, commands, succeeds};
+use pgseal_scenarios::key_store::{StoreNode, commands};
+use pgseal_scenarios::succeeds;
 
 const ROOT: &str = "hvs.root-of-the-scenario";
 /// The certificates: an authority, the store's, and one for the database server.

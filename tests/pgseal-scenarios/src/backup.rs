@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::node::{Node, Outcome};
+use crate::node::Node;
+use crate::outcome::Outcome;
 use crate::programs::as_server_user;
 pub use crate::sound::SUM;
 use crate::sound::{assert_hidden, assert_shown};

@@ -8,7 +8,9 @@ use std::process::Command;
 use pgseal_testkit::{bindir, install};
 
 use crate::backup::shell;
-use crate::node::{Node, Outcome};
+use crate::node::Node;
+use crate::outcome::{Outcome, succeeds};
+use crate::pages::blocks;
 use crate::programs::programs;
 use crate::sound::assert_hidden;
 
@@ -24,18 +26,7 @@ pub const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 /// When the page has no such headings.
 #[must_use]
 pub fn commands(from: &str, to: &str) -> Vec<String> {
-    let page = include_str!("../../../docs/key-stores.md");
-    let part = page.split(from).nth(1).and_then(|rest| rest.split(to).next()).expect("the part");
-    part.split("```").skip(1).step_by(2).map(|block| block.trim_start().to_owned()).collect()
-}
-
-/// Asserts that a command succeeded.
-///
-/// # Panics
-/// With what it said.
-#[track_caller]
-pub fn succeeds(outcome: &Outcome) {
-    assert_eq!(outcome.code, 0, "{}", outcome.text);
+    blocks(include_str!("../../../docs/key-stores.md"), from, to)
 }
 
 /// A node with a plugin where `pgseal` looks for it.

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use pgseal_cluster::{Patience, free_port};
 
-use crate::key_store::{StoreNode, commands, succeeds};
-use crate::node::Outcome;
+use crate::key_store::{StoreNode, commands};
+use crate::outcome::{Outcome, succeeds};
 
 /// Where `scripts/setup.sh test` puts servers that are written in Python, with `python3` for their
 /// client.

@@ -14,6 +14,8 @@ pub mod kmip;
 mod load;
 pub mod mount;
 mod node;
+mod outcome;
+pub mod pages;
 pub mod paths;
 mod programs;
 mod replica;
@@ -22,7 +24,8 @@ mod session;
 mod sound;
 
 pub use load::Ledger;
-pub use node::{Node, Outcome, limit_address_space, with_file_limit};
+pub use node::{Node, limit_address_space, with_file_limit};
+pub use outcome::{Outcome, ends, succeeds};
 pub use pgseal_cluster::is_root;
 pub use programs::{Older, from_major, not_applicable, older, programs, server_major};
 pub use replica::{Keys, assert_same_contents};

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
@@ -45,25 +45,6 @@ pub struct Node {
     file_limit_kib: Option<u64>,
     /// What a shell runs before it starts the next server, to set other limits.
     before_start: Option<String>,
-}
-
-/// The output and exit status of a program.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// The exit status; -1 after a signal.
-    pub code: i32,
-    /// Standard output and standard error.
-    pub text: String,
-}
-
-impl From<Output> for Outcome {
-    fn from(output: Output) -> Outcome {
-        let text = [output.stdout, output.stderr].concat();
-        Outcome {
-            code: output.status.code().unwrap_or(-1),
-            text: String::from_utf8_lossy(&text).into_owned(),
-        }
-    }
 }
 
 impl Node {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::node::{Node, Outcome};
+use crate::node::Node;
+use crate::outcome::Outcome;
 use crate::sound::assert_shown;
 
 /// Which keys seal a standby.
@@ -65,6 +66,15 @@ impl Node {
         let made = self.pgseal(&["key", "new", "-o", &path.display().to_string()]);
         assert_eq!(made.code, 0, "{}", made.text);
         path
+    }
+
+    /// The same, as the provider `file:PATH`.
+    ///
+    /// # Panics
+    /// With what the command said.
+    #[must_use]
+    pub fn new_key_file(&self, name: &str) -> String {
+        format!("file:{}", self.new_key(name).display())
     }
 
     /// Where clients find this server, as `primary_conninfo` and `--source-server` take it.

@@ -1,12 +1,14 @@
 //! The program `pgseal-lab` itself: what it prints about itself, and what it needs beside it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use pgseal_lab::report::format::duration;
 use pgseal_lab::{experiments, session};
+use serde_json::Value;
 
 fn lab() -> Command {
     Command::new(env!("CARGO_BIN_EXE_pgseal-lab"))
@@ -54,6 +56,24 @@ fn the_times_in_the_help_are_those_of_the_plans() {
     );
     assert!(ok(&["tls", "--help"]).contains("(--quick) or"), "each experiment says it too");
     assert!(said.contains("--wait-quiet[=<MINUTES>]") && said.contains("--verbose"), "{said}");
+}
+
+/// The committed full runs, on two cores of a busy machine, took no longer, and more than half of it.
+#[test]
+fn the_times_in_the_help_fit_the_committed_runs() {
+    for experiment in experiments::all() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("results").join(experiment.name());
+        let Ok(text) = fs::read_to_string(path.join("results.json")) else { continue };
+        let results: Value = serde_json::from_str(&text).unwrap();
+        let steps = ["samples", "warmups"].into_iter().filter_map(|part| results[part].as_array());
+        let taken_s: f64 = steps.flatten().filter_map(|step| step["step_s"].as_f64()).sum();
+        let usual_s = session::usual_s(&*experiment, "full").unwrap();
+        assert!(
+            taken_s <= usual_s && usual_s <= 2.0 * taken_s,
+            "{}: {taken_s:.0} s, and the help says {usual_s:.0} s",
+            experiment.name()
+        );
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Node, Outcome};
+use super::Node;
+use crate::outcome::Outcome;
 use crate::programs::as_server_user;
 
 impl Node {
@@ -71,6 +72,23 @@ impl Node {
     #[must_use]
     pub fn pgseal(&self, arguments: &[&str]) -> Outcome {
         self.pgseal_command(arguments).output().expect("pgseal runs").into()
+    }
+
+    /// `pgseal WORDS`, where the word `DIR` stands for the data directory.
+    #[must_use]
+    pub fn pgseal_dir(&self, words: &[&str]) -> Outcome {
+        let dir = self.data().display().to_string();
+        let words: Vec<&str> =
+            words.iter().map(|word| if *word == "DIR" { dir.as_str() } else { word }).collect();
+        self.pgseal(&words)
+    }
+
+    /// From now on the audit trail is a file, in a directory that the server's user owns. Returns its
+    /// path.
+    pub fn audit_to_file(&mut self) -> PathBuf {
+        let file = self.make_dir("trail").join("audit.log");
+        self.set_env("PGSEAL_AUDIT", &format!("file:{}", file.display()));
+        file
     }
 
     /// The command `pgseal ARGUMENTS`, not started.

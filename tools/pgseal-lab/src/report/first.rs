@@ -149,26 +149,35 @@ fn table(entries: &[Entry]) -> String {
     if answers.is_empty() {
         return String::new();
     }
+    let has_study = answers
+        .iter()
+        .any(|answer| answer.lines.iter().take(most).any(|line| !line.study.is_empty()));
     let mut out = String::from(
         "<div class=\"card onetable\"><div class=\"scroll\"><table><thead><tr><th>Work</th>\
-         <th class=\"n\">Cost</th><th class=\"n\">Baseline</th><th class=\"n\">Measured</th><th>With</th>\
-         <th class=\"n study\">Study</th></tr></thead><tbody>",
+         <th class=\"n\">Cost</th><th class=\"n\">Baseline</th><th class=\"n\">Measured</th><th>With</th>",
     );
+    if has_study {
+        out.push_str("<th class=\"n study\">Study</th>");
+    }
+    out.push_str("</tr></thead><tbody>");
     let cost = Column::number("Cost", "time");
     for subject in Subject::ALL {
         for answer in answers.iter().filter(|answer| answer.subject == subject) {
             for line in answer.lines.iter().take(most) {
                 let _ = write!(
                     out,
-                    "<tr><td>{}</td>{}<td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td><td \
-                     class=\"n study\">{}</td></tr>",
+                    "<tr><td>{}</td>{}<td class=\"n\">{}</td><td class=\"n\">{}</td><td \
+                     class=\"with\">{}</td>",
                     escape(&line.what),
                     field(&cost, &line.cost),
                     escape(&line.base),
                     escape(&line.value),
-                    escape(&line.arm),
-                    escape(&line.study)
+                    escape(&line.arm)
                 );
+                if has_study {
+                    let _ = write!(out, "<td class=\"n study\">{}</td>", escape(&line.study));
+                }
+                out.push_str("</tr>");
             }
         }
     }

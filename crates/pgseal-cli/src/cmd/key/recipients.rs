@@ -18,7 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   pgseal key add-recipient escrow -K file:/mnt/offline/escrow.key /srv/postgres/data
   pgseal key add-recipient break-glass -K passphrase: /srv/postgres/data
-  pgseal key add-recipient region-b -K vault:transit/pgseal?address=https://b:8200 --register DIR";
+  pgseal key add-recipient region-b -K 'vault:key=pgseal?address=https://b:8200' --register DIR";
 
 /// Let another key open the keyring too: of a second key store, offline, or a passphrase
 ///

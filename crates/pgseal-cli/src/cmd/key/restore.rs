@@ -107,6 +107,13 @@ impl Args {
             Some(dir) => Ok((dir.clone(), self.path.iter().chain(&self.copies).cloned().collect())),
             None => {
                 let path = given_dir::or_pgdata(self.path.as_deref(), "key restore", "PATH")?;
+                if self.path.is_some() && self.copies.is_empty() && is_copy(&path) {
+                    return Err(CliError::Usage(format!(
+                        "{}: this is an escrow copy, and no data directory; name the directory \
+                         before it, or with -D DIR",
+                        path.display()
+                    )));
+                }
                 Ok((path, self.copies.clone()))
             }
         }
@@ -283,6 +290,13 @@ fn lacks(path: &Path, why: &str, lacking: &BTreeMap<Generation, u64>) -> CliErro
         path.display(),
         escrow::ranges(&numbers)
     ))
+}
+
+/// Whether a file is an escrow copy or a share.
+fn is_copy(path: &Path) -> bool {
+    let file = path.is_file().then(|| fs::File::open(path).ok()).flatten();
+    let text = file.and_then(|file| read_text(file).ok());
+    text.is_some_and(|text| escrow::read_all(&text, "").is_ok())
 }
 
 fn read(files: &[PathBuf]) -> Result<Vec<EscrowCopy>, CliError> {
