@@ -22,7 +22,7 @@ impl Random for Samples {
     }
 }
 
-const PAGES: [u8; 3 * 8192] = [5; 3 * 8192];
+static PAGES: [u8; 3 * 8192] = [5; 3 * 8192];
 
 #[test]
 fn each_write_of_a_page_counts() {

@@ -25,6 +25,7 @@ pub mod named;
 pub mod open_file;
 pub mod own_file;
 pub mod plan;
+pub mod range_lock;
 pub mod reseal;
 pub mod sealing;
 pub mod storage;

@@ -264,13 +264,11 @@ fn the_server_goes_on_by_itself() {
 
 /// Writes the pages of the table `w` until a sample was counted.
 fn write_until_counted(node: &Node, until: impl Fn() -> bool) {
-    for _ in 0..1500 {
-        if until() {
-            return;
-        }
+    let mut rounds = 0..1500;
+    while !until() {
+        assert!(rounds.next().is_some(), "no sample in 1500 times 1500 writes");
         node.sql("update w set n = n + 1;; checkpoint");
     }
-    unreachable!("no sample in 1500 times 1500 writes");
 }
 
 /// Writes are counted; at half of the limit the log warns once, and the server gives the file another

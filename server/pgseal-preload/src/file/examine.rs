@@ -7,8 +7,9 @@ use pgseal_core::{SealError, geometry, storage};
 
 use crate::file::damage::{self, Head, Reason};
 use crate::file::manifest;
-use crate::file::open_file::{self, OpenFile, RangeLock};
+use crate::file::open_file::{self, OpenFile};
 use crate::file::plan::SealTarget;
+use crate::file::range_lock::RangeLock;
 use crate::file::sealing::Sealing;
 use crate::file::storage::FdStorage;
 use crate::os::real::Errno;

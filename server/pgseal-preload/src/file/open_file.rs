@@ -19,6 +19,7 @@ use crate::file::damage::{self, Damage, Head, Reason};
 use crate::file::gate;
 use crate::file::manifest;
 use crate::file::named::Named;
+use crate::file::range_lock::RangeLock;
 use crate::file::sealing::Sealing;
 use crate::file::storage::{FdStorage, Maps};
 use crate::file::usage;
@@ -26,7 +27,7 @@ use crate::file::wal;
 use crate::keys::load;
 use crate::os::log::{self, Shown};
 use crate::os::random::KernelRandom;
-use crate::os::real::{self, Errno};
+use crate::os::real::Errno;
 use crate::os::sys::{self, errno_of};
 use crate::place::datadir;
 
@@ -295,7 +296,7 @@ impl OpenFile {
         scratch: &mut Scratch,
     ) -> Result<(&mut SealedFile, FdStorage<'_>), Errno> {
         if !matches!(self.state, State::Sealed(_)) {
-            let _lock = RangeLock::new(fd)?;
+            let _lock = RangeLock::exclusive(fd)?;
             self.write_header(fd, scratch)?;
         }
         match &mut self.state {
@@ -600,7 +601,7 @@ impl OpenFile {
         // Redo asks for the length of a relation before it writes pages to it: the header is
         // renewed here, so that the writes succeed.
         if self.writable && damage.gets_header() {
-            let _lock = RangeLock::new(fd)?;
+            let _lock = RangeLock::exclusive(fd)?;
             if self.find_header(fd)?.is_none() {
                 self.renew_header(fd, damage)?;
             }
@@ -640,7 +641,7 @@ impl OpenFile {
             State::Refused(errno) => return Err(*errno),
             State::NoHeader(_) | State::Sealed(_) => return Ok(len == 0),
         };
-        let _lock = RangeLock::new(fd)?;
+        let _lock = RangeLock::exclusive(fd)?;
         // Another process has written a new header meanwhile. That header stays.
         if self.find_header(fd)?.is_some() {
             return Ok(false);
@@ -736,61 +737,7 @@ fn lock_writers(
             SealError::Io(error) => errno_of(error),
             _ => libc::EIO,
         })?;
-    is_alone.then(|| RangeLock::new(fd)).transpose()
-}
-
-/// Keeps other processes out of a file while this value lives.
-///
-/// A record lock of `fcntl(2)` belongs to the process: unlike `flock(2)` it also excludes a parent
-/// or child that shares the descriptor. The locked byte lies behind every possible byte of a file,
-/// so that the lock does not conflict with locks that the program takes. Threads of one process are
-/// excluded by the mutex of the buffers.
-pub struct RangeLock(c_int);
-
-impl RangeLock {
-    /// Waits for the lock, which nobody else has then. The descriptor must be open for writing.
-    fn new(fd: c_int) -> Result<RangeLock, Errno> {
-        RangeLock::take(fd, libc::F_WRLCK)
-    }
-
-    /// As [`RangeLock::new`], to write a header.
-    pub fn exclusive(fd: c_int) -> Result<RangeLock, Errno> {
-        RangeLock::new(fd)
-    }
-
-    /// Waits until nobody writes a header. The descriptor must be open for reading.
-    pub fn shared(fd: c_int) -> Result<RangeLock, Errno> {
-        RangeLock::take(fd, libc::F_RDLCK)
-    }
-
-    fn take(fd: c_int, kind: c_int) -> Result<RangeLock, Errno> {
-        loop {
-            if Self::set(fd, kind) >= 0 {
-                return Ok(RangeLock(fd));
-            }
-            match real::errno() {
-                libc::EINTR => {}
-                errno => return Err(errno),
-            }
-        }
-    }
-
-    fn set(fd: c_int, kind: c_int) -> c_int {
-        // SAFETY: zeros are a valid value of this plain structure.
-        let mut lock: libc::flock = unsafe { core::mem::zeroed() };
-        lock.l_type = kind as i16;
-        lock.l_whence = libc::SEEK_SET as i16;
-        lock.l_start = i64::MAX - 1;
-        lock.l_len = 1;
-        // SAFETY: `lock` is valid for the call.
-        unsafe { real::fcntl(fd, libc::F_SETLKW, (&raw mut lock).cast()) }
-    }
-}
-
-impl Drop for RangeLock {
-    fn drop(&mut self) {
-        Self::set(self.0, libc::F_UNLCK);
-    }
+    is_alone.then(|| RangeLock::exclusive(fd)).transpose()
 }
 
 /// Logs an error of the file at `path` and returns its `errno`. I/O errors are not logged here:

@@ -15,7 +15,8 @@ use pgseal_core::{Census, GroupKeys, SealedFile, SealedOff, geometry, usage};
 
 use crate::file::fds;
 use crate::file::gate;
-use crate::file::open_file::{RangeLock, describe};
+use crate::file::open_file::describe;
+use crate::file::range_lock::RangeLock;
 use crate::file::storage::FdStorage;
 use crate::keys::{helper, load};
 use crate::os::log::{self, Shown};

@@ -12,7 +12,7 @@ use pgseal_pgdata::WalSegment;
 
 use crate::file::gate;
 use crate::file::named::Named;
-use crate::file::open_file::RangeLock;
+use crate::file::range_lock::RangeLock;
 use crate::file::storage::FdStorage;
 use crate::keys::load;
 use crate::os::log::{self, Shown};
