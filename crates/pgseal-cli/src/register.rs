@@ -112,11 +112,17 @@ fn registered(keyring: &Keyring) -> (PathBuf, Result<Vec<Provider>, KeyError>) {
     (clusters.file_of(keyring.id()), registered)
 }
 
+/// Whether the keyring alone may name this provider: never that of sealed columns, which a setting
+/// names.
+fn may_name(keyring: &Keyring, provider: &Provider) -> bool {
+    keyring.datadir().is_some() && provider.is_harmless()
+}
+
 /// What the user has to do so that this cluster's key is found again, if anything: lines to print.
 pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
     let (file, registered) = registered(keyring);
     let is_needed = match registered.as_deref() {
-        Ok([]) => !provider.is_harmless(),
+        Ok([]) => !may_name(keyring, provider),
         Ok([first, ..]) => first != provider,
         Err(_) => true,
     };
@@ -128,7 +134,13 @@ pub fn advice(keyring: &Keyring, provider: &Provider) -> Vec<String> {
             .to_owned(),
         format!("{} as root:", file.display()),
         format!("    provider = {provider}"),
-        "or have it written: pgseal env -D DIR --register -K PROVIDER".to_owned(),
+        match keyring.datadir() {
+            Some(_) => "or have it written: pgseal env -D DIR --register -K PROVIDER".to_owned(),
+            None => {
+                let path = keyring.path().display();
+                format!("or have it written: pgseal key rotate {path} --register -K PROVIDER")
+            }
+        },
     ]
 }
 
@@ -155,7 +167,7 @@ pub fn expect_registered(keyring: &Keyring) -> Result<(), CliError> {
 pub fn advice_on_another(keyring: &Keyring, provider: &Provider) -> Vec<String> {
     let (file, registered) = registered(keyring);
     let registered = registered.unwrap_or_default();
-    if registered.contains(provider) || (registered.is_empty() && provider.is_harmless()) {
+    if registered.contains(provider) || (registered.is_empty() && may_name(keyring, provider)) {
         return Vec::new();
     }
     let mut lines = vec![
@@ -168,10 +180,13 @@ pub fn advice_on_another(keyring: &Keyring, provider: &Provider) -> Vec<String> 
         lines.push(format!("    provider = {}", keyring.provider_uri()));
     }
     lines.push(format!("    provider = {provider}"));
-    lines.push(
-        "or give it in an emergency: -K, or PGSEAL_PROVIDER in the server's environment."
-            .to_owned(),
-    );
+    lines.push(match keyring.datadir() {
+        Some(_) => {
+            "or give it in an emergency: -K, or PGSEAL_PROVIDER in the server's environment."
+                .to_owned()
+        }
+        None => "or write that line in an emergency.".to_owned(),
+    });
     lines
 }
 

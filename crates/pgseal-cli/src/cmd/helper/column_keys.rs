@@ -162,6 +162,9 @@ impl Keks {
     /// Opens a keyring outside of the data directory. A setting names it, so it counts only if a file
     /// in `/etc/pgseal/clusters.d` says where its key comes from.
     fn of_keyring(path: &Path, datadir: Option<&Path>) -> Result<Keks, CliError> {
+        if datadir.is_none() {
+            return Err(usage("a keyring needs --dir, the data directory that it must not lie in"));
+        }
         if !path.is_absolute() {
             return Err(CliError::Usage(
                 "pgseal.provider: keyring: wants an absolute path".to_owned(),
