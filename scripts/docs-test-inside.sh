@@ -79,7 +79,9 @@ cd "$HOME"
 shopt -s expand_aliases
 trap 'echo "exit $?" >/docs-test/run/out-$user' EXIT
 set -o pipefail
-while read -r block <"/docs-test/run/in-$user"; do
+while :; do
+    # Who wrote the last name may close the pipe only now: then there is nothing to read.
+    read -r block <"/docs-test/run/in-$user" || continue
     [ "$block" != end ] || break
     [ -e "$block.any" ] || { set -eE; trap 'echo "$BASH_COMMAND" >"$block.failed"' ERR; }
     . "$block.sh" <"$block.in" >"$block.out" 2>&1
