@@ -64,26 +64,31 @@ fn add(file: &SealedFile, fd: c_int, samples: (u32, u32)) -> Result<Option<(u64,
     Ok(Some((header.writes(), after)))
 }
 
-/// Logs that a file has come to half of the limit, or to the limit: once each, because whoever wrote
-/// the header saw the count before and after.
+/// Asks for a new key for a file at half of the limit or beyond. Logs that a file has come to half of
+/// the limit, or to the limit: once each, because whoever wrote the header saw the count before and
+/// after.
 fn tell(before: u64, after: &Header, path: &[u8]) {
     let crossed = |bound: u64| before < bound && after.writes() >= bound;
-    if !crossed(LIMIT) && !crossed(DUE) {
+    // A segment of WAL gets a new key when PostgreSQL has no use for it: see `is_worn_out`.
+    if after.layout == Layout::Wal || after.writes() < DUE {
         return;
     }
-    // A segment of WAL gets a new key when PostgreSQL has no use for it: see `is_worn_out`.
-    if after.layout == Layout::Wal {
+    let is_temporary = after.generation == Generation::EPHEMERAL;
+    if !is_temporary {
+        // Again with each sample: the worker may have failed, or had no room.
+        gate::ask_for_keys();
+    }
+    if !crossed(LIMIT) && !crossed(DUE) {
         return;
     }
     let writes = after.writes();
     let bound = if crossed(LIMIT) { "the limit of 2^32" } else { "half of the limit of 2^32" };
     let named = Named::of(path);
-    if after.generation == Generation::EPHEMERAL {
+    if is_temporary {
         log::line(format_args!(
             "WARNING: the key of {named} sealed about {writes} writes, {bound}; it is a temporary table: end the session that has it"
         ));
     } else {
-        gate::ask_for_keys();
         log::line(format_args!(
             "WARNING: the key of {named} sealed about {writes} writes, {bound}; the server gives it a new one if pgseal.auto_reseal is on; else run \"pgseal reseal\""
         ));
