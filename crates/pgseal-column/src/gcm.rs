@@ -7,7 +7,9 @@ use zeroize::Zeroize;
 
 use crate::error::ColumnError;
 use crate::header::{NONCE_BYTES, TAG_BYTES};
-use crate::key::KEY_BYTES;
+
+/// Bytes of a key of AES-256.
+const KEY_BYTES: usize = 32;
 
 /// AES-256-GCM under one key.
 pub(crate) struct Gcm(pgseal_crypto::Gcm);
