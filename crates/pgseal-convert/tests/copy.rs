@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 fn forms() -> Vec<Form> {
     let mut forms = vec![Form::Plain];
-    for suite in Suite::ALL {
+    for suite in Suite::ALL.into_iter().filter(|suite| suite.check_approved().is_ok()) {
         for kind in FileKind::ALL {
             let (suite, layout) = suite.for_kind(kind);
             let seal = Seal {

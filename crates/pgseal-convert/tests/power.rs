@@ -80,7 +80,10 @@ fn target(operation: Operation) -> Target {
             Target::Sealed { suite: Suite::Aes256Gcm, generation: Generation(1), from_plain: true }
         }
         Operation::Rekey => {
-            Target::Sealed { suite: Suite::Aes128Xts, generation: Generation(2), from_plain: false }
+            let xts = [Suite::Aes128Xts, Suite::Aes256Xts];
+            let suite = xts.into_iter().find(|suite| suite.check_approved().is_ok());
+            let suite = suite.unwrap_or(Suite::Aes256Xts);
+            Target::Sealed { suite, generation: Generation(2), from_plain: false }
         }
         Operation::Decrypt => Target::Plain { from_sealed: false },
     }

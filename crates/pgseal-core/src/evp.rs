@@ -435,18 +435,21 @@ mod tests {
     #[test]
     fn ieee_1619_vectors() {
         assert!(Xts::new(&[0; 32]).is_err());
-        let mut keys = vec![0x11; 16];
-        keys.extend([0x22; 16]);
-        let mut xts = Xts::new(&keys).unwrap();
-        let plain = vec![0x44; 32];
-        let mut sealed = vec![0; 32];
-        xts.encrypt(0x33_3333_3333, &plain, &mut sealed).unwrap();
-        assert_eq!(
-            sealed,
-            bytes("c454185e6a16936e39334038acef838bfb186fff7480adc4289382ecd6d394f0")
-        );
-        xts.decrypt(0x33_3333_3333, &mut sealed).unwrap();
-        assert_eq!(sealed, plain);
+        let keys = [[0x11; 16], [0x22; 16]].concat();
+        match Xts::new(&keys) {
+            Ok(mut xts) => {
+                let plain = vec![0x44; 32];
+                let mut sealed = vec![0; 32];
+                xts.encrypt(0x33_3333_3333, &plain, &mut sealed).unwrap();
+                assert_eq!(
+                    sealed,
+                    bytes("c454185e6a16936e39334038acef838bfb186fff7480adc4289382ecd6d394f0")
+                );
+                xts.decrypt(0x33_3333_3333, &mut sealed).unwrap();
+                assert_eq!(sealed, plain);
+            }
+            Err(error) => assert!(matches!(error, SealError::NotApproved(_)), "{error}"),
+        }
 
         let keys = bytes(concat!(
             "2718281828459045235360287471352662497757247093699959574966967627",
@@ -507,6 +510,9 @@ mod tests {
     fn prefix_of_a_unit_does_not_depend_on_its_length() {
         for len in [32, 64] {
             let keys: Vec<u8> = (0..len).collect();
+            if pgseal_crypto::FIPS && len == 32 {
+                continue;
+            }
             let mut xts = Xts::new(&keys).unwrap();
             let plain: Vec<u8> = (0..8192_u32).map(|i| (i * 7) as u8).collect();
             let mut whole = vec![0; 8192];

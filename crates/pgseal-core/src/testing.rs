@@ -10,6 +10,18 @@ use crate::random::{LibraryRandom, Random, RandomFailed};
 use crate::storage::Storage;
 use crate::suite::{Layout, Suite};
 
+/// The suites that this build has: all of them, but XTS-AES-128 in a FIPS build.
+pub fn suites() -> impl Iterator<Item = Suite> {
+    Suite::ALL.into_iter().filter(|suite| !pgseal_crypto::FIPS || *suite != Suite::Aes128Xts)
+}
+
+/// Whether two files that got the same operations with [`FixedRandom`] have the same sealed bytes. In
+/// a FIPS build the module draws the nonces, so only their lengths are the same.
+#[must_use]
+pub fn same_sealed(one: &[u8], two: &[u8]) -> bool {
+    one.len() == two.len() && (pgseal_crypto::FIPS || one == two)
+}
+
 /// A key set with fixed keys of generations 1 and 2; 2 is active.
 #[must_use]
 pub fn keys() -> KeySet {

@@ -17,7 +17,7 @@ use pgseal_core::storage::accelerated::{Accelerated, Unaccelerated};
 use pgseal_core::storage::crash::CrashStorage;
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::storage::{Accelerator, Storage as _};
-use pgseal_core::testing::{FixedRandom, keys};
+use pgseal_core::testing::{FixedRandom, keys, same_sealed};
 use pgseal_core::{
     Form, Generation, Layout, Opened, PlainLen, PlainOff, Scratch, SealError, SealedFile, Suite,
 };
@@ -202,11 +202,11 @@ fn check(suite: Suite, layout: Layout, ops: &[Op], seeds: core::ops::Range<u64>)
         let context = format!("{suite} {layout} seed {seed} {ops:?}");
         let disk = storage.crash_by_seed(seed);
         assert!(
-            *disk.bytes() == *accelerated.crash_by_seed(seed).bytes(),
+            same_sealed(&disk.bytes(), &accelerated.crash_by_seed(seed).bytes()),
             "{context}: accelerated"
         );
         assert!(
-            *disk.bytes() == *unaccelerated.crash_by_seed(seed).bytes(),
+            same_sealed(&disk.bytes(), &unaccelerated.crash_by_seed(seed).bytes()),
             "{context}: unaccelerated"
         );
         let opened = SealedFile::open(&disk, &keys).unwrap_or_else(|e| panic!("{context}: {e}"));

@@ -81,6 +81,10 @@ fn for_each(dir: &str, mut look: impl FnMut(&BTreeMap<&str, &str>, String, Optio
     for entry in std::fs::read_dir(dir).unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         let (fields, bytes) = parse(&text);
+        // A FIPS build does not have this suite.
+        if pgseal_crypto::FIPS && fields["name"].contains("aes-128-xts") {
+            continue;
+        }
         let (verdict, hash) = read(&fields, bytes);
         look(&fields, verdict, hash);
     }

@@ -20,13 +20,16 @@ use pgseal_core::testing::keys;
 use pgseal_core::verify::{BlockState, verify_block, verify_file};
 use pgseal_core::{
     BlockNo, FlushRecord, KeySet, Layout, OnDamage, PlainLen, PlainOff, SealError, SealedLen,
-    SealedOff, Suite,
+    SealedOff, Suite, testing,
 };
 use proptest::prelude::*;
 
 const BLOCK: usize = BLOCK_LEN as usize;
 const ALL: PlainOff = PlainOff(u64::MAX);
-const SUITES: [Suite; 2] = [Suite::Aes128Xts, Suite::Aes256Xts];
+
+fn suites() -> impl Iterator<Item = Suite> {
+    testing::suites().filter(|suite| Layout::Wal.carries(*suite))
+}
 
 fn create<S: Accelerator>(storage: &S, suite: Suite, keys: &KeySet) -> Handle {
     let mut handle = Handle::create(storage, suite, Layout::Wal, keys);
@@ -85,7 +88,7 @@ proptest! {
     /// Each page opens under its entry, whatever part of it was written last.
     #[test]
     fn what_was_written_opens(ops in proptest::collection::vec(op(), 1..16)) {
-        for suite in SUITES {
+        for suite in suites() {
             let (keys, storage) = (keys(), Accelerated::new(MemStorage::default()));
             let mut handle = create(&storage, suite, &keys);
             let mut model: Vec<u8> = Vec::new();
@@ -133,7 +136,7 @@ proptest! {
 #[test]
 fn a_page_that_must_open_is_damage_for_every_reader() {
     let keys = keys();
-    for suite in SUITES {
+    for suite in suites() {
         let storage = MemStorage::default();
         let mut handle = create(&storage, suite, &keys);
         handle.write(&storage, &pattern(4 * BLOCK, 1), 0).unwrap();
@@ -301,7 +304,7 @@ fn only_authentic_flush_records_count() {
         }
         (storage, handle)
     };
-    for suite in SUITES {
+    for suite in suites() {
         let newest = (1 << 40) + 7;
         let (storage, mut handle) =
             make(suite, &[(0, 1, 500), (20, 1, newest), (270, 2, 900), (280, 3, 0)]);

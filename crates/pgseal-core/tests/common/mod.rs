@@ -5,12 +5,12 @@ use pgseal_core::random::LibraryRandom;
 use pgseal_core::storage::Accelerator;
 use pgseal_core::{
     Form, Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, ReadOutcome, Scratch,
-    SealError, SealedFile, Suite,
+    SealError, SealedFile, Suite, testing,
 };
 
 /// Every suite in every layout that carries it.
 pub fn combinations() -> impl Iterator<Item = (Suite, Layout)> {
-    Suite::ALL.into_iter().flat_map(|suite| {
+    testing::suites().flat_map(|suite| {
         Layout::ALL.into_iter().filter(move |l| l.carries(suite)).map(move |l| (suite, l))
     })
 }
