@@ -219,6 +219,11 @@ test-docs: ## every command of README and docs/, on 15 and 18 (or MAJORS), each 
 	@$(MAKE) build PG_CONFIG="$$(scripts/postgres-versions.sh fetch $(or $(MAJORS),15 18) | tr '\n' ' ')"
 	@MAJORS="$(or $(MAJORS),15 18)" scripts/docs-test.sh $(PAGES)
 
+.PHONY: book
+book: ## README, docs/ and spec/ as one searchable site, in build/book/html, with every link checked
+	@scripts/setup.sh book
+	@scripts/book.sh build
+
 .PHONY: test-report
 test-report: ## pages of pgseal lab in a real browser (headless), with screenshots
 	@scripts/setup.sh report

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
-#           drivers|report|docs|fips]...   (default: build)
+#           drivers|report|docs|fips|book]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -15,6 +15,7 @@
 #   upstream  as build, the procedural languages, and what else PostgreSQL's own test suites need
 #   demo      as build
 #   lint      shellcheck
+#   book      mdbook, below build/tools: the documentation as a site
 #   fips      CMake and Go, for a build over the FIPS module (FIPS=1)
 #   deb       debhelper and fakeroot, for 'make deb'
 #   test-deb  debootstrap and lintian
@@ -29,6 +30,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 PREFERRED_MAJOR=15
+MDBOOK_VERSION=0.5.4
 apt_updated=no
 
 as_root() {
@@ -236,6 +238,14 @@ setup_rust() {
         die "cargo is $have, this project needs $pinned or newer; install it through rustup"
 }
 
+# mdbook, in a version of our choice, in the source tree.
+setup_book() {
+    local tools=$PGSEAL_ROOT/build/tools
+    case "$("$tools/bin/mdbook" --version 2>/dev/null)" in *"$MDBOOK_VERSION") return ;; esac
+    say "setup: compiling mdbook $MDBOOK_VERSION (3 minutes)"
+    cargo install --quiet --locked --root "$tools" --version "$MDBOOK_VERSION" mdbook
+}
+
 # Extensions that scenarios/languages.rs tries in the distribution's own server.
 setup_extensions() {
     local major package want=()
@@ -339,6 +349,7 @@ for purpose in "$@"; do
         need flock util-linux
         ;;
     memcheck) need valgrind valgrind ;;
+    book) need perl perl ;;
     fips)
         need cmake cmake
         need go golang-go
@@ -370,7 +381,7 @@ for purpose in "$@"; do
         usage
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
@@ -385,6 +396,11 @@ case " $* " in
     ;;
 esac
 case " $* " in *" server "*) setup_postgres ;; esac
+case " $* " in *" book "*)
+    setup_rust
+    setup_book
+    ;;
+esac
 case " $* " in *" test "* | *" upstream "*) setup_languages ;; esac
 if [ "$key_stores" = yes ]; then setup_key_stores; fi
 if [ "$newest" = yes ]; then
