@@ -72,6 +72,7 @@ TOML
 "$mdbook" build "$book" 2>&1 | grep -E 'WARN|ERROR' >&2 && die "mdbook warns; see above"
 
 # Links within the site: the page, and the heading in it.
+mapfile -t site < <(find "$book/html" -name '*.html' ! -name 404.html ! -name toc.html)
 perl -MFile::Basename -MFile::Spec -e '
     my (%ids, %links);
     for my $file (@ARGV) {
@@ -99,5 +100,5 @@ perl -MFile::Basename -MFile::Spec -e '
     }
     print "book: $count links within the site, $bad of them broken\n";
     exit($bad > 0);
-' $(find "$book/html" -name '*.html' ! -name '404.html' ! -name 'toc.html') || die "correct the links of these pages"
+' "${site[@]}" || die "correct the links of these pages"
 say "built $book/html/index.html"
