@@ -18,7 +18,7 @@ rm -rf "$book"
 mkdir -p "$src"
 
 # The title of a page: its first heading.
-title() { sed -n 's/^# //p;/^# /q' "$1" | tr -d '`'; }
+title() { sed -n '/^# /{s/^# //p;q}' "$1" | tr -d '`'; }
 
 pages=(README.md ARCHITECTURE.md CONTRIBUTING.md RELEASING.md SECURITY.md CHANGELOG.md docs/*.md spec/*.md)
 for page in "${pages[@]}"; do
@@ -26,13 +26,15 @@ for page in "${pages[@]}"; do
     perl -0pe '
         s/<!-- docs-test:.*?-->\n//gs;
         s/\[([^\]]+)\]\((?:\.\.\/)?(?:crates|packaging|scripts|server|tests|tools|vectors|LICENSE)[^)]*\)/$1/g;
-    ' "$page" >"$src/$page"
+        # The first page of a directory is its index.
+        s/\]\(((?:[^)#]*\/)?)README\.md/]($1index.md/g;
+    ' "$page" >"$src/${page/README.md/index.md}"
 done
 
 # The chapters: the sections and pages of docs/README.md, each page once.
 declare -A seen=()
 {
-    printf '# Summary\n\n[pgseal](README.md)\n[Documentation, by task](docs/README.md)\n'
+    printf '# Summary\n\n[pgseal](index.md)\n[Documentation, by task](docs/index.md)\n'
     section=''
     while IFS= read -r line; do
         case "$line" in '## '*) section=${line#\#\# } ;; esac
