@@ -224,6 +224,12 @@ book: ## README, docs/ and spec/ as one searchable site, in build/book/html, wit
 	@scripts/setup.sh book
 	@scripts/book.sh build
 
+.PHONY: test-lab
+test-lab: ## the lab with the tests that make test leaves out: all experiments in one run, compared with themselves
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@scripts/cargo-test.sh -p pgseal-lab -- --include-ignored
+
 .PHONY: test-report
 test-report: ## pages of pgseal lab in a real browser (headless), with screenshots
 	@scripts/setup.sh report
