@@ -9,7 +9,7 @@ use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::testing::{FixedRandom, keys, same_sealed, suites};
 use pgseal_core::verify::verify_file;
 use pgseal_core::{
-    Form, Generation, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile,
+    Form, Generation, Layout, OnDamage, Opened, PlainLen, PlainOff, Scratch, SealedFile, Suite,
 };
 use proptest::prelude::*;
 
