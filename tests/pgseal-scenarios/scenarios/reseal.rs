@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use pgseal_cluster::Patience;
 use pgseal_core::header::Stage;
 use pgseal_scenarios::backup::{base_backup, ends_sound, text};
 use pgseal_scenarios::files::{flip_bit, names_in, page_off};
@@ -234,7 +235,9 @@ fn the_server_goes_on_by_itself() {
         node.wait_until("select count(*) = 0 from progress");
         wait_for_worker(&node);
         for path in [&other, &node.data().join(node.relation("t")), &shared] {
-            assert_eq!(header_of(path).stage, Stage::Settled, "{}", path.display());
+            // One database after the other: the worker of the next one may not have begun yet.
+            let settled = || header_of(path).stage == Stage::Settled;
+            assert!(Patience::seconds(60).wait_until(settled), "{}", path.display());
         }
         assert_eq!(header_of(&other).key_number, 1 + round);
         assert_eq!(node.sql(CONTENTS), contents);
