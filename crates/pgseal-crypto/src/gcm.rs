@@ -63,37 +63,30 @@ impl Gcm {
         })
     }
 
-    /// Seals `bytes` in place; returns the tag.
+    /// Seals `bytes` in place; returns the tag. A FIPS build writes the module's nonce to `nonce`.
     ///
     /// # Errors
     /// [`GcmError::Internal`].
-    #[cfg(not(feature = "fips"))]
     pub fn seal(
         &self,
         nonce: &mut NonceBytes,
         associated: &[u8],
         bytes: &mut [u8],
     ) -> Result<TagBytes, GcmError> {
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(associated), bytes);
-        tag_bytes(tag.map_err(|_| GcmError::Internal)?.as_ref())
-    }
-
-    /// Seals `bytes` in place; returns the tag, and writes the module's nonce to `nonce`.
-    ///
-    /// # Errors
-    /// [`GcmError::Internal`].
-    #[cfg(feature = "fips")]
-    pub fn seal(
-        &self,
-        nonce: &mut NonceBytes,
-        associated: &[u8],
-        bytes: &mut [u8],
-    ) -> Result<TagBytes, GcmError> {
-        let sealed = self.sealing.seal_in_place_separate_tag(Aad::from(associated), bytes);
-        let (drawn, tag) = sealed.map_err(|_| GcmError::Internal)?;
-        *nonce = *drawn.as_ref();
-        tag_bytes(tag.as_ref())
+        let associated = Aad::from(associated);
+        #[cfg(not(feature = "fips"))]
+        let sealed = {
+            let nonce = Nonce::assume_unique_for_key(*nonce);
+            self.key.seal_in_place_separate_tag(nonce, associated, bytes)
+        };
+        #[cfg(feature = "fips")]
+        let sealed =
+            self.sealing.seal_in_place_separate_tag(associated, bytes).map(|(drawn, tag)| {
+                *nonce = *drawn.as_ref();
+                tag
+            });
+        let tag = sealed.map_err(|_| GcmError::Internal)?;
+        tag.as_ref().try_into().map_err(|_| GcmError::Internal)
     }
 
     /// Seals `plain` into `sealed`, which has the same length; returns the tag.
@@ -171,10 +164,6 @@ impl fmt::Debug for Gcm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Gcm(..)")
     }
-}
-
-fn tag_bytes(tag: &[u8]) -> Result<TagBytes, GcmError> {
-    tag.try_into().map_err(|_| GcmError::Internal)
 }
 
 #[cfg(test)]

@@ -30,16 +30,8 @@ mod tests {
     use pgseal_core::Suite;
 
     use super::*;
-    use crate::kek::Kek;
+    use crate::kek::kek;
     use crate::keyring::Keyring;
-
-    fn kek(byte: u8) -> Kek {
-        Kek::init_with(|key| {
-            key.fill(byte);
-            Ok::<(), ()>(())
-        })
-        .unwrap()
-    }
 
     #[test]
     fn a_new_data_key_gives_the_first_key_and_the_older_ones_stay() {

@@ -180,6 +180,17 @@ impl Argon2idParams {
     }
 }
 
+/// A KEK of equal bytes, for tests.
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+pub(crate) fn kek(byte: u8) -> Kek {
+    Kek::init_with(|key| {
+        key.fill(byte);
+        Ok::<(), ()>(())
+    })
+    .unwrap()
+}
+
 impl Drop for Kek {
     fn drop(&mut self) {
         self.key.zeroize();

@@ -104,14 +104,7 @@ mod tests {
     use pgseal_core::Suite;
 
     use super::*;
-
-    fn kek(byte: u8) -> Kek {
-        Kek::init_with(|key| {
-            key.fill(byte);
-            Ok::<(), ()>(())
-        })
-        .unwrap()
-    }
+    use crate::kek::kek;
 
     fn parsed(ring: &Keyring) -> Keyring {
         Keyring::parse(&ring.to_bytes(), Path::new("/data/pgseal/keyring")).unwrap()

@@ -3,14 +3,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-
-fn kek(byte: u8) -> Kek {
-    Kek::init_with(|key| {
-        key.fill(byte);
-        Ok::<(), ()>(())
-    })
-    .unwrap()
-}
+use crate::kek::kek;
 
 fn passphrase(text: &str) -> Kek {
     Argon2idParams::with_cost(64, 1, 1).unwrap().derive(text.as_bytes()).unwrap()

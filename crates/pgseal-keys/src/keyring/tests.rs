@@ -3,15 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::argon::Argon2idParams;
+use crate::kek::kek;
 use crate::slot::Recipient;
-
-fn kek(byte: u8) -> Kek {
-    Kek::init_with(|key| {
-        key.fill(byte);
-        Ok::<(), ()>(())
-    })
-    .unwrap()
-}
 
 fn path() -> &'static Path {
     Path::new("/data/pgseal/keyring")
