@@ -29,9 +29,10 @@ MAKEFLAGS += --no-print-directory
 #   SUITE=aes-256-xts                 the suite, for the tests of test-power that name none
 #   PAGES="docs/backup.md"            some pages, for test-docs
 #   CHECKS="upgrade,crash"            some checks, for test-matrix
+#   RELEASE_KEY=KEY                   the key of GnuPG that signs, for release
 #   FIPS=1                            over AWS-LC's FIPS module (docs/fips.md), for build, test and install
 #   SUITES="recovery,src/bin/pg_rewind"   some of PostgreSQL's own suites, for test-upstream
-export PG_CONFIG DESTDIR CARGO FIPS
+export PG_CONFIG DESTDIR CARGO FIPS RELEASE_KEY
 
 # Of a FIPS build: the features, for the calls of cargo below. The lab measures the ordinary build.
 FIPS_FEATURES = $(if $(FIPS),-p pgseal-crypto --features pgseal-crypto/fips)
@@ -285,6 +286,16 @@ deb: ## Debian packages, in build/deb
 test-deb: ## install them in a clean root (debootstrap, as root) and run clusters there; lintian
 	@scripts/setup.sh test-deb
 	@scripts/deb.sh test
+
+.PHONY: release
+release: ## what a release has, from the commit HEAD, in build/release; RELEASE_KEY=KEY signs, else a dry run
+	@scripts/setup.sh build deb release
+	@scripts/release.sh make
+
+.PHONY: test-reproducible
+test-reproducible: ## two builds in different directories are the same, byte for byte
+	@scripts/setup.sh build
+	@scripts/release.sh reproduce
 
 .PHONY: test-extensions
 test-extensions: ## what Debian has of extensions, on a plain and a sealed server, in a clean root (as root); EXTENSIONS="postgis plr"

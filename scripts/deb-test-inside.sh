@@ -102,6 +102,9 @@ for page in pgseal pgseal-verify pgseal-key-rotate pgseal-tls-init; do
 done
 if dpkg -L pgseal | grep -q /man1/pgseal-lab; then die "the package has the page of pgseal-lab"; fi
 
+step "licences of what is linked"
+pgseal --licenses | grep -q AWS-LC || die "pgseal --licenses does not name AWS-LC"
+
 step "pg_createcluster under pgseal run"
 PGSEAL_PROVIDER=file:/etc/pgseal/main.key pgseal run -- \
     pg_createcluster "$major" main -o shared_preload_libraries=pgseal_guard -- -k >/create.log 2>&1 ||

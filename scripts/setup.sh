@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
-#           drivers|report|docs|fips|book]...   (default: build)
+#           drivers|report|docs|fips|book|release]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -18,6 +18,7 @@
 #   book      mdbook, below build/tools: the documentation as a site
 #   fips      CMake and Go, for a build over the FIPS module (FIPS=1)
 #   deb       debhelper and fakeroot, for 'make deb'
+#   release   gpg, for 'make release'
 #   test-deb  debootstrap and lintian
 #   test-extensions  debootstrap
 #   memcheck  valgrind
@@ -340,6 +341,7 @@ for purpose in "$@"; do
         need dh debhelper
         need fakeroot fakeroot
         ;;
+    release) need gpg gpg ;;
     test-deb)
         need debootstrap debootstrap
         need lintian lintian

@@ -9,6 +9,7 @@ mod convert;
 mod doctor;
 mod env;
 mod guard;
+mod help;
 mod helper;
 mod initdb;
 mod inspect;
@@ -24,11 +25,12 @@ mod tls;
 mod verify;
 mod wal;
 
+use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use self::convert::{decrypt, encrypt, rekey};
 use crate::error::CliError;
-use crate::{audit as trail, help_text, key_ahead, keys};
+use crate::{audit as trail, help_text, key_ahead, keys, licenses};
 
 const ABOUT: &str = "Encryption at rest for an unmodified PostgreSQL";
 
@@ -70,14 +72,17 @@ const VERSION: &str = if pgseal_crypto::FIPS {
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "pgseal", version = VERSION, about = ABOUT, long_about = LONG_ABOUT, after_help = EXAMPLES)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(arg_required_else_help = true)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub struct Cli {
     /// Let a passphrase cost more than 1 GiB of memory or 16 passes, if the keyring says so
     #[arg(long, global = true, hide_short_help = true)]
     allow_cost: bool,
+    /// Print the licences of pgseal and of everything that is linked into it
+    #[arg(long, exclusive = true)]
+    licenses: bool,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -109,6 +114,7 @@ enum Command {
     Tls(tls::Args),
     Completions(completions::Args),
     Man(man::Args),
+    Help(help::Args),
     Helper(helper::Args),
 }
 
@@ -128,7 +134,13 @@ pub fn dispatch() -> Result<u8, CliError> {
     if cli.allow_cost {
         keys::allow_cost();
     }
-    match cli.command {
+    if cli.licenses {
+        return licenses::print();
+    }
+    let Some(command) = cli.command else {
+        command().error(ErrorKind::MissingSubcommand, "a command is missing").exit()
+    };
+    match command {
         Command::Initdb(args) => initdb::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Encrypt(args) => encrypt::run(&args),
@@ -152,8 +164,9 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Lab(args) => lab::run(&[], &args),
         Command::Advise(args) => lab::run(&["advise"], &args),
         Command::Tls(args) => tls::run(&args),
-        Command::Completions(args) => completions::run(&args, command()),
-        Command::Man(args) => man::run(&args, command()),
+        Command::Completions(args) => completions::run(&args, self::command()),
+        Command::Man(args) => man::run(&args, self::command()),
+        Command::Help(args) => help::run(&args, &self::command()),
         Command::Helper(args) => helper::run(&args),
     }
 }
@@ -195,7 +208,8 @@ mod tests {
     }
 
     /// These print a document of their own form, or run another program.
-    const WITHOUT_JSON: [&str; 7] = ["run", "cat", "lab", "advise", "completions", "man", "helper"];
+    const WITHOUT_JSON: [&str; 8] =
+        ["run", "cat", "lab", "advise", "completions", "man", "help", "helper"];
 
     /// Visits every command that has none below it.
     fn each_leaf(

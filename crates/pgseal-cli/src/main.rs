@@ -32,6 +32,7 @@ mod key_policy;
 mod keyring_place;
 mod keys;
 mod library;
+mod licenses;
 mod locks;
 mod manifest;
 mod memory;

@@ -136,3 +136,20 @@ fn completions_and_manual_pages() {
     }
     assert!(!fixture.ok(&["--help"]).contains("helper"));
 }
+
+#[test]
+fn topics_and_licences() {
+    let fixture = Fixture::plain();
+    assert!(fixture.ok(&["help"]).contains("\n  keys "));
+    assert!(fixture.ok(&["help", "keys"]).starts_with("# "));
+    assert!(fixture.ok(&["help", "key", "rotate"]).contains("Usage: pgseal key rotate"));
+    let licences = fixture.ok(&["--licenses"]);
+    for text in [
+        "Apache-2.0 or MIT",
+        "aws-lc-rs",
+        "Code derived from the OpenSSL project",
+        "no text of a licence",
+    ] {
+        assert_eq!(licences.contains(text), text != "no text of a licence", "{text}");
+    }
+}

@@ -84,10 +84,11 @@ const PROGRAMS: &[(&str, &str, bool)] = &[
 ];
 
 /// Commands that do not take an existing data directory.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 11] = [
     "advise",
     "audit test",
     "completions",
+    "help",
     "key new",
     "key new-keyring",
     "lab",
