@@ -6,7 +6,7 @@ use std::fs;
 use std::thread;
 
 use pgseal_scenarios::key_store::{MODULE, StoreNode, commands};
-use pgseal_scenarios::succeeds;
+use pgseal_scenarios::{escrow_lock, succeeds};
 
 const PIN: &str = "87654321";
 
@@ -80,7 +80,7 @@ fn a_cluster_under_a_token() {
     succeeds(&store.script("chmod 600 ~/pgseal.pin"));
 
     // The key is removed from the token: only an escrow copy opens the data now.
-    let escrow = ["--lock", "passphrase:command=echo correct horse battery", "-o", "escrow.txt"];
+    let escrow = ["--lock", escrow_lock(), "-o", "escrow.txt"];
     let dir = data.display().to_string();
     succeeds(&store.node.pgseal(&[&["key", "backup", &dir][..], &escrow[..]].concat()));
     let tool = format!("pkcs11-tool --module {MODULE} --token-label db --login --pin {PIN}");

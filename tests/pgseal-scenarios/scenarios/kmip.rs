@@ -14,7 +14,7 @@ use pgseal_cluster::{Patience, free_port};
 use pgseal_scenarios::backup::shell;
 use pgseal_scenarios::key_store::{StoreNode, commands};
 use pgseal_scenarios::kmip::KmipServer;
-use pgseal_scenarios::succeeds;
+use pgseal_scenarios::{escrow_lock, succeeds};
 
 #[test]
 fn a_cluster_under_kmip() {
@@ -104,7 +104,7 @@ fn a_cluster_under_kmip() {
     assert_eq!(wrong.code, 11, "{}", wrong.text);
 
     // The key is revoked, and then destroyed: a new key, and the escrow copy.
-    let lock = "passphrase:command=echo correct horse battery";
+    let lock = escrow_lock();
     let backup = ["key", "backup", &data, "--lock", lock, "-o", "escrow.txt"];
     succeeds(&base.node.pgseal(&backup));
     let reason = "RevocationReasonCode.CESSATION_OF_OPERATION";

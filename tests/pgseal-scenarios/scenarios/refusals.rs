@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pgseal_scenarios::files::{self, changes, copy_tree, fingerprint, restore_tree};
-use pgseal_scenarios::{Node, Outcome};
+use pgseal_scenarios::{Node, Outcome, is_fips};
 use pgseal_testkit::{Cluster, Sealing, bindir};
 
 /// A sealed cluster with a table, stopped.
@@ -86,9 +86,10 @@ fn a_start_logs_what_protects_the_cluster() {
     let id = shown.split("\"keyring_id\": \"").nth(1).expect("an identity");
     let id = id.split('"').next().expect("an identity");
     let line = format!(
-        "LOG:  data directory is sealed: pgseal {}, keyring {}, data key 1, aes-256-gcm, key from \
+        "LOG:  data directory is sealed: pgseal {}{}, keyring {}, data key 1, aes-256-gcm, key from \
          file:{}",
         env!("CARGO_PKG_VERSION"),
+        if is_fips() { " (FIPS build)" } else { "" },
         id,
         key_file(&node).display()
     );

@@ -12,7 +12,7 @@ use pgseal_scenarios::Outcome;
 use pgseal_scenarios::backup::shell;
 use pgseal_scenarios::files::{copy_tree, restore_tree};
 use pgseal_scenarios::key_store::{StoreNode, commands};
-use pgseal_scenarios::succeeds;
+use pgseal_scenarios::{escrow_lock, succeeds};
 
 const HEADING: &str = "## TPM 2.0";
 const EXTEND: &str = "tpm2_pcrextend 7:sha256=$(printf %064d 1)";
@@ -244,7 +244,7 @@ fn a_key_that_opens_with_the_same_pcrs_only() {
     store.base.node.stop();
     store.base.works(None);
     let dir = store.base.node.data().display().to_string();
-    let lock = "passphrase:command=echo correct horse battery";
+    let lock = escrow_lock();
     let backup = ["key", "backup", &dir, "--lock", lock, "-o", "escrow.txt"];
     succeeds(&store.base.node.pgseal(&backup));
 

@@ -27,7 +27,9 @@ pub use load::Ledger;
 pub use node::{Node, limit_address_space, with_file_limit};
 pub use outcome::{Outcome, ends, succeeds};
 pub use pgseal_cluster::is_root;
-pub use programs::{Older, from_major, not_applicable, older, programs, server_major};
+pub use programs::{
+    Older, escrow_lock, from_major, is_fips, not_applicable, older, programs, server_major,
+};
 pub use replica::{Keys, assert_same_contents};
 pub use session::Session;
 pub use sound::{SUM, assert_hidden, assert_shown};

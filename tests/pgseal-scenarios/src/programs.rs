@@ -47,6 +47,22 @@ fn built(dir: &Path) -> bool {
     dir.join("pgseal").is_file() && dir.join("libpgseal.so").is_file()
 }
 
+/// Whether the programs are of a FIPS build ('make test FIPS=1').
+#[must_use]
+pub fn is_fips() -> bool {
+    env::var_os("FIPS").is_some_and(|value| !value.is_empty())
+}
+
+/// What locks escrow copies where a passphrase is only one of several ways: a FIPS build has none.
+#[must_use]
+pub fn escrow_lock() -> &'static str {
+    if is_fips() {
+        "command:printf %064d 7"
+    } else {
+        "passphrase:command=echo correct horse battery"
+    }
+}
+
 /// The major version under test: `15`, from `postgres (PostgreSQL) 15.18 (...)`.
 ///
 /// # Panics
