@@ -30,6 +30,7 @@ MAKEFLAGS += --no-print-directory
 #   PAGES="docs/backup.md"            some pages, for test-docs
 #   CHECKS="upgrade,crash"            some checks, for test-matrix
 #   RELEASE_KEY=KEY                   the key of GnuPG that signs, for release
+#   HOURS=8 SEED=1 EVENTS=crash       how long, in which order and which, for soak
 #   FIPS=1                            over AWS-LC's FIPS module (docs/fips.md), for build, test and install
 #   SUITES="recovery,src/bin/pg_rewind"   some of PostgreSQL's own suites, for test-upstream
 export PG_CONFIG DESTDIR CARGO FIPS RELEASE_KEY
@@ -172,7 +173,14 @@ test-extension-drivers: ## drivers of four languages against sealed columns; fet
 test-scenarios: ## whole servers, the long tests too: operations, upgrade, crash, canary, ...; installs other programs
 	@scripts/setup.sh test scenarios
 	@$(MAKE) build build-aws-kms
-	@scripts/cargo-test.sh -p pgseal-scenarios -- --include-ignored
+	@scripts/cargo-test.sh -p pgseal-scenarios -- --include-ignored --skip everything_happens_under_load
+
+.PHONY: soak
+soak: ## load with crashes, failovers, backups, rotations, conversions by random; HOURS=n, SEED=n, EVENTS=crash,failover
+	@scripts/setup.sh test
+	@$(MAKE) build
+	@PGSEAL_SOAK_SECONDS=$$(awk 'BEGIN { print int(3600 * $(or $(HOURS),1)) }') PGSEAL_SOAK_EVENTS="$(EVENTS)" \
+	    $(if $(SEED),PGSEAL_SOAK_SEED=$(SEED)) scripts/cargo-test.sh -p pgseal-scenarios --test soak -- --ignored --nocapture
 
 .PHONY: test-key-stores
 test-key-stores: ## the plugins on SoftHSM, a TPM in software, PyKMIP, moto, and Vault's own engines; fetches these, which needs Go

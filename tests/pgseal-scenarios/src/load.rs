@@ -142,10 +142,30 @@ impl Ledger {
              having count(*) <> max(n) or min(n) <> 1",
         );
         assert_eq!(gaps, "", "clients of which transactions in between are missing");
-        let all = number(&node.sql("select count(*) from ledger"));
-        assert!(all >= at_least, "{at_least} were committed before the backup, {all} are there");
-        check_content(node);
+        check_amount(node, at_least);
     }
+
+    /// As [`Ledger::check_copy`], for an original that crashed before: a client goes on with the next
+    /// number, so the transactions that a crash cut off are gaps of the original too.
+    ///
+    /// # Panics
+    /// When a transaction of the original in between is missing or partial, or there are fewer than
+    /// `at_least`.
+    pub fn check_copy_of(&self, copy: &Node, original: &Node, at_least: u64) {
+        for client in 0..self.committed.len() {
+            let of = format!("from ledger where client = {client}");
+            let last = copy.sql(&format!("select coalesce(max(n), 0) {of}"));
+            let count = |node: &Node| node.sql(&format!("select count(*) {of} and n <= {last}"));
+            assert_eq!(count(copy), count(original), "client {client}, up to {last}");
+        }
+        check_amount(copy, at_least);
+    }
+}
+
+fn check_amount(node: &Node, at_least: u64) {
+    let all = number(&node.sql("select count(*) from ledger"));
+    assert!(all >= at_least, "{at_least} were committed before the backup, {all} are there");
+    check_content(node);
 }
 
 /// Checks rows and balances against what the transactions must have made.
