@@ -237,7 +237,8 @@ pub fn widest_percent(results: &Results, case: &Case) -> f64 {
     let compared = plan.arms_of(case).filter(|arm| arm.id != baseline.id);
     let compared = compared.filter(|arm| results.missing_of(&case.id, &arm.id).is_none());
     let ratio = |arm: &str| ratio_between(results, &case.id, arm, &baseline.id);
-    let width = |found: Option<Ratio>| found.map_or(f64::INFINITY, |found| batches::width_percent(&found));
+    let width =
+        |found: Option<Ratio>| found.map_or(f64::INFINITY, |found| batches::width_percent(&found));
     compared.map(|arm| width(ratio(&arm.id))).fold(0.0, f64::max)
 }
 

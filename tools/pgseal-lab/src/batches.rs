@@ -53,7 +53,9 @@ fn t_975(freedom: f64) -> f64 {
         (z.powi(3) + z) / 4.0,
         (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
         (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
-        (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1482.0 * z.powi(5) - 1920.0 * z.powi(3) - 945.0 * z)
+        (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1482.0 * z.powi(5)
+            - 1920.0 * z.powi(3)
+            - 945.0 * z)
             / 92_160.0,
     ];
     terms.iter().rev().fold(0.0, |sum, term| (sum + term) / freedom) + z
@@ -102,7 +104,8 @@ mod tests {
 
         /// Nearly normal, of variance 1: the sum of twelve even numbers.
         fn normal(&mut self) -> f64 {
-            (0..12).map(|_| self.random.below(1 << 30) as f64 / f64::from(1 << 30)).sum::<f64>() - 6.0
+            (0..12).map(|_| self.random.below(1 << 30) as f64 / f64::from(1 << 30)).sum::<f64>()
+                - 6.0
         }
 
         fn block(&mut self, true_ratio: f64) -> (f64, f64) {

@@ -139,9 +139,11 @@ impl Results {
         })
     }
 
-    /// Rounds of the plan, or fewer if the time limit ended the run.
+    /// Rounds of the plan, or fewer if the time limit ended the run; of cases whose intervals decide when
+    /// they end, the fewest blocks.
     pub fn rounds_done(&self) -> u32 {
-        self.stopped_after().unwrap_or(self.plan.rounds)
+        let fewest = self.ends.iter().map(|end| end.blocks).min();
+        self.stopped_after().or(fewest).unwrap_or(self.plan.rounds)
     }
 
     /// Why a case ended, if it did and its intervals decide when.

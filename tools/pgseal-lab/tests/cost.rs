@@ -18,6 +18,7 @@ fn every_case_of_every_arm_is_measured_and_held_against_its_aim() {
         work: Some("/tmp".into()),
         bindir: Some(pgseal_testkit::bindir().unwrap()),
         pgseal: built.pgseal,
+        lab: env!("CARGO_BIN_EXE_pgseal-lab").into(),
         library: built.library,
         guard: built.guard,
         ..Request::default()
@@ -25,7 +26,7 @@ fn every_case_of_every_arm_is_measured_and_held_against_its_aim() {
     let experiment = experiments::named("cost").unwrap();
     let results = session::run(&*experiment, &request, &Silent, &AtomicBool::new(false)).unwrap();
     assert!(results.finished && results.missing.is_empty(), "{:?}", results.missing);
-    assert_eq!(results.plan.cases.len(), 9);
+    assert_eq!(results.plan.cases.len(), 10);
     for case in &results.plan.cases {
         for (arm, storage) in [
             ("plain", "rows readable on disk"),
