@@ -3,6 +3,7 @@
 
 mod cases;
 mod client;
+mod counters;
 mod executor;
 mod findings;
 mod floor;

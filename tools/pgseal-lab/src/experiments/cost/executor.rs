@@ -7,6 +7,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use super::counters::{Counters, FIGURES};
 use super::floor::seconds_per_page;
 use super::halt::{self, Guardian};
 use super::load::{Load, Place, Sessions};
@@ -43,14 +44,16 @@ pub struct CostExecutor {
 #[derive(Debug)]
 struct Working {
     sessions: Option<Sessions>,
+    counters: Option<Counters>,
     cluster: ArmCluster,
 }
 
 /// What a server has used and done so far.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Reading {
     cpu_s: f64,
     bytes: Option<u64>,
+    counted: Option<Vec<u64>>,
     done: u64,
     at: Instant,
 }
@@ -74,16 +77,19 @@ impl Working {
         self.sessions.as_ref().map_or(0, Sessions::done)
     }
 
-    fn read(&self) -> Result<Reading, LabError> {
+    /// Always in the same order, so that what reading takes is in no difference of two readings.
+    fn read(&mut self) -> Result<Reading, LabError> {
         let server = self.cluster.server()?;
         let (cpu_s, bytes) = (server.cpu_seconds(), server.bytes_moved());
-        Ok(Reading { cpu_s, bytes, done: self.done(), at: Instant::now() })
+        let counted = self.counters.as_mut().and_then(Counters::read);
+        Ok(Reading { cpu_s, bytes, counted, done: self.done(), at: Instant::now() })
     }
 
     /// Ends sessions and server.
     fn end(&mut self) -> Result<(), LabError> {
         self.go_on();
         let ended = self.sessions.take().map_or(Ok(()), Sessions::end);
+        self.counters = None;
         ended.and(self.cluster.stop())
     }
 }
@@ -114,12 +120,17 @@ impl CostExecutor {
         })
     }
 
-    fn arm(&self, id: &str) -> Result<&Working, LabError> {
-        self.arms.get(id).ok_or_else(|| LabError::Broken {
+    fn arm(&mut self, id: &str) -> Result<&mut Working, LabError> {
+        self.arms.get_mut(id).ok_or_else(|| LabError::Broken {
             what: format!("arm {id}"),
             expected: "a cluster".to_owned(),
             found: "none".to_owned(),
         })
+    }
+
+    /// What the sessions of the other arms have done so far.
+    fn done_by_others(&self, id: &str) -> u64 {
+        self.arms.iter().filter(|(other, _)| *other != id).map(|(_, other)| other.done()).sum()
     }
 
     /// Whether nothing but this arm has run.
@@ -137,16 +148,14 @@ impl CostExecutor {
     }
 
     /// A slice: the part after the settling counts.
-    fn slice(&self, id: &str, load: Load) -> Result<Observation, LabError> {
+    fn slice(&mut self, id: &str, load: Load) -> Result<Observation, LabError> {
+        let (slice, settle) = (self.slice, self.settle);
+        self.arm(id)?.go_on();
+        sleep(settle);
+        let others_before = self.done_by_others(id);
         let working = self.arm(id)?;
-        let others = || -> u64 {
-            self.arms.iter().filter(|(other, _)| *other != id).map(|(_, other)| other.done()).sum()
-        };
-        working.go_on();
-        sleep(self.settle);
-        let others_before = others();
         let before = working.read()?;
-        sleep(self.slice);
+        sleep(slice);
         while working.done() == before.done && before.at.elapsed() < LONGEST {
             if let Some(sessions) = &working.sessions {
                 sessions.check()?;
@@ -154,8 +163,9 @@ impl CostExecutor {
             sleep(Duration::from_millis(1));
         }
         let after = working.read()?;
-        let others_work = others() - others_before;
+        let others_work = self.done_by_others(id) - others_before;
         self.others_stopped(id)?;
+        let working = self.arm(id)?;
         working.halt()?;
         if let Some(sessions) = &working.sessions {
             sessions.check()?;
@@ -173,16 +183,17 @@ impl CostExecutor {
             Load::Scan => wall_s / done * ROWS_OF_VALUE,
             _ => done / wall_s,
         };
-        let mut seen = observed(value, wall_s, done, before, after);
+        let mut seen = observed(value, wall_s, done, &before, &after);
         seen.extra.insert("work_of_stopped_arms".to_owned(), others_work as f64);
         Ok(seen)
     }
 
     /// A whole run; nothing of another arm runs meanwhile.
-    fn whole(&self, step: &Step<'_>, spec: &Spec) -> Result<Observation, LabError> {
+    fn whole(&mut self, step: &Step<'_>, spec: &Spec) -> Result<Observation, LabError> {
+        let tools = self.tools.clone();
         let working = self.arm(&step.arm.id)?;
         working.go_on();
-        let lab = working.cluster.target(&self.tools, DATABASE)?;
+        let lab = working.cluster.target(&tools, DATABASE)?;
         if let Work::Sql { before, .. } = &spec.work
             && !before.is_empty()
         {
@@ -192,17 +203,15 @@ impl CostExecutor {
         output_of(&mut Command::new(Path::new("sync")))?;
         let before = working.read()?;
         let outcome = match &spec.work {
-            Work::Sql { timed, .. } => lab.sql(timed)?,
-            Work::Init { scale } => {
-                working.cluster.target(&self.tools, INIT_DATABASE)?.init(*scale)?
-            }
+            Work::Sql { timed, .. } => working.cluster.target(&tools, DATABASE)?.sql(timed)?,
+            Work::Init { scale } => working.cluster.target(&tools, INIT_DATABASE)?.init(*scale)?,
             Work::Steady { .. } => return Err(not_whole(step.case)),
         };
         sleep(AFTER_THE_END);
         let after = working.read()?;
         self.others_stopped(&step.arm.id)?;
-        working.halt()?;
-        Ok(observed(outcome.value, outcome.value, 1.0, before, after))
+        self.arm(&step.arm.id)?.halt()?;
+        Ok(observed(outcome.value, outcome.value, 1.0, &before, &after))
     }
 
     fn begin_arm(&mut self, id: &str, spec: &Spec) -> Result<(), LabError> {
@@ -223,7 +232,10 @@ impl CostExecutor {
             };
             working.sessions = Some(Sessions::start(load, clients, &place)?);
         }
-        working.halt()
+        working.halt()?;
+        let processes = working.cluster.server()?.processes();
+        working.counters = Counters::open(&processes);
+        Ok(())
     }
 }
 
@@ -234,7 +246,8 @@ impl Executor for CostExecutor {
             if !self.arms.contains_key(&arm.id) {
                 say.say(&format!("cluster {}: {}", arm.id, arm.title));
                 let cluster = ArmCluster::make(&self.tools, &self.root, arm, self.scale)?;
-                self.arms.insert(arm.id.clone(), Working { sessions: None, cluster });
+                self.arms
+                    .insert(arm.id.clone(), Working { sessions: None, counters: None, cluster });
             }
             self.begin_arm(&arm.id, &spec)?;
         }
@@ -268,13 +281,22 @@ impl Executor for CostExecutor {
     }
 }
 
-fn observed(value: f64, wall_s: f64, done: f64, before: Reading, after: Reading) -> Observation {
+fn observed(value: f64, wall_s: f64, done: f64, before: &Reading, after: &Reading) -> Observation {
     let mut seen = Observation::of(value);
     seen.extra.insert("server_cpu_s_per_op".to_owned(), (after.cpu_s - before.cpu_s) / done);
     seen.extra.insert("wall_s_per_op".to_owned(), wall_s / done);
     if let (Some(before), Some(after)) = (before.bytes, after.bytes) {
         let bytes = after.saturating_sub(before) as f64 / done;
         seen.extra.insert("file_bytes_per_op".to_owned(), bytes);
+    }
+    if let (Some(before), Some(after)) = (&before.counted, &after.counted) {
+        for ((name, _), (before, after)) in FIGURES.iter().zip(before.iter().zip(after)) {
+            // Some virtual machines have counters that never count.
+            let counted = after.saturating_sub(*before);
+            if counted > 0 {
+                seen.extra.insert((*name).to_owned(), counted as f64 / done);
+            }
+        }
     }
     seen
 }

@@ -1,5 +1,6 @@
 //! The table of ratios and aims, and its chart.
 
+use super::counters::FIGURES;
 use super::findings::judged;
 use super::floor::PAGE_BYTES;
 use super::plan::Specs;
@@ -23,35 +24,47 @@ pub fn charts(results: &Results, analysis: &Analysis) -> Vec<Chart> {
     if chart.series.iter().any(|series| !series.points.is_empty()) { vec![chart] } else { vec![] }
 }
 
+/// The CPU's counters that some arm has, with their titles.
+fn counted(analysis: &Analysis) -> Vec<(&'static str, &'static str)> {
+    let mut arms = analysis.cases.iter().flat_map(|case| &case.arms);
+    let has = |(name, _): &(&str, &str)| arms.any(|arm| arm.extra_ratio.contains_key(*name));
+    FIGURES.into_iter().filter(has).collect()
+}
+
 /// A line for each case and arm.
 fn ratios(results: &Results, analysis: &Analysis, specs: &Specs) -> Table {
+    let counted = counted(analysis);
+    let counted = &counted;
     let rows = results.plan.cases.iter().flat_map(|case| {
         compared(&results.plan).filter_map(move |arm| {
             let found = analysis.arm(&case.id, &arm.id)?;
             match (&found.withheld, found.ratio) {
-                (Some(why), _) => Some(withheld(case, arm, why)),
+                (Some(why), _) => Some(withheld(case, arm, why, counted.len())),
                 (None, ratio) => {
                     let mut row = row(specs, analysis, case, arm, found, ratio?);
                     row.push(ended(results, case));
+                    row.extend(counted.iter().map(|(name, _)| ratio_of(found, name)));
                     Some(row)
                 }
             }
         })
     });
+    let mut columns = vec![
+        Column::text("measure"),
+        Column::text("against plain"),
+        Column::number("ratio", ""),
+        Column::text("95 %"),
+        Column::number("CPU ratio", ""),
+        Column::number("floor", ""),
+        Column::text("aim"),
+        Column::text("verdict"),
+        Column::text("ended"),
+    ];
+    columns.extend(counted.iter().map(|(_, title)| Column::number(*title, "")));
     Table {
         id: "cost-ratios".to_owned(),
         title: "Against the plain server, with the aim of each measure".to_owned(),
-        columns: vec![
-            Column::text("measure"),
-            Column::text("against plain"),
-            Column::number("ratio", ""),
-            Column::text("95 %"),
-            Column::number("CPU ratio", ""),
-            Column::number("floor", ""),
-            Column::text("aim"),
-            Column::text("verdict"),
-            Column::text("ended"),
-        ],
+        columns,
         rows: rows.collect(),
         note: Some(
             "Geometric means over batches of blocks, with Student's interval. CPU: time of the server's \
@@ -64,11 +77,24 @@ fn ratios(results: &Results, analysis: &Analysis, specs: &Specs) -> Table {
     }
 }
 
-fn withheld(case: &Case, arm: &Arm, why: &str) -> Vec<Cell> {
+fn withheld(case: &Case, arm: &Arm, why: &str, counters: usize) -> Vec<Cell> {
     let mut row = vec![Cell::text(&case.title).hint(&case.id), Cell::text(&arm.id)];
     row.push(Cell::text("withheld").hint(why).tone(Tone::Faint));
-    row.extend((0..6).map(|_| Cell::default()));
+    row.extend((0..6 + counters).map(|_| Cell::default()));
     row
+}
+
+/// The ratio of a further figure, with its interval.
+fn ratio_of(found: &ArmAnalysis, name: &str) -> Cell {
+    match found.extra_ratio.get(name).filter(|ratio| ratio.value.is_finite()) {
+        None => Cell::default(),
+        Some(ratio) if !ratio.low.is_finite() => {
+            Cell::number(ratio.value, format!("{:.3}", ratio.value))
+        }
+        Some(Ratio { value, low, high }) => {
+            Cell::number(*value, format!("{value:.3} ({low:.3} to {high:.3})"))
+        }
+    }
 }
 
 fn row(
@@ -84,8 +110,6 @@ fn row(
         true => format!("{:.3} to {:.3}", ratio.low, ratio.high),
         false => "one round".to_owned(),
     };
-    let cpu = found.extra_ratio.get("server_cpu_s_per_op").filter(|cpu| cpu.value.is_finite());
-    let cpu = cpu.map(|cpu| Cell::number(cpu.value, format!("{:.3}", cpu.value)));
     let (aim, verdict) = match judged(specs, analysis, case, &arm.id) {
         Some(judged) if !arm.again => {
             let aim = specs.of_case(case).map(|spec| spec.goal.words(&arm.id)).unwrap_or_default();
@@ -99,7 +123,7 @@ fn row(
         Cell::text(&arm.id),
         Cell::number(ratio.value, format!("{:.3}", ratio.value)),
         Cell::text(interval),
-        cpu.unwrap_or_else(|| Cell::text("").tone(Tone::Faint)),
+        ratio_of(found, "server_cpu_s_per_op"),
         floor(analysis, case, found).unwrap_or_default(),
         aim,
         verdict,
