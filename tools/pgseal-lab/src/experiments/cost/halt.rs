@@ -158,7 +158,8 @@ mod tests {
         let text = format!("{} {start}\n{} 1\nnonsense\n", left.id(), other.id());
         guard(text.as_bytes());
         // The shell ends by SIGINT once it is continued.
-        assert!(!left.wait().unwrap().success());
+        let ended = Patience::seconds(20).wait_for(|| left.try_wait().unwrap());
+        assert!(ended.is_some_and(|status| !status.success()), "{ended:?}");
         assert!(other.try_wait().unwrap().is_none());
         assert!(pids.iter().skip(1).all(|pid| !is_stopped(*pid)));
         for pid in pids.iter().chain(&others).skip(1) {
