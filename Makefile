@@ -280,7 +280,8 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 bench: ## cost against the plain server, interleaved
 	@scripts/setup.sh build
 	@$(MAKE) build
-	@scripts/bench.sh
+	@# 24: a load whose intervals were too wide at the end of its time, which the table says.
+	@scripts/bench.sh || [ $$? = 24 ]
 
 # ---- packages ----
 

@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
-# bench.sh [--quick] [--only NAME[,NAME...]] [--rounds N] [--suites SUITE[,SUITE...]]
-#          [--cpus LIST|none] [--output DIR] [--json]
+# bench.sh [--quick] [--only LOAD[,LOAD...]] [--until PERCENT] [--max-time TIME] [--slice TIME]
+#          [--arms ARM[,ARM...]] [--cpus LIST|none] [--output DIR] [--json]
 #
 # Measures what sealing costs, compared with the same PostgreSQL unsealed: 'pgseal lab cost'. It makes
-# two plain clusters (their difference is the noise) and one for each suite, and measures them in
-# rounds, each round in a random order. Prints ratios with 95 % intervals and says which aims are met;
-# the report and the raw samples go into a directory of this run in DIR (build/results/bench). Without
-# --only and --json, and if cargo is installed, it then compares the core with the bare cipher
-# ('cargo bench -p pgseal-core').
+# two plain clusters (their difference is the noise) and one for each suite. Their servers take turns of
+# some hundred milliseconds, until the 95 % intervals of a load are narrow or its time is up. Prints
+# ratios with these intervals, processor time and the floor of the bare cipher, and says which aims are
+# met; the report and the raw samples go into a directory of this run in DIR (build/results/bench).
+# Without --only and --json, and if cargo is installed, it then compares the core with the bare cipher
+# ('cargo bench -p pgseal-core'). Exit status 24: the time of a load was up first.
 #
-#   --quick    small and short (3 minutes): shows that it works, but its figures mean little
-#   --only     select-memory scan select-64mb connect tpcb vacuum vacuum-full ctas init, or core
-#   --rounds   rounds that count (11; with --quick 3)
-#   --suites   aes-256-gcm,aes-256-xts
-#   --cpus     runs server and client together on these CPUs with taskset (default: the last CPU)
-#   --json     prints the results and their analysis as JSON (spec/lab-report.md)
+#   --quick     small and short (3 minutes): shows that it works, but its figures mean little
+#   --only      select-memory scan select-64mb connect tpcb insert vacuum vacuum-full ctas init, or core
+#   --until     the widest interval: 2%
+#   --max-time  the longest time for each load: 5min
+#   --slice     the length of a turn: 300ms
+#   --arms      aes-256-gcm; other suites, and gocryptfs
+#   --cpus      runs servers and clients together on these CPUs (default: the last CPU)
+#   --json      prints the results and their analysis as JSON (spec/lab-report.md)
 #
 # The clusters lie below TMPDIR (as root: /tmp, of the user postgres) and take 2 GB. Do not use the
 # machine meanwhile.
@@ -36,15 +39,9 @@ while [ $# -gt 0 ]; do
         only=$2
         shift
         ;;
-    --rounds)
+    --until | --max-time | --slice | --arms)
         value "$@"
-        pass+=(--rounds "$2")
-        shift
-        ;;
-    --suites)
-        value "$@"
-        # A list of TOML: ["aes-256-gcm","aes-256-xts"].
-        pass+=(--set "suites=[\"${2//,/\",\"}\"]")
+        pass+=("$1" "$2")
         shift
         ;;
     --cpus)
@@ -89,5 +86,9 @@ base=${TMPDIR:-/tmp}
 if [ ${#base} -gt 60 ] || [ "$(id -u)" = 0 ]; then base=/tmp; fi
 [ -z "$only" ] || pass+=(--only "$only")
 output=$output/$(date +%Y%m%d-%H%M%S)
-"$PGSEAL_ROOT/target/release/pgseal" lab cost --bindir "$PG_BIN" --work "$base" --output "$output" "${pass[@]}"
+status=0
+"$PGSEAL_ROOT/target/release/pgseal" lab cost --bindir "$PG_BIN" --work "$base" --output "$output" "${pass[@]}" ||
+    status=$?
+[ "$status" = 0 ] || [ "$status" = 24 ] || exit "$status"
 if [ -z "$only" ] && [ "$json" = no ]; then bench_core; fi
+exit "$status"

@@ -48,6 +48,23 @@ pub fn send(pid: u32, signal: Signal) {
     }
 }
 
+/// Whether a signal has stopped the process (state T of proc(5)), or it has ended.
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    state.is_none_or(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+}
+
+/// The process and its children.
+pub fn with_children(parent: u32) -> Vec<u32> {
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_ascii_whitespace());
+        fields.and_then(|mut fields| fields.nth(1)?.parse().ok()) == Some(parent)
+    };
+    std::iter::once(parent).chain(all().filter(is_child)).collect()
+}
+
 /// Waits until no process works in the directory and all processes in `pids` are reaped: a new
 /// postmaster would take a zombie for a running server. `false`: some remain.
 pub fn wait_until_gone(data: &Path, pids: &[u32], patience: Patience) -> bool {

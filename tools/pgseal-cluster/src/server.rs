@@ -11,7 +11,7 @@ use crate::cluster::SUPERUSER;
 use crate::command::shown;
 use crate::error::{ClusterError, last_lines};
 use crate::patience::Patience;
-use crate::process::{all, all_in, is_ready, send};
+use crate::process::{all, all_in, is_ready, send, with_children};
 use crate::tools::Tools;
 
 /// Longest wait for a server to start.
@@ -145,9 +145,7 @@ impl Server {
 
     /// The process numbers of the postmaster and of its children.
     pub fn processes(&self) -> Vec<u32> {
-        let postmaster = self.child.id();
-        let is_child = |pid: &u32| ticks_of(&stat_of(*pid), false, postmaster).is_some();
-        std::iter::once(postmaster).chain(all().filter(is_child)).collect()
+        with_children(self.child.id())
     }
 
     /// A database of this server, over its Unix socket, as the superuser.
@@ -159,7 +157,7 @@ impl Server {
     /// ended.
     pub fn cpu_seconds(&self) -> f64 {
         let ended = || ended_ticks_of(&stat_of(self.child.id()));
-        let (mut before, mut ticks) = (ended(), self.ticks());
+        let (mut before, mut seconds) = (ended(), self.running_seconds());
         for _ in 0..LOOKS {
             // A child that was waited for while the processes were read may be missing from the
             // sum.
@@ -167,14 +165,35 @@ impl Server {
             if after == before {
                 break;
             }
-            (before, ticks) = (after, self.ticks());
+            (before, seconds) = (after, self.running_seconds());
         }
-        ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+        seconds + seconds_of(before.unwrap_or(0))
     }
 
-    fn ticks(&self) -> u64 {
+    /// Bytes that the server's processes have read from and written to files and pipes so far, with
+    /// those that have ended (`/proc/PID/io`); none if the kernel does not tell.
+    pub fn bytes_moved(&self) -> Option<u64> {
+        let moved = |pid: &u32| {
+            let text = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+            let number = |name: &str| -> Option<u64> {
+                text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+            };
+            Some(number("rchar:")? + number("wchar:")?)
+        };
+        // A child may end meanwhile; its bytes are then the postmaster's.
+        let postmaster: u64 = moved(&self.child.id())?;
+        Some(postmaster + self.processes().iter().skip(1).filter_map(moved).sum::<u64>())
+    }
+
+    /// CPU seconds of the processes that have not ended.
+    fn running_seconds(&self) -> f64 {
         let postmaster = self.child.id();
-        all().filter_map(|pid| ticks_of(&stat_of(pid), pid == postmaster, postmaster)).sum()
+        all()
+            .filter_map(|pid| {
+                let ticks = ticks_of(&stat_of(pid), pid == postmaster, postmaster)?;
+                Some(nanoseconds_of(pid).map_or_else(|| seconds_of(ticks), |ns| ns as f64 / 1e9))
+            })
+            .sum()
     }
 
     /// Whether the postmaster has ended.
@@ -248,12 +267,23 @@ fn stat_of(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()
 }
 
-/// CPU ticks from a line of `/proc/PID/stat` (proc(5)): of the postmaster with those of its ended
-/// children, or of one of its running children. `None` for other processes.
+fn seconds_of(ticks: u64) -> f64 {
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Nanoseconds that a process of one thread has run on a CPU; `None`: this kernel does not count them.
+/// A tick is 10 ms, which is much for a short measurement.
+fn nanoseconds_of(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok().filter(|ns| *ns > 0)
+}
+
+/// CPU ticks from a line of `/proc/PID/stat` (proc(5)): of the postmaster or of one of its running
+/// children. `None` for other processes.
 fn ticks_of(stat: &str, is_postmaster: bool, postmaster: u32) -> Option<u64> {
     let number = |field| number_in(stat, field);
     if is_postmaster {
-        return Some(number(14)? + number(15)? + ended_ticks_of(stat)?);
+        return Some(number(14)? + number(15)?);
     }
     (number(4)? == u64::from(postmaster)).then_some(number(14)? + number(15)?)
 }
@@ -277,7 +307,7 @@ mod tests {
     #[test]
     fn ticks_of_the_postmaster_and_of_its_children_and_of_nobody_else() {
         let stat = "7 (postgres: a) b) S 5 7 7 0 -1 4194304 1 2 3 4 100 20 3000 400 20 0 1 0 9";
-        assert_eq!(ticks_of(stat, true, 7), Some(3520));
+        assert_eq!(ticks_of(stat, true, 7), Some(120));
         assert_eq!(ended_ticks_of(stat), Some(3400));
         assert_eq!(ticks_of(stat, false, 5), Some(120));
         assert_eq!(ticks_of(stat, false, 6), None);

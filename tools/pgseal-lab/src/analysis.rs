@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::batches;
 use crate::cost::Cost;
 use crate::experiments;
 use crate::plan::{Better, Case};
@@ -219,7 +220,26 @@ impl CaseAnalysis {
 /// Ratio of two arms in one case, over their common rounds.
 pub fn ratio_between(results: &Results, case: &str, over: &str, under: &str) -> Option<Ratio> {
     let (over, under) = paired(results, case, over, under, |sample| Some(sample.value));
-    (!over.is_empty()).then(|| ratio(&over, &under))
+    (!over.is_empty()).then(|| ratio_in(results, case, &over, &under))
+}
+
+/// Of medians; in a case that is measured in blocks, of batches of them.
+fn ratio_in(results: &Results, case: &str, over: &[f64], under: &[f64]) -> Ratio {
+    let blocks = results.plan.case(case).is_some_and(|case| matches!(case.until(), Ok(Some(_))));
+    if blocks { batches::ratio(over, under) } else { ratio(over, under) }
+}
+
+/// Width of the widest interval of a ratio to the baseline in a case, in percent of the ratio; infinite
+/// while there is none.
+pub fn widest_percent(results: &Results, case: &Case) -> f64 {
+    let plan = &results.plan;
+    let Some(baseline) = plan.baseline_of(case) else { return f64::INFINITY };
+    let compared = plan.arms_of(case).filter(|arm| arm.id != baseline.id);
+    let compared = compared.filter(|arm| results.missing_of(&case.id, &arm.id).is_none());
+    let ratio = |arm: &str| ratio_between(results, &case.id, arm, &baseline.id);
+    let width =
+        |found: Option<Ratio>| found.map_or(f64::INFINITY, |found| batches::width_percent(&found));
+    compared.map(|arm| width(ratio(&arm.id))).fold(0.0, f64::max)
 }
 
 /// The verdict on a ratio.
@@ -305,7 +325,7 @@ fn analyse_arm(
             let pick = |sample: &Sample| sample.extra.get(name).copied();
             let (over, under) = paired(results, &case.id, arm, baseline, pick);
             if !over.is_empty() {
-                extra_ratio.insert(name.clone(), ratio(&over, &under));
+                extra_ratio.insert(name.clone(), ratio_in(results, &case.id, &over, &under));
             }
         }
     }
@@ -372,6 +392,10 @@ fn warnings_of(results: &Results, cases: &[CaseAnalysis]) -> Vec<Warning> {
 /// loops inside one process, have their own minimum.
 fn too_short(results: &Results, case: &Case) -> Option<Warning> {
     if experiments::named(&results.plan.experiment).is_some_and(|one| one.loops_in_one_process()) {
+        return None;
+    }
+    // A slice begins after the server's start, and many slices make up for the length of one.
+    if matches!(case.until(), Ok(Some(_))) {
         return None;
     }
     let of = |value: fn(&Sample) -> f64| {

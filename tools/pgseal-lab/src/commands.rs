@@ -1,6 +1,7 @@
 //! The command line of `pgseal-lab`. Each kind of command has its own module.
 
 mod advise;
+mod blocks;
 mod compare;
 mod documents;
 mod programs;
@@ -14,6 +15,7 @@ use pgseal_lab::report::format::duration;
 use pgseal_lab::{Experiment, LabError, experiments, session};
 
 use self::advise::AdviseArgs;
+use self::blocks::BlockArgs;
 use self::compare::CompareArgs;
 use self::documents::{CompletionsArgs, ManArgs};
 use self::report::ReportArgs;
@@ -52,7 +54,7 @@ struct Cli {
 /// The experiments come from [`experiments::all`], so a new experiment needs no change here.
 #[derive(Debug)]
 enum Task {
-    Run { experiment: &'static str, args: RunArgs },
+    Run { experiment: &'static str, args: Box<RunArgs>, blocks: BlockArgs },
     Fixed(Fixed),
 }
 
@@ -87,7 +89,10 @@ impl Subcommand for Task {
                 experiment.study(),
                 takes(std::slice::from_ref(&experiment))
             );
-            let one = <RunArgs as clap::Args>::augment_args(one).long_about(study);
+            let mut one = <RunArgs as clap::Args>::augment_args(one).long_about(study);
+            if experiment.measures_in_blocks() {
+                one = <BlockArgs as clap::Args>::augment_args(one);
+            }
             command = command.subcommand(one.about(experiment.title()));
         }
         let long = format!(
@@ -111,8 +116,12 @@ impl FromArgMatches for Task {
         if let Some((name, matches)) = matches.subcommand()
             && let Some(experiment) = experiments::named(name)
         {
-            let args = RunArgs::from_arg_matches(matches)?;
-            return Ok(Self::Run { experiment: experiment.name(), args });
+            let args = Box::new(RunArgs::from_arg_matches(matches)?);
+            let blocks = match experiment.measures_in_blocks() {
+                true => BlockArgs::from_arg_matches(matches)?,
+                false => BlockArgs::default(),
+            };
+            return Ok(Self::Run { experiment: experiment.name(), args, blocks });
         }
         Fixed::from_arg_matches(matches).map(Self::Fixed)
     }
@@ -135,7 +144,7 @@ fn takes(experiments: &[Box<dyn Experiment>]) -> String {
 /// Parses the command line and runs the command; returns the exit status.
 pub fn dispatch() -> Result<u8, LabError> {
     match &Cli::parse().task {
-        Task::Run { experiment, args } => run::one(experiment, args),
+        Task::Run { experiment, args, blocks } => run::one(experiment, args, blocks),
         Task::Fixed(Fixed::All(args)) => run::all(args),
         Task::Fixed(Fixed::Report(args)) => report::run(args),
         Task::Fixed(Fixed::Compare(args)) => compare::run(args),

@@ -18,6 +18,8 @@ const USAGE: u8 = 2;
 const EXISTS: u8 = 5;
 /// The machine is not quiet, and `--wait-quiet` was given.
 const BUSY: u8 = 22;
+/// The time of a load was up before its intervals were as narrow as asked.
+pub const UNDECIDED: u8 = 24;
 /// A program or something else that a measurement needs was not found.
 const MISSING: u8 = 20;
 /// A system call failed.

@@ -70,6 +70,12 @@ pub trait Experiment {
         None
     }
 
+    /// Whether its cases end when their intervals are narrow, or the time is up
+    /// ([`Until`](crate::plan::Until)).
+    fn measures_in_blocks(&self) -> bool {
+        false
+    }
+
     /// What is measured on this machine.
     ///
     /// # Errors

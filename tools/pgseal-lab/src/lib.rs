@@ -14,6 +14,7 @@
 pub mod advise;
 pub mod analysis;
 pub mod answer;
+pub mod batches;
 pub mod cluster;
 pub mod compare;
 pub mod context;

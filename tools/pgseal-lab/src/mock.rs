@@ -25,6 +25,7 @@ pub fn results_of(plan: Plan, samples: Vec<Sample>) -> Results {
         warmups: Vec::new(),
         missing: Vec::new(),
         warnings: Vec::new(),
+        ends: Vec::new(),
         command: format!("pgseal lab {}", plan.experiment),
         plan,
     }

@@ -89,6 +89,18 @@ pub struct Case {
     pub estimate_s: f64,
 }
 
+/// When a case that is measured in many short blocks ends: once the intervals are narrow, or the time is
+/// up. It is the parameter `until` of the case.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Until {
+    /// The widest 95 % interval of a ratio to the baseline, in percent of the ratio.
+    pub percent: f64,
+    /// The time for the case, in seconds; no block begins later.
+    pub max_s: f64,
+    /// The fewest blocks, if there is time for them.
+    pub least_blocks: u32,
+}
+
 impl Plan {
     /// SHA-256 (FIPS 180-4) in hexadecimal of the plan's canonical JSON (members sorted by name, no
     /// blanks) and the version of the method.
@@ -139,10 +151,17 @@ impl Plan {
 
     /// The estimated seconds of the whole plan.
     pub fn estimate_s(&self) -> f64 {
-        let steps = |case: &Case| {
-            self.arms_of(case).count() as f64 * f64::from(self.rounds_of(case) + self.warmups)
-        };
-        self.cases.iter().map(|case| steps(case) * case.estimate_s).sum()
+        self.cases.iter().map(|case| self.steps_of(case) * case.estimate_s).sum()
+    }
+
+    /// How many steps a case takes; if its intervals decide when it ends, as many as there is time for.
+    pub fn steps_of(&self, case: &Case) -> f64 {
+        let arms = self.arms_of(case).count() as f64;
+        let most = arms * f64::from(self.rounds_of(case) + self.warmups);
+        match case.until() {
+            Ok(Some(until)) if case.estimate_s > 0.0 => most.min(until.max_s / case.estimate_s),
+            _ => most,
+        }
     }
 
     /// Whether each round goes through all cases, in random order, so that cases can be compared as
@@ -209,6 +228,15 @@ impl Arm {
 }
 
 impl Case {
+    /// When the case ends, if its intervals decide that; none: after its rounds.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Plan`] if the parameter has another form.
+    pub fn until(&self) -> Result<Option<Until>, LabError> {
+        self.parameter("until")
+    }
+
     /// A parameter as this type; none if the case does not have it.
     ///
     /// # Errors

@@ -42,6 +42,47 @@ pub struct Results {
     /// Reasons to trust the figures less.
     #[serde(default)]
     pub warnings: Vec<Warning>,
+    /// Why the cases ended whose intervals decide when.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<End>,
+}
+
+/// Why a case ended whose intervals decide when it does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// Id of the case.
+    pub case: String,
+    /// What was reached.
+    pub because: Because,
+    /// Blocks that were measured.
+    pub blocks: u32,
+    /// Width of the widest 95 % interval, in percent of its ratio; none: there is no interval.
+    pub width_percent: Option<f64>,
+    /// Time that the blocks took, in seconds; of a run that was resumed, since it was.
+    pub took_s: f64,
+}
+
+/// What ended a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Because {
+    /// All intervals are as narrow as asked.
+    Narrow,
+    /// The time for the case is up.
+    TimeUp,
+    /// All rounds of the plan were measured.
+    Rounds,
+}
+
+impl Because {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Narrow => "narrow enough",
+            Self::TimeUp => "time is up",
+            Self::Rounds => "all blocks done",
+        }
+    }
 }
 
 /// One value.
@@ -98,9 +139,16 @@ impl Results {
         })
     }
 
-    /// Rounds of the plan, or fewer if the time limit ended the run.
+    /// Rounds of the plan, or fewer if the time limit ended the run; of cases whose intervals decide when
+    /// they end, the fewest blocks.
     pub fn rounds_done(&self) -> u32 {
-        self.stopped_after().unwrap_or(self.plan.rounds)
+        let fewest = self.ends.iter().map(|end| end.blocks).min();
+        self.stopped_after().or(fewest).unwrap_or(self.plan.rounds)
+    }
+
+    /// Why a case ended, if it did and its intervals decide when.
+    pub fn end_of(&self, case: &str) -> Option<&End> {
+        self.ends.iter().find(|end| end.case == case)
     }
 
     /// Why an arm is missing in a case, if it is.

@@ -10,14 +10,20 @@ use std::time::{Duration, Instant};
 
 use self::clock::Clock;
 pub use self::clock::Limit;
+use crate::analysis::widest_percent;
 use crate::environment::{Environment, load};
 use crate::error::LabError;
 use crate::executor::{Executor, Progress, Step};
-use crate::plan::{Arm, Case, Plan};
-use crate::results::{Missing, Results, Sample};
+use crate::plan::{Arm, Case, Plan, Until};
+use crate::results::{Because, End, Missing, Results, Sample};
 use crate::stats::SplitMix64;
 use crate::store::{Line, Store};
 use crate::warning::Warning;
+
+/// How many times the blocks there must be before the intervals are looked at again.
+const LOOK_AGAIN: f64 = 1.1;
+/// How often a case of blocks says how far it is.
+const SAY_EVERY: Duration = Duration::from_secs(5);
 
 /// The inputs of a run.
 pub struct Run<'a> {
@@ -130,7 +136,7 @@ impl Walk<'_> {
     fn case(&mut self, case: &Case, executor: &mut dyn Executor) -> Result<(), LabError> {
         let plan = self.run.plan;
         let rounds = plan.rounds_of(case);
-        if !self.has_to_do(case, 0..rounds) {
+        if self.results.end_of(&case.id).is_some() || !self.has_to_do(case, 0..rounds) {
             return Ok(());
         }
         self.stop_if_interrupted()?;
@@ -231,9 +237,68 @@ impl Walk<'_> {
         for round in 0..self.run.plan.warmups {
             self.round(case, round, true, executor)?;
         }
-        for round in 0..rounds {
-            self.round(case, round, false, executor)?;
+        let Some(until) = case.until()? else {
+            return (0..rounds).try_for_each(|round| self.round(case, round, false, executor));
+        };
+        self.blocks(case, rounds, until, executor)
+    }
+
+    /// Measures blocks until the intervals are narrow or the time is up.
+    fn blocks(
+        &mut self,
+        case: &Case,
+        most: u32,
+        until: Until,
+        executor: &mut dyn Executor,
+    ) -> Result<(), LabError> {
+        let begin = Instant::now();
+        let mut said = begin;
+        let mut width = f64::INFINITY;
+        // After a look at the intervals the next one comes when there is a tenth more to see: the more
+        // often one looks, the more likely chance ends the run.
+        let mut next = until.least_blocks.max(1);
+        let mut end = (Because::Rounds, most);
+        for block in 0..most {
+            if block > 0 && begin.elapsed().as_secs_f64() >= until.max_s {
+                end = (Because::TimeUp, block);
+                break;
+            }
+            self.round(case, block, false, executor)?;
+            let blocks = block + 1;
+            if blocks < next {
+                continue;
+            }
+            next = (blocks + 1).max((f64::from(blocks) * LOOK_AGAIN) as u32);
+            width = widest_percent(&self.results, case);
+            if width <= until.percent {
+                end = (Because::Narrow, blocks);
+                break;
+            }
+            if said.elapsed() >= SAY_EVERY {
+                said = Instant::now();
+                let left = (until.max_s - begin.elapsed().as_secs_f64()).max(0.0);
+                self.run.progress.say(&format!(
+                    "{}: {blocks} blocks: the widest interval is {width:.1} %, {:.1} % are asked for, \
+                     {left:.0} s left",
+                    case.id, until.percent
+                ));
+            }
         }
+        let (because, blocks) = end;
+        if because != Because::Narrow {
+            width = widest_percent(&self.results, case);
+        }
+        let took_s = begin.elapsed().as_secs_f64();
+        let width_percent = width.is_finite().then_some(width);
+        let end = End { case: case.id.clone(), because, blocks, width_percent, took_s };
+        let shown = width_percent.map_or("no interval".to_owned(), |width| format!("{width:.1} %"));
+        self.run.progress.say(&format!(
+            "{}: {}: {blocks} blocks in {took_s:.0} s, widest interval {shown}",
+            case.id,
+            because.words()
+        ));
+        self.store.append(&Line::End(end.clone()))?;
+        self.results.ends.push(end);
         Ok(())
     }
 
@@ -255,7 +320,7 @@ impl Walk<'_> {
             self.stop_if_interrupted()?;
             let of = if warmup { plan.warmups } else { plan.rounds_of(case) };
             let kind = if warmup { "warm-up" } else { "round" };
-            if !plan.interleaved()? {
+            if !plan.interleaved()? && (warmup || case.until()?.is_none()) {
                 self.run.progress.say(&format!(
                     "{}: {kind} {} of {of}: {}{}",
                     case.id,

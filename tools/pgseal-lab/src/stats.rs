@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Resamples of a bootstrap; enough for two digits of a 95 % interval.
 const RESAMPLES: usize = 5000;
+/// More values than this are not resampled for the interval of their median.
+const MANY: usize = 200;
 
 /// The middle value, or the mean of the two middle values; NaN for an empty slice.
 pub fn median(values: &[f64]) -> f64 {
@@ -100,6 +102,13 @@ pub fn median_interval(values: &[f64]) -> (f64, f64) {
     if values.len() < 2 {
         return (f64::NAN, f64::NAN);
     }
+    if values.len() > MANY {
+        // As good, and at once: the binomial interval of the ranks (Conover 1999, 3.2).
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let away = 0.98 / (sorted.len() as f64).sqrt();
+        return (percentile(&sorted, 0.5 - away), percentile(&sorted, 0.5 + away));
+    }
     let found = interval(f64::NAN, |random| resampled(values, &picks(random, values.len())));
     (found.low, found.high)
 }
@@ -175,6 +184,13 @@ mod tests {
         assert!((1.5..=4.0).contains(&low) && (4.0..=6.0).contains(&high), "{low} {high}");
         assert!(low < 4.0 && high > 4.0);
         assert!(median_interval(&[1.0]).0.is_nan());
+    }
+
+    #[test]
+    fn the_interval_of_a_median_of_many_values_comes_from_their_ranks() {
+        let values: Vec<f64> = (0..400).map(|at| f64::from((at * 7) % 400)).collect();
+        let (low, high) = median_interval(&values);
+        assert!((low - 180.0).abs() <= 2.0 && (high - 219.0).abs() <= 2.0, "{low} {high}");
     }
 
     #[test]

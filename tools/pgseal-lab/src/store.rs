@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::Environment;
 use crate::error::LabError;
 use crate::plan::Plan;
-use crate::results::{Missing, Results, SCHEMA, Sample};
+use crate::results::{End, Missing, Results, SCHEMA, Sample};
 use crate::warning::Warning;
 
 /// One line of `samples.jsonl`.
@@ -37,6 +37,8 @@ pub enum Line {
     Warmup(Sample),
     /// A case or arm that cannot be measured here.
     Missing(Missing),
+    /// Why a case ended.
+    End(End),
     /// A reason to trust the figures less.
     Warning {
         /// The warning.
@@ -94,6 +96,7 @@ impl Store {
             warmups: Vec::new(),
             missing: Vec::new(),
             warnings: Vec::new(),
+            ends: Vec::new(),
         };
         let whole = match &before {
             None => 0,
@@ -183,6 +186,7 @@ fn read_lines(bytes: &[u8], path: &Path, results: &mut Results) -> Result<usize,
             Line::Sample(sample) => results.samples.push(sample),
             Line::Warmup(sample) => results.warmups.push(sample),
             Line::Missing(missing) => results.missing.push(missing),
+            Line::End(end) => results.ends.push(end),
             Line::Warning { warning } => {
                 if !results.warnings.contains(&warning) {
                     results.warnings.push(warning);

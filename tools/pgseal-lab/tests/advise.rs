@@ -87,6 +87,7 @@ fn entry(
         warmups: Vec::new(),
         missing: Vec::new(),
         warnings: Vec::new(),
+        ends: Vec::new(),
         command: String::new(),
     };
     let analysis = Analysis::of(&results);

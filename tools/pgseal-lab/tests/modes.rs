@@ -100,6 +100,7 @@ fn exhibits(rate: Rate, noise: f64) -> Exhibits {
         warmups: Vec::new(),
         missing: vec![missing],
         warnings: Vec::new(),
+        ends: Vec::new(),
         command: String::new(),
     };
     Modes.exhibits(&results, &Analysis { cases: Vec::new(), warnings: Vec::new() }).unwrap()

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use pgseal_lab::executor::Stderr;
 use pgseal_lab::report::{self, Entry};
+use pgseal_lab::results::Because;
 use pgseal_lab::session::{self, Course, Request};
 use pgseal_lab::{Experiment, LabError, experiments};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use super::blocks::BlockArgs;
 use super::programs::{ProgramArgs, Programs};
 use super::report::print_entries;
 use crate::exit;
@@ -71,13 +73,18 @@ pub fn named(name: &str) -> Result<Box<dyn Experiment>, LabError> {
 }
 
 /// `pgseal-lab EXPERIMENT`.
-pub fn one(name: &str, args: &RunArgs) -> Result<u8, LabError> {
+///
+/// The exit status says whether the intervals became as narrow as asked.
+pub fn one(name: &str, args: &RunArgs, blocks: &BlockArgs) -> Result<u8, LabError> {
     let experiment = named(name)?;
     let interrupted = stop_on_signals()?;
-    let entry = measure(&*experiment, &request(args)?, &interrupted)?;
+    let mut request = request(args)?;
+    blocks.apply(&mut request);
+    let entry = measure(&*experiment, &request, &interrupted)?;
+    let undecided = entry.results.ends.iter().any(|end| end.because == Because::TimeUp);
     print_entries(&[entry], args.json, args.verbose)?;
     eprintln!("lab: report: {}", args.output.join(name).join(report::HTML).display());
-    Ok(exit::SOUND)
+    Ok(if undecided { exit::UNDECIDED } else { exit::SOUND })
 }
 
 /// `pgseal-lab all`. If an experiment fails, the command prints the error and measures the others.

@@ -2,13 +2,21 @@
 //! against the aims of docs/costs.md.
 
 mod cases;
+mod client;
+mod counters;
 mod executor;
 mod findings;
+mod floor;
 mod goal;
+mod halt;
+mod load;
 mod plan;
 mod table;
 #[cfg(test)]
 mod tests;
+
+use std::ffi::OsString;
+use std::io;
 
 use crate::analysis::Analysis;
 use crate::context::Context;
@@ -54,6 +62,16 @@ impl Experiment for Costs {
 
     fn most(&self, case: &Case, arm: &str) -> Option<f64> {
         plan::spec_of(case).ok()?.goal.most(arm).filter(|_| arm.starts_with("aes-"))
+    }
+
+    fn measures_in_blocks(&self) -> bool {
+        true
+    }
+
+    /// The guardian of the servers.
+    fn child(&self, _arguments: &[OsString]) -> Result<(), LabError> {
+        halt::guard(io::stdin().lock());
+        Ok(())
     }
 
     fn plan(&self, profile: &Profile, _machine: &Environment) -> Result<Plan, LabError> {

@@ -7,7 +7,7 @@
 pub mod algorithm;
 mod answer;
 pub mod arm;
-mod awslc;
+pub(super) mod awslc;
 mod charts;
 mod child;
 mod clock;

@@ -8,7 +8,7 @@
 
 mod arms;
 mod client;
-mod cpus;
+pub(super) mod cpus;
 mod exhibits;
 mod findings;
 mod ground;

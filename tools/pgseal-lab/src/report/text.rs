@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::Entry;
 use super::format::quantity;
 use crate::cost::{Cost, verdict_words};
+use crate::exhibits::Table;
 use crate::results::Missing;
 
 /// Longest line of a wrapped paragraph.
@@ -32,11 +33,38 @@ pub fn text_of(entry: &Entry, verbose: bool) -> String {
     if let Some(noise) = analysis.noise() {
         wrapped(&mut out, "", &noise.line());
     }
+    // Of a run that decides by its intervals when it ends, they are the result.
+    if !entry.results.ends.is_empty()
+        && let Some(first) = entry.exhibits.tables.first()
+    {
+        out.push('\n');
+        table(&mut out, first);
+        out.push('\n');
+    }
     match verbose {
         true => details(&mut out, entry),
         false => counts(&mut out, entry),
     }
     out
+}
+
+/// A table in columns.
+fn table(out: &mut String, table: &Table) {
+    let titles: Vec<&str> = table.columns.iter().map(|column| column.title.as_str()).collect();
+    let rows = table.rows.iter().map(|row| row.iter().map(|cell| cell.text.as_str()).collect());
+    let lines: Vec<Vec<&str>> = std::iter::once(titles).chain(rows).collect();
+    let width = |at: usize| lines.iter().filter_map(|line| Some(line.get(at)?.len())).max();
+    for line in &lines {
+        let mut text = String::new();
+        for (at, cell) in line.iter().enumerate() {
+            let _ = write!(text, "{cell:0$}  ", width(at).unwrap_or(0));
+        }
+        out.push_str(text.trim_end());
+        out.push('\n');
+    }
+    if let Some(note) = &table.note {
+        wrapped(out, "", note);
+    }
 }
 
 /// How much is missing and warned of.
@@ -126,6 +154,18 @@ fn wrapped(out: &mut String, lead: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_has_columns() {
+        use crate::exhibits::{Cell, Column};
+        let columns = vec![Column::text("measure"), Column::text("n")];
+        let row = |a: &str, b: &str| vec![Cell::text(a), Cell::text(b)];
+        let rows = vec![row("a long name", "1"), row("b", "22")];
+        let note = Some("What it says.".to_owned());
+        let mut out = String::new();
+        table(&mut out, &Table { id: String::new(), title: String::new(), columns, rows, note });
+        assert_eq!(out, "measure      n\na long name  1\nb            22\nWhat it says.\n");
+    }
 
     #[test]
     fn paragraphs_hang() {

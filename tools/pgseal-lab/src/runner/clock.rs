@@ -49,8 +49,7 @@ impl Clock {
     }
 
     pub(super) fn skip_case(&mut self, plan: &Plan, case: &Case) {
-        let steps = plan.arms_of(case).count() as f64;
-        self.left_s -= steps * f64::from(plan.rounds_of(case) + plan.warmups) * case.estimate_s;
+        self.left_s -= plan.steps_of(case) * case.estimate_s;
     }
 
     pub(super) fn left(&self) -> String {

@@ -1,14 +1,15 @@
 //! What is measured, and the aim of each.
 
 use super::goal::Goal;
+use super::load::Load;
 
 /// How one value is taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sample {
     /// Statements, timed by psql; the first list is run before, not timed.
     Sql(&'static [&'static str], &'static [&'static str]),
-    /// pgbench with these arguments, for the seconds of the plan.
-    Pgbench(&'static [&'static str]),
+    /// Slices of a steady load, with as many sessions.
+    Steady(Load, u32),
     /// `pgbench -i` into a database of its own.
     Init,
 }
@@ -30,7 +31,6 @@ pub struct Measure {
     pub cache: &'static str,
 }
 
-const COUNT: &str = "SELECT count(*) FROM pgbench_accounts";
 const AT_MOST_1_10: Goal = Goal::TimeAtMost { gcm: 1.10, other: 1.10 };
 const BIG: &[&str] = &["shared_buffers=1GB"];
 
@@ -38,9 +38,9 @@ const BIG: &[&str] = &["shared_buffers=1GB"];
 pub const MEASURES: &[Measure] = &[
     Measure {
         name: "select-memory",
-        what: "pgbench -S, all in shared_buffers",
+        what: "reads by key, all in shared_buffers",
         settings: BIG,
-        sample: Sample::Pgbench(&["-S", "-c", "4", "-j", "1"]),
+        sample: Sample::Steady(Load::Select, 4),
         goal: Goal::RateInNoise,
         cache: "all in shared_buffers after a warm-up",
     },
@@ -53,33 +53,41 @@ pub const MEASURES: &[Measure] = &[
             "max_parallel_workers_per_gather=0",
             "enable_indexonlyscan=off",
         ],
-        sample: Sample::Sql(&[], &[COUNT, COUNT, COUNT, COUNT, COUNT]),
+        sample: Sample::Steady(Load::Scan, 1),
         goal: Goal::TimeAtMost { gcm: 1.18, other: 1.13 },
         cache: "all in the OS cache, next to nothing in shared_buffers",
     },
     Measure {
         name: "select-64mb",
-        what: "pgbench -S, 64 MB of buffers",
+        what: "reads by key, 64 MB of buffers",
         settings: &["shared_buffers=64MB"],
-        sample: Sample::Pgbench(&["-S", "-c", "4", "-j", "1"]),
+        sample: Sample::Steady(Load::Select, 4),
         goal: Goal::RateAtLeast(0.94),
         cache: "all in the OS cache, 64 MB in shared_buffers",
     },
     Measure {
         name: "connect",
-        what: "pgbench -C -S, new connections",
+        what: "new connections, a read in each",
         settings: BIG,
-        sample: Sample::Pgbench(&["-C", "-S", "-c", "1", "-j", "1"]),
+        sample: Sample::Steady(Load::Connect, 1),
         goal: Goal::RateAtLeast(0.95),
         cache: "all in shared_buffers after a warm-up",
     },
     Measure {
         name: "tpcb",
-        what: "pgbench TPC-B, 4 clients",
+        what: "TPC-B, 4 clients",
         settings: BIG,
-        sample: Sample::Pgbench(&["-c", "4", "-j", "1"]),
+        sample: Sample::Steady(Load::Tpcb, 4),
         goal: Goal::RateAtLeast(0.97),
         cache: "all in shared_buffers after a warm-up; WAL synced at each commit",
+    },
+    Measure {
+        name: "insert",
+        what: "INSERT of a row, 8 clients",
+        settings: BIG,
+        sample: Sample::Steady(Load::Insert, 8),
+        goal: Goal::RateAtLeast(0.95),
+        cache: "all in shared_buffers; WAL synced at each commit",
     },
     Measure {
         name: "vacuum",

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::cases::{MEASURES, Measure, Sample};
 use super::goal::Goal;
+use super::load::Load;
 use crate::error::LabError;
 use crate::experiments::instance::plan::{PLAIN, arms};
-use crate::experiments::instance::work::Work;
-use crate::plan::{Better, Case, Plan, value_of};
+use crate::plan::{Better, Case, Plan, Until, value_of};
 use crate::profile::Profile;
 
 /// The parameters of a profile.
@@ -21,13 +21,46 @@ pub struct Sizes {
     pub scale: u32,
     /// `pgbench -s` of the case `init`.
     pub init_scale: u32,
-    /// `pgbench -T`; 0: `transactions` instead.
-    pub seconds: u32,
-    /// `pgbench -t`, where `seconds` is 0.
-    #[serde(default)]
-    pub transactions: u32,
+    /// The part of a slice that counts, in milliseconds.
+    pub slice_ms: u64,
+    /// The part before it, which does not.
+    pub settle_ms: u64,
+    /// The widest interval of a case that ends before its time is up, in percent.
+    pub until_percent: f64,
+    /// The time for each case, in seconds.
+    pub max_s: f64,
+    /// The fewest blocks of slices.
+    pub least_blocks: u32,
     /// The suites to measure.
     pub suites: Vec<String>,
+    /// Whether to measure a plain server on gocryptfs, too.
+    #[serde(default)]
+    pub gocryptfs: bool,
+}
+
+/// How one value is taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Work {
+    /// A slice of a load that goes on all the time.
+    Steady {
+        /// What the sessions do.
+        load: Load,
+        /// How many sessions there are.
+        clients: u32,
+    },
+    /// SQL statements, in seconds.
+    Sql {
+        /// Statements that run before and are not timed.
+        before: Vec<String>,
+        /// Statements that are timed separately; the times are added.
+        timed: Vec<String>,
+    },
+    /// `pgbench -i` into a database of its own, in seconds.
+    Init {
+        /// `-s`.
+        scale: u32,
+    },
 }
 
 /// What the parameters of a case hold.
@@ -47,18 +80,25 @@ pub struct Spec {
 const PARALLEL: [&str; 2] =
     ["max_parallel_workers_per_gather=2", "max_parallel_maintenance_workers=2"];
 
+/// The fewest blocks of whole runs.
+const LEAST_RUNS: u32 = 7;
+
 /// The plan of a profile.
 pub fn plan(profile: &Profile) -> Result<Plan, LabError> {
     let sizes: Sizes = profile.parameters()?;
-    if sizes.suites.is_empty() {
-        return Err(LabError::Usage(format!("profile {}: suites: name one", profile.name)));
+    let wrong = |what: &str| Err(LabError::Usage(format!("profile {}: {what}", profile.name)));
+    if sizes.suites.is_empty() && !sizes.gocryptfs {
+        return wrong("suites: name one");
+    }
+    if sizes.slice_ms == 0 || !(sizes.until_percent > 0.0 && sizes.max_s > 0.0) {
+        return wrong("slice_ms, until_percent and max_s must be more than 0");
     }
     let mut parameters = profile.parameters.clone();
-    parameters.insert("synced_before_each_value".to_owned(), Value::from(true));
+    parameters.insert("synced_before_each_run".to_owned(), Value::from(true));
     Ok(Plan {
         experiment: super::NAME.to_owned(),
         profile: profile.name.clone(),
-        arms: arms(sizes.suites.iter(), false),
+        arms: arms(sizes.suites.iter(), sizes.gocryptfs),
         cases: MEASURES.iter().map(|measure| case(measure, &sizes)).collect::<Result<_, _>>()?,
         rounds: profile.rounds,
         warmups: profile.warmups,
@@ -98,24 +138,23 @@ pub fn spec_of(case: &Case) -> Result<Spec, LabError> {
 fn case(measure: &Measure, sizes: &Sizes) -> Result<Case, LabError> {
     let owned = |list: &[&str]| -> Vec<String> { list.iter().map(|s| (*s).to_owned()).collect() };
     let million_rows = f64::from(sizes.scale) / 10.0;
-    let (work, estimate_s) = match measure.sample {
+    let (work, least_blocks, estimate_s) = match measure.sample {
+        Sample::Steady(load, clients) => {
+            let slice_s = (sizes.slice_ms + sizes.settle_ms) as f64 / 1000.0;
+            (Work::Steady { load, clients }, sizes.least_blocks, slice_s + 0.05)
+        }
         Sample::Sql(before, timed) => {
             let work = Work::Sql { before: owned(before), timed: owned(timed) };
-            (work, million_rows * (before.len() + timed.len()) as f64 * 0.3 + 0.2)
-        }
-        Sample::Pgbench(more) => {
-            let mut arguments = owned(more);
-            arguments.push(match sizes.seconds {
-                0 => format!("--transactions={}", sizes.transactions.max(1)),
-                seconds => format!("--time={seconds}"),
-            });
-            (Work::Pgbench { arguments, script: None }, f64::from(sizes.seconds) + 0.5)
+            let statements = (before.len() + timed.len()) as f64;
+            (work, sizes.least_blocks.min(LEAST_RUNS), million_rows * statements * 0.3 + 0.2)
         }
         Sample::Init => {
             let scale = sizes.init_scale;
-            (Work::Init { scale }, 0.2 * f64::from(scale) + 0.3)
+            let least = sizes.least_blocks.min(LEAST_RUNS);
+            (Work::Init { scale }, least, 0.2 * f64::from(scale) + 0.3)
         }
     };
+    let until = Until { percent: sizes.until_percent, max_s: sizes.max_s, least_blocks };
     let settings = PARALLEL.iter().chain(measure.settings).map(|s| (*s).to_owned()).collect();
     let spec = Spec { settings, work, cache: measure.cache.to_owned(), goal: measure.goal };
     let better = measure.goal.better();
@@ -126,7 +165,10 @@ fn case(measure: &Measure, sizes: &Sizes) -> Result<Case, LabError> {
         better,
         arms: Vec::new(),
         baseline: Some(PLAIN.to_owned()),
-        parameters: BTreeMap::from([("spec".to_owned(), value_of("spec", &spec)?)]),
+        parameters: BTreeMap::from([
+            ("spec".to_owned(), value_of("spec", &spec)?),
+            ("until".to_owned(), value_of("until", &until)?),
+        ]),
         rounds: None,
         estimate_s,
     })

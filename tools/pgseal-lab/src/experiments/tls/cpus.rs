@@ -42,7 +42,7 @@ fn usable() -> Vec<usize> {
 }
 
 /// Parses a list such as `0-2,5`.
-fn parse(list: &str) -> Vec<usize> {
+pub fn parse(list: &str) -> Vec<usize> {
     let mut all = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
