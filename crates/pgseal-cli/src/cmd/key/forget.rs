@@ -46,7 +46,9 @@ struct Done {
     kept: Vec<u32>,
     removed: Vec<u32>,
     /// Older suites that files of the data directory have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     kept_suites: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     removed_suites: Vec<&'static str>,
 }
 
