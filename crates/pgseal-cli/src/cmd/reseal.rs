@@ -12,6 +12,7 @@ use indicatif::ProgressBar;
 use pgseal_core::Suite;
 use serde::Serialize;
 
+use self::rewrite::Wish;
 use self::server::{Connection, FileKey, Outcome, Server, Which};
 use crate::datadir::DataDir;
 use crate::error::CliError;
@@ -154,7 +155,16 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         false => args.databases.clone(),
     };
     if args.rewrite {
-        return rewrite::run(args, &dir, &server, &databases, (keyring.id(), keyring.suite()));
+        let wish = Wish {
+            keyring: keyring.id(),
+            suite: keyring.suite(),
+            databases: &databases,
+            is_every_database: args.databases.is_empty(),
+            relations: &args.relations,
+            lock_timeout: args.lock_timeout,
+            json: args.json,
+        };
+        return rewrite::run(&wish, &dir, &server);
     }
     if args.wait {
         server.wait_for_workers(PAUSE)?;

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use pgseal_core::{Generation, KeySet, Suites};
 use pgseal_keys::renewal::{self, RENEWAL_LEN, Renewed};
 
-use crate::file::guard;
+use crate::file::settings;
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
 use crate::os::sys::{self, PathText};
@@ -115,7 +115,7 @@ fn take(shared: &Shared, root: &Root, keys: &KeySet) {
     let path = datadir::join(root.path(), FILE);
     let Some(file) = read(&path) else { return };
     let outcome = match <[u8; RENEWAL_LEN]>::try_from(&file[..]) {
-        Ok(file) => learn(shared, keys, &file, guard::missing_setting),
+        Ok(file) => learn(shared, keys, &file, settings::missing_setting),
         Err(_) => Err("it has another length than such a file"),
     };
     let shown = Shown(&path);

@@ -12,7 +12,6 @@ use pgseal_core::{KeyringId, Suite};
 use pgseal_pgdata::Class;
 use serde::Serialize;
 
-use super::Args;
 use super::server::{Row, Server};
 use crate::datadir::DataDir;
 use crate::error::CliError;
@@ -22,6 +21,24 @@ use crate::scan::{self, Root};
 
 /// How many names of files are shown.
 const SHOWN: usize = 20;
+
+/// What to make anew, and how to report it.
+pub struct Wish<'a> {
+    /// The keyring of the data directory.
+    pub keyring: KeyringId,
+    /// The suite of new files.
+    pub suite: Suite,
+    /// The databases.
+    pub databases: &'a [String],
+    /// Whether these are all that allow connections.
+    pub is_every_database: bool,
+    /// Only these tables and indexes; empty: all.
+    pub relations: &'a [String],
+    /// For how many seconds to wait for the lock on a relation; 0: for any time.
+    pub lock_timeout: u32,
+    /// Print JSON.
+    pub json: bool,
+}
 
 /// What makes a relation anew.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,24 +140,19 @@ fn tasks(rows: &[Row], is_older: impl Fn(&str) -> bool) -> BTreeSet<Task> {
     older.iter().map(task).collect()
 }
 
-/// Makes the relations anew, in the databases that were asked for.
-pub fn run(
-    args: &Args,
-    dir: &DataDir,
-    server: &Server,
-    databases: &[String],
-    (keyring, suite): (KeyringId, Suite),
-) -> Result<u8, CliError> {
-    let bar = out::progress_bar(0, args.json || !io::stderr().is_terminal(), "{spinner} {msg}");
+/// Makes the relations anew.
+pub fn run(wish: &Wish<'_>, dir: &DataDir, server: &Server) -> Result<u8, CliError> {
+    let hides = wish.json || !io::stderr().is_terminal();
+    let bar = out::progress_bar(0, hides, "{spinner} {msg}");
     let (mut done, mut failed) = (0, Vec::new());
-    for database in databases {
-        let older = older(dir, keyring, suite);
-        let rows = server.relations(database, &args.relations)?;
+    for database in wish.databases {
+        let older = older(dir, wish.keyring, wish.suite);
+        let rows = server.relations(database, wish.relations)?;
         for task in tasks(&rows, |path| older.contains_key(path)) {
             let command = task.sql();
             bar.set_message(format!("{database}: {command}"));
             bar.tick();
-            match server.make_anew(database, &command, args.lock_timeout) {
+            match server.make_anew(database, &command, wish.lock_timeout) {
                 Ok(()) => done += 1,
                 Err(why) => {
                     let (database, why) = (database.clone(), why.to_string());
@@ -152,9 +164,9 @@ pub fn run(
     // The files of before are removed with the next checkpoint.
     server.checkpoint()?;
     bar.finish_and_clear();
-    let report = report(args, dir, server, (keyring, suite), done, failed)?;
+    let report = report(wish, dir, server, done, failed)?;
     let mut out = Out::new();
-    if args.json {
+    if wish.json {
         out.json(&report)?;
     } else {
         print(&mut out, &report)?;
@@ -165,13 +177,13 @@ pub fn run(
 }
 
 fn report(
-    args: &Args,
+    wish: &Wish<'_>,
     dir: &DataDir,
     server: &Server,
-    (keyring, suite): (KeyringId, Suite),
     done: u64,
     failed: Vec<Failed>,
 ) -> Result<Report, CliError> {
+    let Wish { keyring, suite, .. } = *wish;
     let root = dir.root.display();
     let left: Vec<String> = older(dir, keyring, suite).into_values().flatten().collect();
     let mut next = Vec::new();
@@ -186,7 +198,7 @@ fn report(
     }
     if !failed.is_empty() {
         next.push(format!("After the cause is gone: pgseal reseal {root} --rewrite"));
-    } else if !args.databases.is_empty() && !left.is_empty() {
+    } else if !wish.is_every_database && !left.is_empty() {
         next.push(format!("For every database: pgseal reseal {root} --rewrite"));
     }
     let others = others(dir, keyring, suite);
