@@ -47,12 +47,13 @@
 PG_MODULE_MAGIC;
 
 /* Version of the functions below; libpgseal.so must report the same. */
-#define PGSEAL_ABI 3
+#define PGSEAL_ABI 4
 
 typedef uint32_t (*pgseal_abi_fn) (void);
 typedef int (*pgseal_needs_full_page_images_fn) (void);
 typedef int (*pgseal_needs_data_checksums_fn) (void);
 typedef void (*pgseal_data_checksums_are_off_fn) (void);
+typedef void (*pgseal_settings_are_fn) (int (*ask) (void));
 typedef const char *(*pgseal_io_method_refused_fn) (const char *io_method);
 typedef void (*pgseal_guard_hello_fn) (void);
 typedef const char *(*pgseal_start_line_fn) (void);
@@ -61,6 +62,7 @@ typedef const char *(*pgseal_start_line_fn) (void);
 extern PGDLLIMPORT bool redirection_done;
 
 static GucBoolCheckHook previous_check_hook = NULL;
+static pgseal_needs_full_page_images_fn images_needed = NULL;
 static emit_log_hook_type previous_log_hook = NULL;
 
 /* The line about the sealed cluster, until it is logged. */
@@ -190,7 +192,8 @@ checksums_are_off(void)
 static bool
 check_full_page_writes(bool *newval, void **extra, GucSource source)
 {
-	if (!*newval)
+	/* The suite may have changed since the start. */
+	if (!*newval && images_needed() != 0)
 	{
 		GUC_check_errmsg("full_page_writes cannot be switched off: this data directory is sealed by pgseal");
 		GUC_check_errdetail("A page and its authentication tag can reach the disk at different moments; only full-page images repair that after a crash.");
@@ -201,7 +204,7 @@ check_full_page_writes(bool *newval, void **extra, GucSource source)
 }
 
 static void
-keep_full_page_writes_on(void)
+watch_full_page_writes(void)
 {
 	struct config_generic *setting = find_setting("full_page_writes");
 	GucBoolCheckHook *hook;
@@ -310,8 +313,37 @@ insist_on_full_page_images(void)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this data directory is sealed by pgseal with a suite that needs full_page_writes, and it is off"),
 				 errhint("Set full_page_writes = on, or use a cluster made with --suite aes-256-xts.")));
-	keep_full_page_writes_on();
 	insist_on_full_page_images_of_the_primary(has_checksums);
+}
+
+/* Bits of settings_for_suites(), which server/pgseal-preload/src/file/settings.rs has, too. */
+#define SETTING_FULL_PAGE_WRITES 1
+#define SETTING_HINT_BITS_ARE_LOGGED 2
+#define SETTING_DATA_CHECKSUMS 4
+
+/*
+ * What the server's settings allow.  The library asks for it in the postmaster,
+ * when "pgseal key renew --suite" changes the suite of new files.
+ */
+static int
+settings_for_suites(void)
+{
+	bool		has_checksums = !checksums_are_off();
+	bool		images = fullPageWrites;
+	bool		hints = has_checksums || setting_is("wal_log_hints", "on");
+
+	if (access("standby.signal", F_OK) == 0 || access("recovery.signal", F_OK) == 0)
+	{
+		bool		crc_ok;
+		ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+
+		images = images && crc_ok && control->checkPointCopy.fullPageWrites;
+		hints = hints && crc_ok && (has_checksums || control->wal_log_hints);
+		pfree(control);
+	}
+	return (images ? SETTING_FULL_PAGE_WRITES : 0) |
+		(hints ? SETTING_HINT_BITS_ARE_LOGGED : 0) |
+		(has_checksums ? SETTING_DATA_CHECKSUMS : 0);
 }
 
 /*
@@ -363,7 +395,7 @@ void
 _PG_init(void)
 {
 	pgseal_abi_fn abi;
-	pgseal_needs_full_page_images_fn needs_full_page_images;
+	pgseal_settings_are_fn settings_are;
 	pgseal_guard_hello_fn guard_hello;
 	pgseal_start_line_fn library_line;
 	uint32_t	library_abi;
@@ -389,13 +421,18 @@ _PG_init(void)
 						library_abi, (uint32_t) PGSEAL_ABI),
 				 errhint("Install libpgseal.so and pgseal_guard.so from the same release of pgseal.")));
 
-	needs_full_page_images = (pgseal_needs_full_page_images_fn)
+	images_needed = (pgseal_needs_full_page_images_fn)
 		required_function("pgseal_needs_full_page_images");
+	settings_are = (pgseal_settings_are_fn) required_function("pgseal_settings_are");
 	guard_hello = (pgseal_guard_hello_fn) required_function("pgseal_guard_hello");
 	library_line = (pgseal_start_line_fn) required_function("pgseal_start_line");
 
-	if (needs_full_page_images() != 0)
+	if (images_needed() != 0)
 		insist_on_full_page_images();
+	/* pg_upgrade starts the new cluster with full_page_writes=off. */
+	if (!IsBinaryUpgrade)
+		watch_full_page_writes();
+	settings_are(settings_for_suites);
 	tell_checksums();
 	refuse_hidden_io();
 

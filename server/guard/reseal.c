@@ -167,7 +167,7 @@ library_failed(const char *path, int error)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("file \"%s\" cannot get a new key while the server runs: its suite has no tags", path),
-				 errhint("Stop the server and run \"pgseal rekey\".")));
+				 errhint("Change the suite with \"pgseal key renew --suite\" and run \"pgseal reseal --rewrite\", or stop the server and run \"pgseal rekey\".")));
 	errno = error;
 	ereport(ERROR,
 			(errcode_for_file_access(), errmsg("could not give file \"%s\" a new key: %m", path),

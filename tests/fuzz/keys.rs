@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use pgseal_core::random::LibraryRandom;
-use pgseal_core::{Generation, KeySet};
+use pgseal_core::{Generation, KeySet, Suite};
 use pgseal_keys::anchor::{Directory, State};
 use pgseal_keys::audit::{Check, Entry, Link};
 use pgseal_keys::config_record::{ConfigRecord, MAX_KEPT_LEN, is_name};
@@ -179,9 +179,10 @@ fn checked<'a>(data: &[u8], keys: Option<&'a KeySet>) -> Check<'a> {
 pub fn renewal(data: &[u8]) {
     let keys = renewal_keys();
     let sealed = include_bytes!("seeds/renewal/sealed");
-    if let Ok((generation, key)) = renewal::open(data, &keys) {
+    if let Ok(renewed) = renewal::open(data, &keys) {
         assert_eq!(data, sealed, "a file that nobody sealed");
-        assert_eq!((generation, key.bytes()), (Generation(9), &[9; 32]));
+        assert_eq!((renewed.generation, renewed.key.bytes()), (Generation(9), &[9; 32]));
+        assert_eq!(renewed.suites, keys.suites().changed_to(Suite::Aes256Xts));
     }
 }
 

@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use pgseal_convert::NEW_SUFFIX;
-use pgseal_core::Place;
 use pgseal_core::geometry::{HEAD_LEN, HEADER_LEN};
 use pgseal_core::header::{self, Header, Kind, Stage};
+use pgseal_core::{KeyringId, Place, Suite};
 use pgseal_keys::{KEYRING_DIR, KeyError, Keyring};
 use pgseal_pgdata::{Class, Policy};
 
@@ -128,6 +128,27 @@ impl Scan {
     pub fn headers(&self) -> impl Iterator<Item = &Header> {
         self.entries.iter().filter_map(|entry| match &entry.seen {
             Seen::Sealed(header) => Some(header),
+            _ => None,
+        })
+    }
+
+    /// The sealed files of a keyring that were made before the suite changed to this one. Temporary
+    /// files are left out, which end with the server, and WAL, which may have either length of key.
+    pub fn of_older_suite(
+        &self,
+        keyring: KeyringId,
+        newest: Suite,
+    ) -> impl Iterator<Item = (&Entry, &Header)> {
+        self.entries.iter().filter_map(move |entry| match &entry.seen {
+            Seen::Sealed(header)
+                if header.keyring_id == keyring && !header.generation.is_ephemeral() =>
+            {
+                let form = entry.class.form(entry.place(), newest)?;
+                let is_older = entry.class != Class::Wal
+                    && !entry.place().is_any()
+                    && (header.suite, header.layout) != (form.suite, form.layout);
+                is_older.then_some((entry, header))
+            }
             _ => None,
         })
     }

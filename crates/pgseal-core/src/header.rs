@@ -485,7 +485,11 @@ mod tests {
         let form = Form { suite: Suite::Aes256Gcm, layout: Layout::Paged, place };
         let (header, key, bytes) = create(&form, &keys, keys.active(), &random).unwrap();
         let next = Generation(keys.active().0 + 1);
-        assert!(keys.adopt(next, DataKey::init_with(|key| random.fill(key)).unwrap()));
+        assert!(keys.adopt(
+            next,
+            DataKey::init_with(|key| random.fill(key)).unwrap(),
+            keys.suites()
+        ));
         let head = rewrap(&bytes, &header, &keys, &random).unwrap();
         let Kind::Sealed(renewed) = classify(&head).unwrap() else { panic!("not sealed") };
         assert_eq!(renewed, Header { generation: next, ..header });
@@ -536,7 +540,11 @@ mod tests {
 
         // A data key that is renewed meanwhile keeps both.
         let next = Generation(keys.active().0 + 1);
-        assert!(keys.adopt(next, DataKey::init_with(|key| random.fill(key)).unwrap()));
+        assert!(keys.adopt(
+            next,
+            DataKey::init_with(|key| random.fill(key)).unwrap(),
+            keys.suites()
+        ));
         let renewed = rewrap(&moving, &parsed(&moving), &keys, &random).unwrap();
         let header = parsed(&renewed);
         assert_eq!((header.generation, header.stage), (next, Stage::Moving));
@@ -553,7 +561,11 @@ mod tests {
         let (header, first, bytes) = create(&form, &keys, keys.active(), &random).unwrap();
         // A data key that came meanwhile is left to whoever renews it.
         let next = Generation(keys.active().0 + 1);
-        assert!(keys.adopt(next, DataKey::init_with(|key| random.fill(key)).unwrap()));
+        assert!(keys.adopt(
+            next,
+            DataKey::init_with(|key| random.fill(key)).unwrap(),
+            keys.suites()
+        ));
         let (head, counted) = count(&bytes, &header, &keys, (1, 3), &random).unwrap().unwrap();
         assert_eq!(parsed(&head), counted);
         assert_eq!(counted, Header { samples: 3, ..header });

@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::memory::KeyBytes;
 use crate::suite::Suite;
+use crate::suites::Suites;
 
 /// The random identity of a keyring, 16 bytes; the header of every sealed file names it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -82,16 +83,16 @@ impl fmt::Debug for DataKey {
 pub struct KeySet {
     /// Which keyring they are from.
     pub keyring_id: KeyringId,
-    /// The suite that new relation files get.
-    pub suite: Suite,
     /// The least sequence number that the configuration record may have (`spec/config-lock.md`); 0
     /// where the configuration is not locked.
     pub config_lock: u64,
     /// The generation that new files got when the keyring was unlocked.
     active: Generation,
+    /// The suites when the keyring was unlocked.
+    suites: Suites,
     keys: Vec<Entry>,
-    /// Keys that came later, in the order of their generations.
-    adopted: Box<[OnceLock<Entry>; KeySet::MAX_ADOPTED]>,
+    /// Keys that came later, in the order of their generations, and the suites from then on.
+    adopted: Box<[OnceLock<(Entry, Suites)>; KeySet::MAX_ADOPTED]>,
 }
 
 /// A data key with its key schedule, which every opening of a file needs.
@@ -112,7 +113,7 @@ impl fmt::Debug for KeySet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeySet")
             .field("keyring_id", &self.keyring_id)
-            .field("suite", &self.suite)
+            .field("suites", &self.suites())
             .field("active", &self.active())
             .field("generations", &self.generations().collect::<Vec<_>>())
             .finish_non_exhaustive()
@@ -125,16 +126,30 @@ impl KeySet {
 
     /// A set without keys; add at least the active generation before use.
     #[must_use]
-    pub fn new(keyring_id: KeyringId, suite: Suite, active: Generation) -> KeySet {
+    pub fn new(keyring_id: KeyringId, suites: impl Into<Suites>, active: Generation) -> KeySet {
         let adopted = Box::new([const { OnceLock::new() }; KeySet::MAX_ADOPTED]);
-        KeySet { keyring_id, suite, config_lock: 0, active, keys: Vec::new(), adopted }
+        let (suites, keys) = (suites.into(), Vec::new());
+        KeySet { keyring_id, config_lock: 0, active, suites, keys, adopted }
+    }
+
+    /// The suite that new relation files get.
+    #[must_use]
+    pub fn suite(&self) -> Suite {
+        self.suites().newest()
+    }
+
+    /// The suites that relation files may have.
+    #[must_use]
+    pub fn suites(&self) -> Suites {
+        let adopted = self.adopted.iter().map_while(OnceLock::get);
+        adopted.last().map_or(self.suites, |(_, suites)| *suites)
     }
 
     /// The generation that new files get.
     #[must_use]
     pub fn active(&self) -> Generation {
         let adopted = self.adopted.iter().map_while(OnceLock::get);
-        adopted.last().map_or(self.active, |entry| entry.generation)
+        adopted.last().map_or(self.active, |(entry, _)| entry.generation)
     }
 
     /// Adds the key of a generation; a second one of the same generation replaces the first.
@@ -144,13 +159,13 @@ impl KeySet {
     }
 
     /// Adds the key of a generation above the active one to a set that is in use; this generation
-    /// is then the active one. Returns whether the set has it now: not if its number is too low, or
+    /// is then the active one, and relation files have these suites. Returns whether the set has it now: not if its number is too low, or
     /// if [`KeySet::MAX_ADOPTED`] keys were adopted already.
-    pub fn adopt(&self, generation: Generation, key: DataKey) -> bool {
+    pub fn adopt(&self, generation: Generation, key: DataKey, suites: Suites) -> bool {
         if generation <= self.active() || generation.is_ephemeral() {
             return false;
         }
-        let mut entry = Entry::new(generation, key);
+        let mut entry = (Entry::new(generation, key), suites);
         for slot in self.adopted.iter() {
             match slot.set(entry) {
                 Ok(()) => return true,
@@ -177,7 +192,8 @@ impl KeySet {
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.keys.iter().chain(self.adopted.iter().map_while(OnceLock::get))
+        let adopted = self.adopted.iter().map_while(OnceLock::get);
+        self.keys.iter().chain(adopted.map(|(entry, _)| entry))
     }
 
     /// The generations in the set.
@@ -199,15 +215,17 @@ mod tests {
         let mut set = KeySet::new(KeyringId([1; 16]), Suite::Aes256Gcm, Generation(3));
         set.insert(Generation(3), key(3));
         set.insert(Generation::EPHEMERAL, key(9));
+        let (gcm, xts) = (set.suites(), set.suites().changed_to(Suite::Aes256Xts));
         let refused = [2, 3, u32::MAX];
-        assert!(refused.into_iter().all(|number| !set.adopt(Generation(number), key(1))));
-        assert_eq!(set.active(), Generation(3));
+        assert!(refused.into_iter().all(|number| !set.adopt(Generation(number), key(1), xts)));
+        assert_eq!((set.active(), set.suite()), (Generation(3), Suite::Aes256Gcm));
         for number in 4..4 + KeySet::MAX_ADOPTED as u32 {
-            assert!(set.adopt(Generation(number), key(4)));
-            assert_eq!(set.active(), Generation(number));
+            let suites = if number % 2 == 0 { xts } else { gcm };
+            assert!(set.adopt(Generation(number), key(4), suites));
+            assert_eq!((set.active(), set.suites()), (Generation(number), suites));
         }
         assert!(set.get(Generation(3)).is_some() && set.wrapping_key(Generation(5)).is_some());
-        assert!(!set.adopt(Generation(99), key(5)), "there is no room");
+        assert!(!set.adopt(Generation(99), key(5), gcm), "there is no room");
         assert_eq!(set.generations().count(), 2 + KeySet::MAX_ADOPTED);
     }
 

@@ -19,6 +19,7 @@ mod place;
 pub mod random;
 pub mod storage;
 pub mod suite;
+mod suites;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod units;
@@ -36,4 +37,5 @@ pub use keyset::{DataKey, Generation, KeySet, KeyringId};
 pub use memory::OutOfMemory;
 pub use place::Place;
 pub use suite::{FileKind, Layout, Suite};
+pub use suites::Suites;
 pub use units::{BlockNo, PlainLen, PlainOff, SealedLen, SealedOff};

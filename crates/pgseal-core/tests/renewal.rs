@@ -23,7 +23,7 @@ const HEAD: usize = HEAD_LEN as usize;
 
 fn with_next(keys: KeySet) -> KeySet {
     let key = DataKey::init_with(|bytes| LibraryRandom::new().fill(bytes)).unwrap();
-    assert!(keys.adopt(Generation(keys.active().0 + 1), key));
+    assert!(keys.adopt(Generation(keys.active().0 + 1), key, keys.suites()));
     keys
 }
 

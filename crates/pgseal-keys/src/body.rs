@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use data_encoding::HEXLOWER;
-use pgseal_core::{KeyringId, Suite};
+use pgseal_core::{KeyringId, Suite, Suites};
 use serde::{Deserialize, Serialize};
 
 use crate::argon::Argon2idParams;
@@ -56,6 +56,8 @@ pub(crate) struct Body {
     pub created: String,
     #[serde(with = "suite_name")]
     pub suite: Suite,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "suite_names")]
+    pub older_suites: Vec<Suite>,
     pub provider: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passphrase: Option<Argon2idParams>,
@@ -81,6 +83,17 @@ struct Preamble {
 impl Body {
     pub(crate) fn id(&self) -> KeyringId {
         KeyringId(self.keyring_id)
+    }
+
+    /// The suites that relation files may have.
+    pub(crate) fn suites(&self) -> Suites {
+        self.older_suites.iter().fold(Suites::from(self.suite), |all, suite| all.with_older(*suite))
+    }
+
+    /// Sets the suites that relation files may have.
+    pub(crate) fn set_suites(&mut self, suites: Suites) {
+        self.suite = suites.newest();
+        self.older_suites = suites.older().collect();
     }
 
     /// The keyring's own slot, and those of its recipients, in their order.
@@ -138,6 +151,9 @@ impl Body {
         let recipients = self.recipients.iter().map(|recipient| &recipient.created);
         if !generations.chain(recipients).chain([&self.created]).all(|time| is_time(time)) {
             return Err("a time is not RFC 3339 in UTC");
+        }
+        if !self.suites().older().eq(self.older_suites.iter().copied()) {
+            return Err("older suites out of order, or with the suite among them");
         }
         if self.config_lock == Some(0) {
             return Err("a configuration lock without a number");
@@ -251,9 +267,26 @@ mod suite_name {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Suite, D::Error> {
         let text = String::deserialize(from)?;
-        Suite::ALL
-            .into_iter()
-            .find(|suite| suite.name() == text)
-            .ok_or_else(|| D::Error::custom("an unknown suite"))
+        named(&text)
+    }
+
+    pub(super) fn named<E: Error>(text: &str) -> Result<Suite, E> {
+        let found = Suite::ALL.into_iter().find(|suite| suite.name() == text);
+        found.ok_or_else(|| E::custom("an unknown suite"))
+    }
+}
+
+/// A list of suites, each as its full name.
+mod suite_names {
+    use pgseal_core::Suite;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(all: &[Suite], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(all.iter().map(|suite| suite.name()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Suite>, D::Error> {
+        let names = Vec::<String>::deserialize(from)?;
+        names.iter().map(|name| super::suite_name::named(name)).collect()
     }
 }

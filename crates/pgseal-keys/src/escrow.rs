@@ -8,7 +8,7 @@ mod typed;
 
 use std::fmt;
 
-use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suite};
+use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suites};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -73,7 +73,7 @@ pub(crate) struct Share {
 /// One escrow copy. The data keys in it are encrypted. A share in it is secret.
 pub struct EscrowCopy {
     pub(crate) keyring_id: KeyringId,
-    pub(crate) suite: Suite,
+    pub(crate) suites: Suites,
     pub(crate) active: Generation,
     pub(crate) made: String,
     pub(crate) generations: Vec<EscrowGeneration>,
@@ -132,7 +132,7 @@ pub fn make(keyring: &Keyring, kek: &Kek, lock: Lock<'_>) -> Result<Vec<EscrowCo
     }
     let copy = EscrowCopy {
         keyring_id: keyring.id(),
-        suite: keyring.suite(),
+        suites: keyring.suites(),
         active: keyring.active_generation(),
         made: body::now()?,
         generations,
@@ -180,7 +180,7 @@ impl EscrowCopy {
     fn with_share(&self, share: Share) -> EscrowCopy {
         EscrowCopy {
             keyring_id: self.keyring_id,
-            suite: self.suite,
+            suites: self.suites,
             active: self.active,
             made: self.made.clone(),
             generations: self.generations.clone(),
@@ -378,7 +378,7 @@ fn unseal(
     let sealed = (&copy.sealed[..], &copy.tag);
     wrap::open_bytes(&wrap_key, &copy.aad()?, copy.nonce, sealed, &mut bytes)
         .map_err(|wrap::NotAuthentic| wrong())?;
-    let mut keys = KeySet::new(copy.keyring_id, copy.suite, copy.active);
+    let mut keys = KeySet::new(copy.keyring_id, copy.suites, copy.active);
     for (bytes, entry) in bytes.chunks_exact(DataKey::LEN).zip(&copy.generations) {
         let key = DataKey::init_with(|key| {
             key.copy_from_slice(bytes);

@@ -7,12 +7,12 @@
 
 use core::fmt;
 
-use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suite};
+use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suites};
 use zeroize::Zeroizing;
 
 const MAGIC: [u8; 8] = *b"PGSKEYS4";
 const TRAILER: [u8; 4] = *b"ENDK";
-/// magic 8, kind 2, length of the variable's name 2, suite 2, length of the source 2, keyring id 16,
+/// magic 8, kind 2, length of the variable's name 2, suites 2, length of the source 2, keyring id 16,
 /// active generation 4, count 4, configuration lock 8
 const HEAD_LEN: usize = 48;
 /// generation 4, key 32
@@ -165,7 +165,7 @@ pub fn encode_keys(keys: &KeySet, key_variable: Option<&str>, source: &str) -> Z
     frame.extend_from_slice(&KIND_KEYS.to_le_bytes());
     let variable_len = u16::try_from(variable.len()).unwrap_or(u16::MAX);
     frame.extend_from_slice(&variable_len.to_le_bytes());
-    frame.extend_from_slice(&keys.suite.id().to_le_bytes());
+    frame.extend_from_slice(&keys.suites().code().to_le_bytes());
     let source_len = u16::try_from(source.len()).unwrap_or(u16::MAX);
     frame.extend_from_slice(&source_len.to_le_bytes());
     frame.extend_from_slice(&keys.keyring_id.0);
@@ -252,7 +252,7 @@ fn decode_keys(mut rest: &[u8]) -> Result<Unlocked, HandoverError> {
     if variable_len > MAX_VARIABLE_LEN {
         return Err(HandoverError::Malformed("too long a name of a variable"));
     }
-    let suite = Suite::from_id(u16::from_le_bytes(next(&mut rest)?))
+    let suites = Suites::from_code(u16::from_le_bytes(next(&mut rest)?))
         .ok_or(HandoverError::Malformed("an unknown suite"))?;
     let source_len = usize::from(u16::from_le_bytes(next(&mut rest)?));
     if source_len > MAX_SOURCE_LEN {
@@ -276,7 +276,7 @@ fn decode_keys(mut rest: &[u8]) -> Result<Unlocked, HandoverError> {
         .filter(|source| !source.contains(char::is_control))
         .ok_or(HandoverError::Malformed("a source of the key that is no text"))?
         .to_owned();
-    let mut keys = KeySet::new(keyring_id, suite, active);
+    let mut keys = KeySet::new(keyring_id, suites, active);
     keys.config_lock = config_lock;
     for _ in 0..count {
         let generation = Generation(u32::from_le_bytes(next(&mut rest)?));
@@ -347,6 +347,8 @@ fn split<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], HandoverError>
 
 #[cfg(test)]
 mod tests {
+    use pgseal_core::Suite;
+
     use super::*;
 
     fn key(byte: u8) -> DataKey {
@@ -389,7 +391,7 @@ mod tests {
         assert_eq!(source, SOURCE);
         assert_eq!(key_variable.as_deref(), Some(NAME));
         assert_eq!(keys.keyring_id, KeyringId([7; 16]));
-        assert_eq!((keys.suite, keys.active()), (Suite::Aes256Gcm, Generation(2)));
+        assert_eq!((keys.suite(), keys.active()), (Suite::Aes256Gcm, Generation(2)));
         assert_eq!(keys.config_lock, 9);
         assert_eq!(keys.get(Generation(1)).unwrap().bytes(), &[0x11; 32]);
         assert_eq!(keys.get(Generation(2)).unwrap().bytes(), &[0x22; 32]);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suite};
+use pgseal_core::{DataKey, Generation, KeySet, KeyringId, Suite, Suites};
 
 use crate::body::{self, Body, FORMAT, GenerationEntry, GenerationState, MAX_GENERATIONS, VERSION};
 use crate::error::KeyError;
@@ -49,6 +49,7 @@ impl Keyring {
             keyring_id,
             created: created.clone(),
             suite,
+            older_suites: Vec::new(),
             provider: provider_uri.to_owned(),
             passphrase: kek.params().cloned(),
             wrapped_kek: wrapped_copy(kek, id)?,
@@ -94,7 +95,8 @@ impl Keyring {
             version: VERSION,
             keyring_id: id.0,
             created: body::now()?,
-            suite: keys.suite,
+            suite: keys.suite(),
+            older_suites: keys.suites().older().collect(),
             provider: provider_uri.to_owned(),
             passphrase: kek.params().cloned(),
             wrapped_kek: wrapped_copy(kek, id)?,
@@ -146,8 +148,8 @@ impl Keyring {
     /// anything does not authenticate.
     pub fn unlock(&self, kek: &Kek) -> Result<KeySet, KeyError> {
         let keyring_key = self.open(kek)?;
-        self.body.suite.check_approved()?;
-        let mut keys = KeySet::new(self.id(), self.body.suite, self.active_generation());
+        self.suites().all().try_for_each(Suite::check_approved)?;
+        let mut keys = KeySet::new(self.id(), self.suites(), self.active_generation());
         keys.config_lock = self.config_lock().unwrap_or(0);
         for (generation, key) in self.data_keys(&keyring_key)? {
             keys.insert(generation, key);
@@ -297,14 +299,32 @@ impl Keyring {
         self.put(body, &keyring_key)
     }
 
-    /// Changes the suite of new relation files. Existing files keep the suite in their header.
+    /// Sets the suite of relation files, once no file has another one, or will have when a rekey
+    /// that begins now has come to its end.
     ///
     /// # Errors
     /// As [`Keyring::unlock`].
     pub fn set_suite(&mut self, kek: &Kek, suite: Suite) -> Result<(), KeyError> {
+        self.set_suites(kek, suite.into())
+    }
+
+    /// Changes the suite of new relation files. Files of the suites that there were may stay.
+    ///
+    /// # Errors
+    /// As [`Keyring::unlock`].
+    pub fn change_suite(&mut self, kek: &Kek, suite: Suite) -> Result<(), KeyError> {
+        self.set_suites(kek, self.suites().changed_to(suite))
+    }
+
+    /// Sets the suite of new relation files, and those that existing ones may have besides.
+    ///
+    /// # Errors
+    /// As [`Keyring::unlock`].
+    pub fn set_suites(&mut self, kek: &Kek, suites: Suites) -> Result<(), KeyError> {
         let keyring_key = self.open(kek)?;
-        suite.check_approved()?;
-        let body = Body { suite, ..self.body.clone() };
+        suites.all().try_for_each(Suite::check_approved)?;
+        let mut body = self.body.clone();
+        body.set_suites(suites);
         self.put(body, &keyring_key)
     }
 
@@ -351,6 +371,12 @@ impl Keyring {
     #[must_use]
     pub fn suite(&self) -> Suite {
         self.body.suite
+    }
+
+    /// The suites that relation files may have.
+    #[must_use]
+    pub fn suites(&self) -> Suites {
+        self.body.suites()
     }
 
     /// The URI of the provider of the KEK.
@@ -406,6 +432,7 @@ impl Keyring {
             keyring_id: self.id().to_string(),
             created: self.body.created.clone(),
             suite: self.body.suite.name().to_owned(),
+            older_suites: self.suites().older().map(|suite| suite.name().to_owned()).collect(),
             provider: self.body.provider.clone(),
             passphrase: self.body.passphrase.as_ref().map(|params| PassphraseSummary {
                 kdf: params.kdf.clone(),

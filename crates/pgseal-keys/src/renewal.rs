@@ -5,7 +5,7 @@
 //! read it.
 
 use pgseal_core::random::Random;
-use pgseal_core::{DataKey, Generation, KeySet};
+use pgseal_core::{DataKey, Generation, KeySet, Suites};
 
 use crate::envelope::{Envelope, OVERHEAD, RecordError, take};
 use crate::labels;
@@ -15,17 +15,28 @@ pub const RENEWAL_FILE: &str = "renewal";
 /// Its length in bytes.
 pub const RENEWAL_LEN: usize = OVERHEAD + BODY_LEN;
 
-/// generation 4, data key 32
-const BODY_LEN: usize = 4 + DataKey::LEN;
+/// generation 4, suites 2, zeros 6, data key 32
+const BODY_LEN: usize = 12 + DataKey::LEN;
 
 const ENVELOPE: Envelope = Envelope {
-    magic: *b"PGSRENW1",
+    magic: *b"PGSRENW2",
     kdf_label: labels::KDF_RENEWAL,
     aad_label: labels::AAD_RENEWAL,
     max_len: RENEWAL_LEN,
 };
 
-/// The bytes of the file that hands over the active key of `keys` to a server whose active
+/// What a renewal file hands over.
+#[derive(Debug)]
+pub struct Renewed {
+    /// The number of the new data key.
+    pub generation: Generation,
+    /// The new data key.
+    pub key: DataKey,
+    /// The suites that relation files may have from then on.
+    pub suites: Suites,
+}
+
+/// The bytes of the file that hands over the active key of `keys`, and their suites, to a server whose active
 /// generation is `known`.
 ///
 /// # Errors
@@ -35,19 +46,25 @@ pub fn seal(keys: &KeySet, known: Generation, random: &dyn Random) -> Result<Vec
     let key = keys.get(active).ok_or(RecordError::KeyUnknown(active))?;
     let mut body = Vec::with_capacity(BODY_LEN);
     body.extend_from_slice(&active.0.to_le_bytes());
+    body.extend_from_slice(&keys.suites().code().to_le_bytes());
+    body.extend_from_slice(&[0; 6]);
     body.extend_from_slice(key.bytes());
     ENVELOPE.seal_under(body, keys, known, random)
 }
 
-/// The generation and the data key that a file hands over.
+/// What a file hands over.
 ///
 /// # Errors
 /// [`RecordError`]; [`RecordError::Damaged`] also if the file does not hand over a newer key than
 /// the one that it is encrypted under.
-pub fn open(file: &[u8], keys: &KeySet) -> Result<(Generation, DataKey), RecordError> {
+pub fn open(file: &[u8], keys: &KeySet) -> Result<Renewed, RecordError> {
     let known = ENVELOPE.generation_of(file)?;
     let body = ENVELOPE.open(file, keys)?;
-    let (number, key) = take::<4>(&body)?;
+    let (number, rest) = take::<4>(&body)?;
+    let (code, rest) = take::<2>(rest)?;
+    let (zeros, key) = take::<6>(rest)?;
+    let suites = Suites::from_code(u16::from_le_bytes(code)).filter(|_| zeros == [0; 6]);
+    let suites = suites.ok_or(RecordError::Damaged("it names an unknown suite"))?;
     let generation = Generation(u32::from_le_bytes(number));
     if generation <= known || generation.is_ephemeral() {
         return Err(RecordError::Damaged("it hands over no newer key"));
@@ -59,7 +76,7 @@ pub fn open(file: &[u8], keys: &KeySet) -> Result<(Generation, DataKey), RecordE
         bytes.copy_from_slice(key);
         Ok(())
     })?;
-    Ok((generation, key))
+    Ok(Renewed { generation, key, suites })
 }
 
 #[cfg(test)]
@@ -91,9 +108,21 @@ mod tests {
         let (server, program) = (set(1, &[1, 2]), set(1, &[1, 2, 5]));
         let file = seal(&program, Generation(2), &LibraryRandom::new()).unwrap();
         assert_eq!(file.len(), RENEWAL_LEN);
-        let (generation, key) = open(&file, &server).unwrap();
+        let Renewed { generation, key, suites } = open(&file, &server).unwrap();
         assert_eq!((generation, key.bytes()), (Generation(5), &[5; 32]));
+        assert_eq!(suites, program.suites());
         assert!(!file.windows(32).any(|part| part == [5; 32]));
+    }
+
+    #[test]
+    fn a_server_learns_another_suite() {
+        let server = set(1, &[1]);
+        let suites = server.suites().changed_to(Suite::Aes256Xts);
+        let mut program = KeySet::new(server.keyring_id, suites, Generation(2));
+        program.insert(Generation(1), key(1));
+        program.insert(Generation(2), key(2));
+        let file = seal(&program, Generation(1), &LibraryRandom::new()).unwrap();
+        assert_eq!(open(&file, &server).unwrap().suites, suites);
     }
 
     #[test]

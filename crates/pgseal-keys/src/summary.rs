@@ -15,6 +15,9 @@ pub struct KeyringSummary {
     pub created: String,
     /// The suite of new relation files.
     pub suite: String,
+    /// The suites that existing relation files may have besides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub older_suites: Vec<String>,
     /// The URI of the provider, which contains no secret.
     pub provider: String,
     /// The cost of deriving the KEK from a passphrase; `None` if the KEK is a raw key.

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use pgseal_core::header::Header;
-use pgseal_core::{Form, Layout, Place, Suite};
+use pgseal_core::{Form, Layout, Place, Suite, Suites};
 
 use crate::class::Class;
 use crate::policy::Policy;
@@ -42,23 +42,30 @@ impl Class {
         Some(Form { suite, layout, place })
     }
 
-    /// Why an authentic file with this header does not belong at this place; `None` if it does, or
-    /// if the place is [`Place::ANY`].
+    /// Why an authentic file with this header does not belong at this place in a cluster whose
+    /// relation files may have these suites; `None` if it does, or if the place is [`Place::ANY`].
     #[must_use]
-    pub fn misplaced(self, place: Place, suite: Suite, header: &Header) -> Option<Misplaced> {
+    pub fn misplaced(
+        self,
+        place: Place,
+        suites: impl Into<Suites>,
+        header: &Header,
+    ) -> Option<Misplaced> {
         if place.is_any() {
             return None;
         }
         if header.place != place {
             return Some(Misplaced::Place(header.place));
         }
-        let mut form = self.form(place, suite)?;
-        if self == Class::Wal {
+        let mut forms = suites.into().all().filter_map(|suite| self.form(place, suite)).peekable();
+        forms.peek()?;
+        let fits = |form: Form| match self {
             // The suite may have changed since the segment was archived. Another key length is
             // fine.
-            form.suite = header.suite;
-        }
-        (header.form() != form).then_some(Misplaced::Form(header.suite, header.layout))
+            Class::Wal => header.layout == form.layout,
+            _ => header.form() == form,
+        };
+        (!forms.any(fits)).then_some(Misplaced::Form(header.suite, header.layout))
     }
 }
 
@@ -125,6 +132,33 @@ mod tests {
         let form = class.form(place, SUITE).unwrap();
         let old = header(Form { suite: Suite::Aes128Xts, ..form });
         assert_eq!(class.misplaced(place, SUITE, &old), None, "an archive from before a rekey");
+    }
+
+    #[test]
+    fn while_the_suite_changes_files_of_both_belong() {
+        let suites = Suites::from(Suite::Aes128Xts).changed_to(SUITE);
+        let (class, place) = locate(b"base/5/16384");
+        for suite in Suite::ALL {
+            let header = header(class.form(place, suite).unwrap());
+            let belongs = suite == SUITE || suite == Suite::Aes128Xts;
+            assert_eq!(class.misplaced(place, suites, &header).is_none(), belongs, "{suite}");
+            assert_eq!(class.misplaced(place, SUITE, &header).is_none(), suite == SUITE);
+        }
+        // Files of other classes have the length of key of either suite, and always tags.
+        let (class, place) = locate(b"pg_xact/0000");
+        for (suite, belongs) in [(Suite::Aes128Gcm, true), (SUITE, true), (Suite::Aes256Xts, false)]
+        {
+            let form = Form { suite, ..class.form(place, SUITE).unwrap() };
+            assert_eq!(class.misplaced(place, suites, &header(form)).is_none(), belongs, "{suite}");
+        }
+        let elsewhere = Place::of(b"base/5/1").unwrap();
+        let other = header(locate(b"base/5/16384").0.form(elsewhere, SUITE).unwrap());
+        assert!(
+            locate(b"base/5/16384")
+                .0
+                .misplaced(locate(b"base/5/16384").1, suites, &other)
+                .is_some()
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ pgseal_abi(void)
 {
 	const char *abi = getenv("STUB_ABI");
 
-	return abi == NULL ? 3 : (uint32_t) strtoul(abi, NULL, 10);
+	return abi == NULL ? 4 : (uint32_t) strtoul(abi, NULL, 10);
 }
 
 int
@@ -40,6 +40,14 @@ void
 pgseal_data_checksums_are_off(void)
 {
 	fputs("stub: no data checksums\n", stderr);
+}
+
+void		pgseal_settings_are(int (*ask) (void));
+
+void
+pgseal_settings_are(int (*ask) (void))
+{
+	(void) ask;
 }
 
 const char *pgseal_io_method_refused(const char *io_method);

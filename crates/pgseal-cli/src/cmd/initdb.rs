@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::ValueHint;
-use pgseal_core::Suite;
+use pgseal_core::{Suite, Suites};
 use pgseal_keys::{Kek, Keyring, Line, Provider, keyring_path};
 use serde::Serialize;
 
@@ -129,6 +129,13 @@ fn sealing(args: &Args) -> Result<Sealing, CliError> {
     Ok(Sealing { provider, kek, suite: args.suite, from: None })
 }
 
+/// The suite that asks for the most settings: the new server may get files of each.
+fn most_demanding(suites: Suites) -> Suite {
+    let first = |needs: fn(Suite) -> bool| suites.all().find(|suite| needs(*suite));
+    let images = || first(Suite::needs_full_page_images);
+    first(Suite::needs_data_checksums).or_else(images).unwrap_or(suites.newest())
+}
+
 fn provider(args: &Args) -> Result<Provider, CliError> {
     let Some(uri) = &args.provider else {
         return Err(CliError::Usage(
@@ -161,7 +168,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let initdb = bindir::initdb(args.bindir.as_deref())?;
     let major = bindir::major_of(&initdb)?;
     let suite = match &args.keyring_of {
-        Some(other) => Keyring::load(&keyring_path(other))?.suite(),
+        Some(other) => most_demanding(Keyring::load(&keyring_path(other))?.suites()),
         None => args.suite,
     };
     let hint_bits = options::hint_bits(suite, args.asked(), &args.options, &major)?;

@@ -1,6 +1,7 @@
 //! `pgseal reseal`: new file keys for relations while the server runs. The server does the work
 //! (`server/guard/reseal.c`); this command asks it to, through `psql`, and waits.
 
+mod rewrite;
 mod server;
 
 use std::io::{self, IsTerminal, Write};
@@ -11,6 +12,7 @@ use indicatif::ProgressBar;
 use pgseal_core::Suite;
 use serde::Serialize;
 
+use self::rewrite::Wish;
 use self::server::{Connection, FileKey, Outcome, Server, Which};
 use crate::datadir::DataDir;
 use crate::error::CliError;
@@ -25,12 +27,13 @@ Examples:
   pgseal reseal DIR --begun                             # go on after an interruption
   pgseal reseal DIR --due                               # also files whose key comes near its limit
   pgseal reseal DIR --status                            # which files have two keys
+  pgseal reseal DIR --rewrite                           # to the suite of pgseal key renew --suite
 
 The server must run. For a stopped one: pgseal rekey DIR. psql is asked for, and finds the server as
 always (PGHOST, PGPORT, PGUSER, .pgpass); the user must be a superuser of the database. That the server
 is the one of DIR is checked.
 
-Exit status: 0 all is done, 1 files have two keys or kept their old one, 22 no server runs, or it is
+Exit status: 0 all is done, 1 files have two keys or kept their old one, or have an older suite, 22 no server runs, or it is
 a standby.";
 
 /// How often the server is asked how far it is.
@@ -59,8 +62,15 @@ pub struct Args {
     /// Only these, and files whose key has sealed 2^31 writes
     #[arg(long, conflicts_with = "status")]
     due: bool,
+    /// Have the server make relations anew whose files have an older suite: VACUUM FULL and REINDEX,
+    /// which lock each relation while it is made anew
+    #[arg(long, conflicts_with_all = ["begun", "due", "status", "no_wait"])]
+    rewrite: bool,
+    /// With --rewrite: for how many seconds to wait for the lock on a relation; 0: for any time
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "rewrite")]
+    lock_timeout: u32,
     /// How many pages are sealed anew in a second; 0: no limit
-    #[arg(long, value_name = "NUMBER", default_value_t = 5120, conflicts_with = "status")]
+    #[arg(long, value_name = "NUMBER", default_value_t = 5120, conflicts_with_all = ["status", "rewrite"])]
     #[arg(value_parser = clap::value_parser!(i32).range(0..))]
     pages_per_second: i32,
     /// Start the work in one database, and do not wait for its end
@@ -130,10 +140,11 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
             dir.root.display()
         )));
     }
-    if !Suite::needs_full_page_images(keyring.suite()) && !args.status {
+    let has_tags = keyring.suites().all().any(Suite::needs_full_page_images);
+    if !has_tags && !args.status && !args.rewrite {
         return Err(CliError::NotNow(format!(
             "{0}: the suite {1} has no tags, so its files get new keys only while the server is \
-             stopped: pgseal rekey {0}",
+             stopped: pgseal rekey {0}; to another suite the server can run: pgseal key renew --suite",
             dir.root.display(),
             keyring.suite()
         )));
@@ -143,6 +154,18 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         true => server.databases()?,
         false => args.databases.clone(),
     };
+    if args.rewrite {
+        let wish = Wish {
+            keyring: keyring.id(),
+            suite: keyring.suite(),
+            databases: &databases,
+            is_every_database: args.databases.is_empty(),
+            relations: &args.relations,
+            lock_timeout: args.lock_timeout,
+            json: args.json,
+        };
+        return rewrite::run(&wish, &dir, &server);
+    }
     if args.wait {
         server.wait_for_workers(PAUSE)?;
     }

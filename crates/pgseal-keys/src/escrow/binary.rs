@@ -1,6 +1,6 @@
 //! The binary form of an escrow copy (`spec/key-escrow.md`, section 2).
 
-use pgseal_core::{DataKey, Generation, KeyringId, Suite};
+use pgseal_core::{DataKey, Generation, KeyringId, Suites};
 use zeroize::Zeroizing;
 
 use super::{EscrowCopy, EscrowGeneration, OpenedBy, Share};
@@ -96,7 +96,7 @@ impl EscrowCopy {
         head.extend_from_slice(&VERSION.to_le_bytes());
         head.extend_from_slice(&[kind, 0]);
         head.extend_from_slice(&count.to_le_bytes());
-        head.extend_from_slice(&self.suite.id().to_le_bytes());
+        head.extend_from_slice(&self.suites.code().to_le_bytes());
         head.extend_from_slice(&self.keyring_id.0);
         head.extend_from_slice(&self.active.0.to_le_bytes());
         head.extend_from_slice(&seconds(&self.made).ok_or_else(broken)?.to_le_bytes());
@@ -165,8 +165,8 @@ fn decode(body: &[u8], origin: &str) -> Result<EscrowCopy, Fault> {
     let _: [u8; 10] = take(&mut rest)?;
     let [kind, _] = take(&mut rest)?;
     let count = usize::from(u16::from_le_bytes(take(&mut rest)?));
-    let suite = Suite::from_id(u16::from_le_bytes(take(&mut rest)?));
-    let suite = suite.ok_or(damaged("an unknown suite"))?;
+    let suites = Suites::from_code(u16::from_le_bytes(take(&mut rest)?));
+    let suites = suites.ok_or(damaged("an unknown suite"))?;
     let keyring_id = KeyringId(take(&mut rest)?);
     let active = Generation(u32::from_le_bytes(take(&mut rest)?));
     let made = time(u64::from_le_bytes(take(&mut rest)?))?;
@@ -217,7 +217,7 @@ fn decode(body: &[u8], origin: &str) -> Result<EscrowCopy, Fault> {
     };
     Ok(EscrowCopy {
         keyring_id,
-        suite,
+        suites,
         active,
         made,
         generations,

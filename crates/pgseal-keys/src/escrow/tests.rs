@@ -1,5 +1,6 @@
 use std::path::Path;
 
+use pgseal_core::Suite;
 use proptest::prelude::*;
 
 use super::*;
@@ -13,6 +14,9 @@ fn ring(generations: u32) -> Keyring {
     let mut ring = Keyring::create(Suite::Aes256Gcm, "env:PGSEAL_KEY", &kek(1)).unwrap();
     for _ in 1..generations {
         ring.add_generation(&kek(1)).unwrap();
+    }
+    if generations > 2 {
+        ring.change_suite(&kek(1), Suite::Aes256Xts).unwrap();
     }
     ring
 }
@@ -282,7 +286,7 @@ fn the_unencrypted_fields_are_authenticated() {
     let changes: [fn(&mut EscrowCopy); 4] = [
         |copy| copy.made = "2020-01-01T00:00:00Z".to_owned(),
         |copy| copy.generations[0].fingerprint[0] ^= 1,
-        |copy| copy.suite = Suite::Aes128Gcm,
+        |copy| copy.suites = Suite::Aes128Gcm.into(),
         |copy| copy.sealed[0] ^= 1,
     ];
     for change in changes {

@@ -7,6 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use data_encoding::HEXLOWER;
+use pgseal_core::Suite;
 
 use super::*;
 
@@ -42,7 +43,7 @@ fn fixed(opened_by: OpenedBy, secret: &Secret32, share: Option<Share>) -> Escrow
     };
     let copy = EscrowCopy {
         keyring_id: keys.keyring_id,
-        suite: keys.suite,
+        suites: keys.suites(),
         active: keys.active(),
         made: "2026-02-01T08:30:00Z".to_owned(),
         generations: vec![generation(1), generation(3)],

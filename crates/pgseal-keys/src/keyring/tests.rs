@@ -46,6 +46,7 @@ fn worked_example() -> (Keyring, Kek) {
         keyring_id: id.0,
         created: created.clone(),
         suite: Suite::Aes256Gcm,
+        older_suites: Vec::new(),
         provider: "env:PGSEAL_KEY".to_owned(),
         passphrase: None,
         wrapped_kek: None,
@@ -200,7 +201,7 @@ fn a_keyring_unlocks_to_the_same_keys_each_time() {
     let keys = ring.unlock(&kek(0xA5)).unwrap();
     assert_eq!(content(&keys), content(&ring.unlock(&kek(0xA5)).unwrap()));
     assert_eq!((keys.keyring_id, keys.active()), (ring.id(), Generation(2)));
-    assert_eq!(keys.suite, Suite::Aes256Gcm);
+    assert_eq!(keys.suite(), Suite::Aes256Gcm);
     let (first, second) = (keys.get(Generation(1)).unwrap(), keys.get(Generation(2)).unwrap());
     assert_ne!(first.bytes(), second.bytes());
     assert_ne!(first.bytes(), &[0; 32]);
@@ -430,9 +431,45 @@ fn the_suite_changes_and_nothing_else() {
     let before = ring.summary();
     ring.set_suite(&kek(0xA5), Suite::Aes128Xts).unwrap();
     let ring = Keyring::parse(&ring.to_bytes(), path()).unwrap();
-    assert_eq!(ring.unlock(&kek(0xA5)).unwrap().suite, Suite::Aes128Xts);
+    assert_eq!(ring.unlock(&kek(0xA5)).unwrap().suite(), Suite::Aes128Xts);
     assert_eq!(ring.summary().generations, before.generations);
     assert!(ring.clone().set_suite(&kek(1), Suite::Aes256Gcm).is_err());
+}
+
+#[test]
+fn files_of_the_older_suite_may_stay_until_it_is_forgotten() {
+    let key = kek(0xA5);
+    let mut ring = sample();
+    let plain = ring.to_bytes();
+    ring.change_suite(&key, Suite::Aes256Xts).unwrap();
+    ring.change_suite(&key, Suite::Aes256Ctr).unwrap();
+    let ring = Keyring::parse(&ring.to_bytes(), path()).unwrap();
+    assert_eq!(ring.summary().older_suites, ["aes-256-gcm", "aes-256-xts"]);
+    assert_eq!(ring.reencode().unwrap(), ring.to_bytes());
+    let suites = ring.unlock(&key).unwrap().suites();
+    assert_eq!(suites, ring.suites());
+    let wanted = [Suite::Aes256Ctr, Suite::Aes256Gcm, Suite::Aes256Xts];
+    assert_eq!(suites.all().collect::<Vec<_>>(), wanted);
+    // Whoever adds a suite without the key is found.
+    let text = String::from_utf8(ring.to_bytes()).unwrap();
+    let changed = |from: &str, to: &str| {
+        assert!(text.contains(from), "{text}");
+        Keyring::parse(text.replacen(from, to, 1).as_bytes(), path())
+    };
+    let forged = changed("aes-256-xts", "aes-192-ctr").unwrap();
+    assert!(matches!(forged.unlock(&key), Err(KeyError::KeyringDamaged { .. })));
+    for (from, to) in [
+        ("aes-256-xts", "aes-512-gcm"),
+        ("aes-256-xts", "aes-256-ctr"),
+        ("aes-256-xts", "aes-256-gcm"),
+        ("aes-256-xts", "aes-128-gcm"),
+    ] {
+        assert!(changed(from, to).is_err(), "{to}: unknown, the newest, twice, out of order");
+    }
+    let mut whole = ring.clone();
+    whole.set_suites(&key, Suite::Aes256Gcm.into()).unwrap();
+    let count = |bytes: &[u8]| bytes.len();
+    assert_eq!(count(&whole.to_bytes()), count(&plain), "no field is left");
 }
 
 #[test]

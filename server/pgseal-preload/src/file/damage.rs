@@ -394,7 +394,7 @@ pub fn size_at(path: &[u8], sealed_len: SealedLen, is_lost: bool) -> Option<i64>
     if is_lost && class.renewal(path) == Renewal::Empty {
         return Some(0);
     }
-    let form = class.form(place, root.loaded_keys()?.suite)?;
+    let form = class.form(place, root.loaded_keys()?.suite())?;
     let len = damaged_len(form.layout, sealed_len, reads(class, path, is_lost));
     i64::try_from(len).ok()
 }

@@ -15,7 +15,7 @@ use crate::place::datadir;
 use crate::place::program::{self, Role};
 
 /// The version of the interface between library and guard module.
-const ABI: u32 = 3;
+const ABI: u32 = 4;
 
 static MET: AtomicBool = AtomicBool::new(false);
 
@@ -35,14 +35,14 @@ pub extern "C" fn pgseal_version() -> *const c_char {
     concat!("pgseal-library-version:", env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
-/// Whether the relation suite of this cluster relies on full-page images: 1 if so, or if the keys
+/// Whether a relation suite of this cluster relies on full-page images: 1 if so, or if the keys
 /// cannot be loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgseal_needs_full_page_images() -> c_int {
     suite_needs(Suite::needs_full_page_images)
 }
 
-/// Whether the relation suite of this cluster relies on data checksums: 1 if so, or if the keys
+/// Whether a relation suite of this cluster relies on data checksums: 1 if so, or if the keys
 /// cannot be loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgseal_needs_data_checksums() -> c_int {
@@ -53,7 +53,7 @@ fn suite_needs(what: fn(Suite) -> bool) -> c_int {
     match datadir::cwd_root().map(load::of) {
         // A plain cluster needs nothing.
         None => 0,
-        Some(Ok(keys)) => c_int::from(what(keys.suite)),
+        Some(Ok(keys)) => c_int::from(keys.suites().all().any(what)),
         Some(Err(_)) => 1,
     }
 }
@@ -110,7 +110,7 @@ fn start_line() -> Option<CString> {
         if pgseal_crypto::FIPS { " (FIPS build)" } else { "" },
         keys.keyring_id,
         keys.active().0,
-        keys.suite,
+        keys.suite(),
         unlocked.source
     );
     CString::new(line).ok()

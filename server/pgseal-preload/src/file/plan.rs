@@ -158,7 +158,7 @@ pub fn sealing_of(
 ) -> Result<Option<Sealing>, Errno> {
     let Policy::Seal { scope, .. } = class.policy() else { return Ok(None) };
     let keys = load::of(root)?;
-    let Some(form) = class.form(place, keys.suite) else { return Ok(None) };
+    let Some(form) = class.form(place, keys.suite()) else { return Ok(None) };
     let is_ephemeral = scope == KeyScope::Ephemeral && keys.get(Generation::EPHEMERAL).is_some();
     Ok(Some(Sealing { keys, form, is_ephemeral, class: Some(class) }))
 }
@@ -166,7 +166,7 @@ pub fn sealing_of(
 /// How a copy of a sealed file is sealed. The copy may have any name.
 fn sealing_of_copy(root: &'static Root, kind: FileKind) -> Result<Sealing, Errno> {
     let keys = load::of(root)?;
-    let (suite, layout) = keys.suite.for_kind(kind);
+    let (suite, layout) = keys.suite().for_kind(kind);
     let mut form = Form::anywhere(suite, layout);
     if kind == FileKind::Wal {
         form.place = pgseal_pgdata::WAL;

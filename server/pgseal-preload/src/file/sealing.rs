@@ -32,6 +32,6 @@ impl Sealing {
 
     /// Why an authentic file with this header does not belong at its path; `None` if it does.
     pub fn misplaced(&self, header: &Header) -> Option<Misplaced> {
-        self.class?.misplaced(self.form.place, self.keys.suite, header)
+        self.class?.misplaced(self.form.place, self.keys.suites(), header)
     }
 }

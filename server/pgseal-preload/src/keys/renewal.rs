@@ -7,9 +7,10 @@
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use pgseal_core::{Generation, KeySet};
-use pgseal_keys::renewal::{self, RENEWAL_LEN};
+use pgseal_core::{Generation, KeySet, Suites};
+use pgseal_keys::renewal::{self, RENEWAL_LEN, Renewed};
 
+use crate::file::settings;
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
 use crate::os::sys::{self, PathText};
@@ -80,9 +81,9 @@ fn adopt(shared: &Shared, keys: &KeySet) {
     for (generation, file) in shared.slots.iter().map_while(Slot::get) {
         // Keys of another cluster do not open it.
         if generation > keys.active()
-            && let Ok((generation, key)) = renewal::open(&file, keys)
+            && let Ok(Renewed { generation, key, suites }) = renewal::open(&file, keys)
         {
-            keys.adopt(generation, key);
+            keys.adopt(generation, key, suites);
         }
     }
 }
@@ -114,7 +115,7 @@ fn take(shared: &Shared, root: &Root, keys: &KeySet) {
     let path = datadir::join(root.path(), FILE);
     let Some(file) = read(&path) else { return };
     let outcome = match <[u8; RENEWAL_LEN]>::try_from(&file[..]) {
-        Ok(file) => learn(shared, keys, &file),
+        Ok(file) => learn(shared, keys, &file, settings::missing_setting),
         Err(_) => Err("it has another length than such a file"),
     };
     let shown = Shown(&path);
@@ -122,7 +123,8 @@ fn take(shared: &Shared, root: &Root, keys: &KeySet) {
         Ok(None) => remove(&path),
         Ok(Some(generation)) => {
             log::line(format_args!(
-                "LOG: data key {generation} is in use: new files are sealed under it"
+                "LOG: data key {generation} is in use: new files are sealed under it; relations: {}",
+                keys.suite()
             ));
             remove(&path);
         }
@@ -137,12 +139,14 @@ fn take(shared: &Shared, root: &Root, keys: &KeySet) {
 }
 
 /// Keeps a renewal file for all processes, and adopts its key in this one. `None`: its key is known.
+/// `missing` says why the server's settings do not do for the suites.
 fn learn(
     shared: &Shared,
     keys: &KeySet,
     file: &[u8; RENEWAL_LEN],
+    missing: impl FnOnce(Suites) -> Option<&'static str>,
 ) -> Result<Option<Generation>, &'static str> {
-    let (generation, key) = renewal::open(file, keys)
+    let Renewed { generation, key, suites } = renewal::open(file, keys)
         .map_err(|_| "no key of this server opens it, or it was changed")?;
     if generation <= keys.active() {
         return match keys.get(generation) {
@@ -150,8 +154,13 @@ fn learn(
             None => Err("it is older than the key in use"),
         };
     }
+    if suites != keys.suites()
+        && let Some(why) = missing(suites)
+    {
+        return Err(why);
+    }
     let free = shared.slots.iter().find(|slot| slot.get().is_none());
-    let slot = free.filter(|_| keys.adopt(generation, key)).ok_or(
+    let slot = free.filter(|_| keys.adopt(generation, key, suites)).ok_or(
         "the server has taken as many since its start as it can keep; restart it, then renew",
     )?;
     slot.put(generation, file);
@@ -187,15 +196,19 @@ mod tests {
 
     use super::*;
 
+    fn key(byte: u8) -> DataKey {
+        let fill = |bytes: &mut [u8; 32]| {
+            bytes.fill(byte);
+            Ok::<(), ()>(())
+        };
+        DataKey::init_with(fill).unwrap()
+    }
+
     fn set(generations: &[u32]) -> KeySet {
         let active = Generation(*generations.last().unwrap());
         let mut keys = KeySet::new(KeyringId([1; 16]), Suite::Aes256Gcm, active);
         for number in generations {
-            let fill = |bytes: &mut [u8; 32]| {
-                bytes.fill(u8::try_from(*number).unwrap());
-                Ok::<(), ()>(())
-            };
-            keys.insert(Generation(*number), DataKey::init_with(fill).unwrap());
+            keys.insert(Generation(*number), key(u8::try_from(*number).unwrap()));
         }
         keys
     }
@@ -203,6 +216,10 @@ mod tests {
     fn file(known: u32, all: &[u32]) -> [u8; RENEWAL_LEN] {
         let file = renewal::seal(&set(all), Generation(known), &LibraryRandom::new()).unwrap();
         file.try_into().unwrap()
+    }
+
+    fn fine(_: Suites) -> Option<&'static str> {
+        None
     }
 
     fn shared() -> Box<Shared> {
@@ -214,16 +231,16 @@ mod tests {
     #[test]
     fn processes_learn_keys_one_after_the_other() {
         let (shared, postmaster, backend) = (shared(), set(&[1]), set(&[1]));
-        assert_eq!(learn(&shared, &postmaster, &file(1, &[1, 2])), Ok(Some(Generation(2))));
-        assert_eq!(learn(&shared, &postmaster, &file(2, &[2, 3])), Ok(Some(Generation(3))));
+        assert_eq!(learn(&shared, &postmaster, &file(1, &[1, 2]), fine), Ok(Some(Generation(2))));
+        assert_eq!(learn(&shared, &postmaster, &file(2, &[2, 3]), fine), Ok(Some(Generation(3))));
         adopt(&shared, &backend);
         assert_eq!(backend.active(), Generation(3));
         assert_eq!(backend.get(Generation(3)).unwrap().bytes(), &[3; 32]);
         // The same file again, and a file of before.
         for known in [file(1, &[1, 2]), file(1, &[1, 3])] {
-            assert_eq!(learn(&shared, &postmaster, &known), Ok(None));
+            assert_eq!(learn(&shared, &postmaster, &known, fine), Ok(None));
         }
-        assert!(learn(&shared, &postmaster, &file(7, &[7, 8])).is_err());
+        assert!(learn(&shared, &postmaster, &file(7, &[7, 8]), fine).is_err());
         assert_eq!(shared.slots.iter().map_while(Slot::get).count(), 2);
     }
 
@@ -231,12 +248,35 @@ mod tests {
     fn a_server_keeps_a_number_of_keys() {
         let (shared, keys) = (shared(), set(&[1]));
         for number in 2.. {
-            let learnt = learn(&shared, &keys, &file(1, &[1, number]));
+            let learnt = learn(&shared, &keys, &file(1, &[1, number]), fine);
             if number > 1 + KeySet::MAX_ADOPTED as u32 {
                 assert!(learnt.is_err_and(|why| why.contains("restart")));
                 break;
             }
             assert_eq!(learnt, Ok(Some(Generation(number))));
         }
+    }
+
+    #[test]
+    fn another_suite_needs_the_settings_for_it() {
+        let (shared, postmaster, backend) = (shared(), set(&[1]), set(&[1]));
+        let suites = postmaster.suites().changed_to(Suite::Aes256Xts);
+        let mut program = KeySet::new(KeyringId([1; 16]), suites, Generation(2));
+        for number in [1, 2] {
+            program.insert(Generation(number.into()), key(number));
+        }
+        let file = renewal::seal(&program, Generation(1), &LibraryRandom::new()).unwrap();
+        let file = file.try_into().unwrap();
+        let refused = learn(&shared, &postmaster, &file, |_| Some("no setting"));
+        assert_eq!(refused, Err("no setting"));
+        assert_eq!((postmaster.active(), postmaster.suite()), (Generation(1), Suite::Aes256Gcm));
+        assert!(shared.slots[0].get().is_none());
+        let taken = learn(&shared, &postmaster, &file, |wanted| {
+            assert_eq!(wanted, suites);
+            None
+        });
+        assert_eq!(taken, Ok(Some(Generation(2))));
+        adopt(&shared, &backend);
+        assert_eq!((postmaster.suites(), backend.suites()), (suites, suites));
     }
 }

@@ -315,7 +315,7 @@ impl<'a> Run<'a> {
                 journal.operation = self.operation;
                 let is_sealed = self.operation != Operation::Decrypt;
                 journal.suite =
-                    if is_sealed { keys.suite.name().to_owned() } else { String::new() };
+                    if is_sealed { keys.suite().name().to_owned() } else { String::new() };
                 journal.store(&Disk, &root, &self.control)?;
                 barrier::raise(&Disk, &root, &journal, &self.control)?;
             }

@@ -166,6 +166,12 @@ pub const CHECKS: &[Check] = &[
         files::file_keys,
     ),
     check(
+        "suite",
+        "No file was made in a suite that new files do not get any more",
+        "pgseal reseal DIR --rewrite; for a stopped server: pgseal rekey DIR; docs/keys.md",
+        files::suite,
+    ),
+    check(
         "unreadable",
         "Every file and directory can be read, and every link leads somewhere",
         "run pgseal doctor as the server's user or as root; mount what a link leads to",

@@ -166,9 +166,9 @@ impl Context {
         }
     }
 
-    /// The suite of relation files.
-    pub fn suite(&self) -> Option<Suite> {
-        self.keyring.as_ref().map(Keyring::suite)
+    /// Whether a suite that relation files may have needs this; `None`: there is no keyring.
+    pub fn suite_needs(&self, what: fn(Suite) -> bool) -> Option<bool> {
+        self.keyring.as_ref().map(|keyring| keyring.suites().all().any(what))
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use pgseal_convert::{Journal, Operation, Phase};
-use pgseal_core::usage;
+use pgseal_core::{Suite, usage};
 use pgseal_pgdata::Class;
 
 use super::context::Context;
@@ -120,6 +120,30 @@ pub fn file_keys(context: &Context) -> Verdict {
         ..usage::DUE => ok(saw),
         usage::DUE..usage::LIMIT => warn(saw),
         _ => fail(saw),
+    }
+}
+
+pub fn suite(context: &Context) -> Verdict {
+    let Some(keyring) = &context.keyring else { return skip("the keyring is missing") };
+    let older: Vec<&Entry> = context
+        .scan
+        .of_older_suite(keyring.id(), keyring.suite())
+        .map(|(entry, _)| entry)
+        .collect();
+    let names: Vec<&str> = keyring.suites().older().map(Suite::name).collect();
+    match (older.first(), names.is_empty()) {
+        (Some(first), _) => warn(format!(
+            "{} in an older suite, {} among them; new ones get {}",
+            count(older.len() as u64, "file"),
+            first.name(),
+            keyring.suite()
+        )),
+        (None, false) => ok(format!(
+            "every file has {}; files in {} would be accepted until pgseal key forget",
+            keyring.suite(),
+            names.join(", ")
+        )),
+        (None, true) => ok(keyring.suite().name()),
     }
 }
 

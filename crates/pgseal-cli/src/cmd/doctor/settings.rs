@@ -29,7 +29,7 @@ fn judge_guard(list: &str) -> Verdict {
 
 /// The verdict on a setting that must be on if the suite needs full-page images.
 fn needed(context: &Context, is_on: bool, saw: String) -> Verdict {
-    match (is_on, context.suite().map(pgseal_core::Suite::needs_full_page_images)) {
+    match (is_on, context.suite_needs(pgseal_core::Suite::needs_full_page_images)) {
         (true, _) => ok(saw),
         (false, Some(false)) => warn(format!("{saw}; the suite does without")),
         (false, _) => fail(saw),
@@ -40,7 +40,7 @@ pub fn checksums(context: &Context) -> Verdict {
     match context.checksums {
         None => skip("pg_controldata says nothing of them"),
         // Without them wal_log_hints is enough, but not for a suite without authentication.
-        Some(0) if context.suite().is_some_and(pgseal_core::Suite::needs_data_checksums) => {
+        Some(0) if context.suite_needs(pgseal_core::Suite::needs_data_checksums) == Some(true) => {
             needed(context, false, "off, and this suite needs them".to_owned())
         }
         Some(0) => match context.setting("wal_log_hints") {

@@ -6,8 +6,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use pgseal_convert::tree;
-use pgseal_core::{Generation, KeyringId};
-use pgseal_keys::{GenerationState, keyring_path, update};
+use pgseal_core::header::Header;
+use pgseal_core::{FileKind, Generation, KeyringId, Suite, Suites};
+use pgseal_keys::{GenerationState, Keyring, keyring_path, update};
 use pgseal_pgdata::Policy;
 use serde::Serialize;
 
@@ -20,9 +21,10 @@ use crate::out::Out;
 use crate::scan::{self, Root, Scan, Seen};
 use crate::{audit, exit, records};
 
-/// Remove retired data keys that no file of the data directory has, for ever
+/// Remove retired data keys and older suites that no file of the data directory has, for ever
 ///
-/// After a rekey, when no backup and no archived WAL from before is kept any more.
+/// After a rekey or a renewal, when no backup and no archived WAL from before is kept any more. Files
+/// of an older suite (pgseal key renew --suite) are refused from then on.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -43,67 +45,103 @@ struct Done {
     /// Those that files of the data directory have.
     kept: Vec<u32>,
     removed: Vec<u32>,
+    /// Older suites that files of the data directory have.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kept_suites: Vec<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    removed_suites: Vec<&'static str>,
+}
+
+impl Done {
+    /// What could go, for people; `None`: nothing.
+    fn unused(&self) -> Option<String> {
+        let parts = [
+            (!self.removed.is_empty()).then(|| list(&self.removed)),
+            (!self.removed_suites.is_empty())
+                .then(|| format!("suite {}", self.removed_suites.join(", "))),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+/// What the files of the data directory have.
+struct Used {
+    generations: BTreeSet<u32>,
+    /// The newest suite, and the older ones that are needed.
+    suites: Suites,
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let dir = DataDir::open(&args.dir.path("key forget")?)?;
     let _lock = OwnLock::take(&dir.root)?;
     let keyring = keys::own_keyring(&dir)?;
-    let used = used(&dir, keyring.id())?;
+    let used = used(&dir, &keyring)?;
     let retired = keyring.summary().generations;
     let retired = retired.iter().filter(|entry| entry.state == GenerationState::Retired);
-    let (needed, unused): (Vec<u32>, Vec<u32>) =
-        retired.map(|entry| entry.generation).partition(|number| used.contains(number));
+    let (kept, removed): (Vec<u32>, Vec<u32>) =
+        retired.map(|entry| entry.generation).partition(|number| used.generations.contains(number));
+    let is_kept = |suite: &Suite| used.suites.all().any(|kept| kept == *suite);
+    let (kept_suites, removed_suites): (Vec<Suite>, Vec<Suite>) =
+        keyring.suites().older().partition(is_kept);
+    let names = |suites: Vec<Suite>| suites.into_iter().map(Suite::name).collect();
+    let (kept_suites, removed_suites) = (names(kept_suites), names(removed_suites));
+    let done = Done { kept, removed, kept_suites, removed_suites };
+    let unused = done.unused();
     let mut out = Out::new();
-    if args.json && unused.is_empty() {
-        out.json(&Done { kept: needed, removed: unused })?;
+    if args.json && unused.is_none() {
+        out.json(&done)?;
         out.flush()?;
         return Ok(exit::SOUND);
     }
-    if !needed.is_empty() && !args.json {
-        let needed = list(&needed);
+    if !done.kept.is_empty() && !args.json {
+        let needed = list(&done.kept);
         writeln!(out, "Kept: {needed}, which files of the data directory have (pgseal rekey).")?;
     }
-    if unused.is_empty() {
+    if !done.kept_suites.is_empty() && !args.json {
+        let suites = done.kept_suites.join(", ");
+        writeln!(out, "Kept: suite {suites}, which files have (pgseal reseal --rewrite).")?;
+    }
+    let Some(unused) = unused else {
         writeln!(out, "There is no retired data key that could go.")?;
         out.flush()?;
         return Ok(exit::SOUND);
-    }
+    };
     if !args.no_backup_has_them {
         out.flush()?;
         return Err(CliError::Usage(format!(
-            "key forget: {} could go: no file of the data directory has them. Every backup and all \
-             archived WAL sealed with them can never be read again; if there are none left, add \
-             --no-backup-has-them",
-            list(&unused)
+            "key forget: {unused} could go: no file of the data directory has them. Every backup and \
+             all archived WAL sealed with them can never be read again; if there are none left, add \
+             --no-backup-has-them"
         )));
     }
     let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
-    audit::detail(list(&unused));
-    let numbers: Vec<Generation> = unused.iter().copied().map(Generation).collect();
+    audit::detail(unused.clone());
+    let numbers: Vec<Generation> = done.removed.iter().copied().map(Generation).collect();
     update(&keyring_path(&dir.root), |keyring| {
         // The keyring is locked now. Check again: the files may have changed before.
-        if let Err(error) = still_unused(&dir, keyring.id(), &unused) {
+        if let Err(error) = still_unused(&dir, keyring, &used, &done.removed) {
             return Ok(Err(error));
         }
         // Files of pgseal's own are sealed with a data key, too.
         if let Err(error) = records::seal_anew(&dir.root, &keyring.unlock(&kek)?) {
             return Ok(Err(error));
         }
+        keyring.set_suites(&kek, used.suites)?;
         keyring.forget_generations(&kek, &numbers).map(Ok)
     })??;
     if args.json {
-        out.json(&Done { kept: needed, removed: unused })?;
+        out.json(&done)?;
     } else {
-        writeln!(out, "Removed: {}.", list(&unused))?;
+        writeln!(out, "Removed: {unused}.")?;
     }
     out.flush()?;
     Ok(exit::SOUND)
 }
 
-/// The generations that files of a stopped server's data directory use. Refuses a directory with
-/// files whose generation cannot be read.
-fn used(dir: &DataDir, keyring: KeyringId) -> Result<BTreeSet<u32>, CliError> {
+/// The generations and the suites that files of a stopped server's data directory use. Refuses a
+/// directory with files whose header cannot be read.
+fn used(dir: &DataDir, keyring: &Keyring) -> Result<Used, CliError> {
     refuse_running(dir)?;
     expect_whole(&dir.root)?;
     let scan = scan::scan(&dir.root, Root::DataDir);
@@ -115,20 +153,40 @@ fn used(dir: &DataDir, keyring: KeyringId) -> Result<BTreeSet<u32>, CliError> {
         )));
     }
     refuse_running(dir)?;
-    let sealed = scan.headers().filter(|header| header.keyring_id == keyring);
-    Ok(sealed.map(|header| header.generation.0).collect())
+    let sealed = scan.headers().filter(|header| header.keyring_id == keyring.id());
+    let generations = sealed.map(|header| header.generation.0).collect();
+    Ok(Used { generations, suites: used_suites(&scan, keyring.id(), keyring.suites()) })
 }
 
-fn still_unused(dir: &DataDir, keyring: KeyringId, unused: &[u32]) -> Result<(), CliError> {
-    let used = used(dir, keyring)?;
-    match unused.iter().find(|number| used.contains(number)) {
-        None => Ok(()),
-        Some(number) => Err(CliError::NotNow(format!(
-            "{}: files with generation {number} appeared meanwhile; nothing was removed, run the \
-             same command again",
-            dir.root.display()
-        ))),
+/// The suites without those that no file has.
+fn used_suites(scan: &Scan, keyring: KeyringId, suites: Suites) -> Suites {
+    // A cluster of a suite has files of other kinds, too, with the length of key of that suite.
+    let makes = |suite: Suite, header: &Header| {
+        FileKind::ALL.into_iter().any(|kind| suite.for_kind(kind) == (header.suite, header.layout))
+    };
+    let older: Vec<&Header> =
+        scan.of_older_suite(keyring, suites.newest()).map(|(_, header)| header).collect();
+    let needed = suites.older().filter(|suite| older.iter().any(|header| makes(*suite, header)));
+    needed.fold(suites.newest().into(), Suites::with_older)
+}
+
+/// Refuses to go on if files have one of the unused generations by now, or if a suite was changed.
+fn still_unused(
+    dir: &DataDir,
+    keyring: &Keyring,
+    before: &Used,
+    unused: &[u32],
+) -> Result<(), CliError> {
+    let now = used(dir, keyring)?;
+    if now.suites == before.suites && !unused.iter().any(|number| now.generations.contains(number))
+    {
+        return Ok(());
     }
+    Err(CliError::NotNow(format!(
+        "{}: files with one of these appeared meanwhile; nothing was removed, run the same command \
+         again",
+        dir.root.display()
+    )))
 }
 
 /// The first file or directory whose generation cannot be read.

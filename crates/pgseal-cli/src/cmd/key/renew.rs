@@ -6,10 +6,11 @@ mod rewrap;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
 
-use pgseal_core::Generation;
-use pgseal_keys::{GenerationState, Keyring, update};
+use pgseal_core::{Generation, KeySet, Suite, Suites};
+use pgseal_keys::{GenerationState, Kek, Keyring, update};
 use serde::Serialize;
 
+use self::hand_over::Answer;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenPath;
@@ -17,16 +18,20 @@ use crate::keyring_place::KeyringPlace;
 use crate::keys::{self, PresentKey};
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::Out;
-use crate::{audit, exit, records};
+use crate::{audit, exit, records, values};
 
 const EXAMPLES: &str = "\
 Examples:
   pgseal key renew /srv/postgres/data
   pgseal key renew --finish /srv/postgres/data      # after an interruption
+  pgseal key renew --suite aes-256-gcm /srv/postgres/data
   pgseal key backup /srv/postgres/data -o escrow.txt
 
-The pages are not encrypted anew: each file keeps its own key. If somebody may have read file keys, or
-to change the suite, use \"pgseal rekey\".";
+With --suite, new files of relations are made in another suite, and existing ones keep theirs:
+\"pgseal reseal --rewrite\" has the server make them anew.
+
+The pages are not encrypted anew: each file keeps its own key. If somebody may have read file keys,
+use \"pgseal reseal\", or \"pgseal rekey\" on a stopped server.";
 
 /// Make a new data key and put the key of each file under it; the server may run
 ///
@@ -44,6 +49,9 @@ pub struct Args {
     /// Make no new data key: put the files that still have an older one under the newest
     #[arg(long)]
     finish: bool,
+    /// New files of relations get this suite from now on; existing ones keep theirs
+    #[arg(long, value_parser = values::suite(), conflicts_with = "finish")]
+    suite: Option<Suite>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -64,6 +72,10 @@ struct Done {
     left: Vec<Left>,
     /// Generations that stay in the keyring.
     retired: Vec<u32>,
+    /// The suite of new files of relations.
+    suite: &'static str,
+    /// The suites that existing ones may have besides.
+    older_suites: Vec<&'static str>,
 }
 
 /// A file that keeps an older data key, or whose key cannot be known.
@@ -84,9 +96,9 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 fn renew_alone(args: &Args, place: &KeyringPlace) -> Result<u8, CliError> {
     let keyring = place.load()?;
     let path = keyring.path().display().to_string();
-    if args.finish {
+    if args.finish || args.suite.is_some() {
         return Err(CliError::Usage(format!(
-            "{path}: --finish is for the files of a data directory; this is a keyring alone"
+            "{path}: --finish and --suite are for the files of a data directory; this is a keyring alone"
         )));
     }
     let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
@@ -100,6 +112,8 @@ fn renew_alone(args: &Args, place: &KeyringPlace) -> Result<u8, CliError> {
         files: 0,
         left: Vec::new(),
         retired: retired(&keyring).iter().map(|generation| generation.0).collect(),
+        suite: keys.suite().name(),
+        older_suites: Vec::new(),
     };
     let mut out = Out::new();
     if args.json {
@@ -131,16 +145,29 @@ fn renew_files(args: &Args, dir: &DataDir) -> Result<u8, CliError> {
     };
     let keyring = keys::own_keyring(dir)?;
     let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
+    let before = keyring.suites();
+    if let Some(suite) = args.suite {
+        audit::detail(format!("new files of relations: {suite} instead of {}", before.newest()));
+    }
     // On the disk before the first file needs it.
     let keyring = match args.finish {
         true => keyring,
-        false => keys::change_own(dir, |keyring| keyring.add_generation(&kek).map(|_| ()))?,
+        false => keys::change_own(dir, |keyring| {
+            args.suite.map_or(Ok(()), |suite| keyring.change_suite(&kek, suite))?;
+            keyring.add_generation(&kek).map(|_| ())
+        })?,
     };
     let keys = keyring.unlock(&kek)?;
     audit::unlocked(&keys);
     let retired = retired(&keyring);
     if let Some(pid) = server.filter(|_| !retired.is_empty()) {
-        hand_over::to_server(&dir.root, pid, &keys, &retired)?;
+        match hand_over::to_server(&dir.root, pid, &keys, &retired)? {
+            Answer::Taken => {}
+            Answer::Refused if keys.suites() == before => {
+                return Err(hand_over::refused(&dir.root, pid));
+            }
+            Answer::Refused => return Err(refused_suite(dir, pid, &kek, &keys, before)?),
+        }
     }
     if server.is_none() {
         // A server that runs writes them itself, with the next change of each.
@@ -156,6 +183,8 @@ fn renew_files(args: &Args, dir: &DataDir) -> Result<u8, CliError> {
         files: outcome.files,
         left: left.map(|(path, why)| Left { path: path.display().to_string(), why }).collect(),
         retired: retired.iter().map(|generation| generation.0).collect(),
+        suite: keys.suite().name(),
+        older_suites: keys.suites().older().map(Suite::name).collect(),
     };
     let mut out = Out::new();
     if args.json {
@@ -165,6 +194,26 @@ fn renew_files(args: &Args, dir: &DataDir) -> Result<u8, CliError> {
     }
     out.flush()?;
     Ok(if done.left.is_empty() { exit::SOUND } else { exit::DAMAGE })
+}
+
+/// The server runs on without the suite that it refused, and so must its next start.
+fn refused_suite(
+    dir: &DataDir,
+    pid: u32,
+    kek: &Kek,
+    keys: &KeySet,
+    before: Suites,
+) -> Result<CliError, CliError> {
+    keys::change_own(dir, |keyring| keyring.set_suites(kek, before))?;
+    Ok(CliError::NotNow(format!(
+        "{0}: the server, process {pid}, did not take the suite {1}; its log says why. A suite with \
+         tags needs full_page_writes = on, and wal_log_hints = on or data checksums; ctr needs data \
+         checksums. New files stay in {2}. After a change of the settings and a restart, run the same \
+         command again",
+        dir.root.display(),
+        keys.suite(),
+        before.newest()
+    )))
 }
 
 /// Refuses a lock file of a process that is not here: a server in another container would not learn
@@ -201,6 +250,15 @@ fn print(out: &mut Out, done: &Done, dir: &DataDir) -> io::Result<()> {
     }
     if !done.left.is_empty() {
         writeln!(out, "Mend or remove these files, then: pgseal key renew --finish {root}")?;
+    }
+    if !done.older_suites.is_empty() {
+        writeln!(
+            out,
+            "New files of relations are made in {}. Those that were made in {} stay until they are \
+             made anew: pgseal reseal {root} --rewrite",
+            done.suite,
+            done.older_suites.join(", ")
+        )?;
     }
     if done.is_new {
         writeln!(out, "Older escrow copies lack it: pgseal key backup {root} -o FILE")?;

@@ -45,6 +45,10 @@ fn print(out: &mut Out, path: &Path, summary: &KeyringSummary) -> io::Result<()>
     writeln!(out, "Identity    {}", summary.keyring_id)?;
     writeln!(out, "Created     {}", summary.created)?;
     writeln!(out, "Suite       {}", summary.suite)?;
+    if !summary.older_suites.is_empty() {
+        let older = summary.older_suites.join(", ");
+        writeln!(out, "Older       {older}: files that were made with it stay in it")?;
+    }
     writeln!(out, "Provider    {}", Provider::shown(&summary.provider))?;
     if let Some(key) = &summary.store_key {
         writeln!(out, "Store key   {key}")?;

@@ -20,6 +20,8 @@ use crate::{bindir, child};
 
 /// How long one question may take: the state of all files of a database needs a look at each.
 const TIMEOUT: Duration = Duration::from_secs(600);
+/// How long one relation may take to be made anew.
+const REWRITE_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How many files are shown of each database.
 const SHOWN: u32 = 500;
 
@@ -110,6 +112,46 @@ impl FileKey {
             due,
         })
     }
+}
+
+/// A relation that has files, and the table that it belongs to.
+#[derive(Debug)]
+pub struct Row {
+    /// As in `pg_class.relkind`.
+    pub kind: char,
+    /// Its name, quoted as SQL wants it.
+    pub name: String,
+    /// That of its table: of an index, of a TOAST table and its index; else its own.
+    pub table: String,
+    /// Where its main fork lies in the data directory.
+    pub path: String,
+    /// Whether it is an index, but not of a TOAST table.
+    pub is_index: bool,
+    /// Whether initdb made it.
+    pub is_catalog: bool,
+    /// How many values of a sequence are kept in memory.
+    pub cache: i64,
+}
+
+impl Row {
+    /// A row of the query in [`Server::relations`].
+    fn of(row: &str) -> Option<Row> {
+        let mut fields = row.split('\t');
+        let mut next = || fields.next();
+        let kind = next()?.chars().next()?;
+        let (name, table) = (text_of(next()?)?, text_of(next()?)?);
+        let path = next()?.to_owned();
+        let (is_index, is_catalog) = (next()? == "t", next()? == "t");
+        let cache = next()?.parse().ok()?;
+        Some(Row { kind, name, table, path, is_index, is_catalog, cache })
+    }
+}
+
+/// A text that was written in hexadecimal digits, because a name may have any character.
+fn text_of(digits: &str) -> Option<String> {
+    let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+    String::from_utf8(bytes?).ok()
 }
 
 /// A server that runs on the data directory.
@@ -259,12 +301,76 @@ impl Server {
         answer.lines().map(|row| FileKey::of(row).ok_or_else(|| unexpected(row))).collect()
     }
 
+    /// The relations of a database, and the shared ones, that have files; or only these tables and
+    /// indexes with what belongs to them.
+    pub fn relations(&self, database: &str, only: &[String]) -> Result<Vec<Row>, CliError> {
+        let wanted = match only {
+            [] => "true".to_owned(),
+            names => {
+                let names: Vec<String> =
+                    names.iter().map(|name| format!("{}::regclass", literal(name))).collect();
+                format!("h.oid IN ({0}) OR c.oid IN ({0})", names.join(", "))
+            }
+        };
+        let name_of = |name: &str, schema: &str| {
+            format!("encode(textsend(format('%I.%I', {schema}.nspname, {name}.relname)), 'hex')")
+        };
+        let sql = format!(
+            "SELECT c.relkind, {}, {}, pg_relation_filepath(c.oid), \
+             c.relkind = 'i' AND o.oid IS NULL, c.oid < 16384, coalesce(s.seqcache, 1) \
+             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+             LEFT JOIN pg_index AS i ON i.indexrelid = c.oid \
+             LEFT JOIN pg_class AS o ON o.reltoastrelid = coalesce(i.indrelid, c.oid) \
+             JOIN pg_class AS h ON h.oid = coalesce(o.oid, i.indrelid, c.oid) \
+             JOIN pg_namespace AS m ON m.oid = h.relnamespace \
+             LEFT JOIN pg_sequence AS s ON s.seqrelid = c.oid \
+             WHERE c.relkind IN ('r', 'i', 'S', 't', 'm') AND c.relpersistence <> 't' \
+             AND pg_relation_filepath(c.oid) IS NOT NULL AND ({wanted})",
+            name_of("c", "n"),
+            name_of("h", "m"),
+        );
+        let answer = self.ask(Some(database), &[&sql])?;
+        answer.lines().map(|row| Row::of(row).ok_or_else(|| unexpected(row))).collect()
+    }
+
+    /// Runs the command that makes one relation anew. It waits for a lock for so many seconds; 0:
+    /// for any time.
+    pub fn make_anew(&self, database: &str, command: &str, wait_s: u32) -> Result<(), CliError> {
+        let wait = format!("SET lock_timeout = '{wait_s}s'");
+        self.ask_within(REWRITE_TIMEOUT, Some(database), &[&wait, command]).map(|_| ())
+    }
+
+    /// Has the server make a checkpoint.
+    pub fn checkpoint(&self) -> Result<(), CliError> {
+        self.ask_within(REWRITE_TIMEOUT, None, &["CHECKPOINT"]).map(|_| ())
+    }
+
+    /// The databases that allow no connections, and their numbers.
+    pub fn closed_databases(&self) -> Result<Vec<(String, u32)>, CliError> {
+        let sql = "SELECT oid, quote_ident(datname) FROM pg_database WHERE NOT datallowconn";
+        let answer = self.ask(None, &[sql])?;
+        let database = |row: &str| {
+            let (oid, name) = row.split_once('\t')?;
+            Some((name.to_owned(), oid.parse().ok()?))
+        };
+        answer.lines().map(|row| database(row).ok_or_else(|| unexpected(row))).collect()
+    }
+
     /// Runs statements in one session. Names that the statements create cannot hide those of the
     /// system.
     fn ask(&self, database: Option<&str>, statements: &[&str]) -> Result<String, CliError> {
+        self.ask_within(TIMEOUT, database, statements)
+    }
+
+    fn ask_within(
+        &self,
+        timeout: Duration,
+        database: Option<&str>,
+        statements: &[&str],
+    ) -> Result<String, CliError> {
         let mut psql = Command::new(&self.psql);
         psql.args(["-X", "-q", "-A", "-t", "-w", "-F", "\t", "-v", "ON_ERROR_STOP=1"]);
-        psql.args(&self.options);
+        psql.args(&self.options).env("PGCLIENTENCODING", "UTF8");
         psql.arg(format!("--dbname={}", conninfo(database.unwrap_or("postgres"))));
         psql.args(["-c", "SET standard_conforming_strings = on; SET search_path = public"]);
         for statement in statements {
@@ -276,7 +382,7 @@ impl Server {
                  --port, -U, PGHOST, PGPORT, PGUSER)"
             ))
         };
-        let said = child::output_within(&mut psql, TIMEOUT);
+        let said = child::output_within(&mut psql, timeout);
         let said = said.map_err(|error| failed(error.to_string()))?;
         if !said.status.success() {
             let text = String::from_utf8_lossy(&said.stderr);
@@ -340,5 +446,11 @@ mod tests {
         assert!(due.due && !due.resealing && due.pages_done.is_none());
         assert!(due.shown().contains("about 2147483648 writes"), "{}", due.shown());
         assert_eq!(FileKey::of("orders\tmain\tx"), None);
+        let row = Row::of("i\t612e62\t612e2278097922\tbase/5/7\tt\tf\t1").unwrap();
+        assert_eq!((row.name.as_str(), row.table.as_str()), ("a.b", "a.\"x\ty\""));
+        assert!(row.is_index && !row.is_catalog && row.path == "base/5/7");
+        for wrong in ["i\t612e6\t61\tp\tt\tf\t1", "i\tff\t61\tp\tt\tf\t1", "i\t61\t61\tp"] {
+            assert!(Row::of(wrong).is_none(), "{wrong}");
+        }
     }
 }

@@ -240,6 +240,9 @@ fn files(out: &mut dyn Write, status: &Status, dir: (&str, &str)) -> io::Result<
     let help = "Files that have two file keys.";
     let two = status.files_with_two_keys;
     family(out, "pgseal_files_with_two_keys", "gauge", help, [(vec![dir], two)].into_iter())?;
+    let help = "Files of a suite that new files do not get any more.";
+    let older = status.files_of_older_suites;
+    family(out, "pgseal_files_of_older_suites", "gauge", help, [(vec![dir], older)].into_iter())?;
     let help = "Files whose header is damaged, of another keyring, or not readable.";
     let problems = status.problems.len() as u64;
     family(out, "pgseal_problems", "gauge", help, [(vec![dir], problems)].into_iter())

@@ -100,6 +100,8 @@ pub struct Status {
     pub most_used_key: Option<MostUsedKey>,
     /// How many files have two file keys.
     pub files_with_two_keys: u64,
+    /// How many files were made in a suite that new ones do not get any more.
+    pub files_of_older_suites: u64,
     pub not_protected: [&'static str; 4],
 }
 
@@ -140,6 +142,7 @@ pub fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) ->
         links: Vec::new(),
         most_used_key: None,
         files_with_two_keys: 0,
+        files_of_older_suites: 0,
         not_protected: NOT_PROTECTED,
     };
     let Some(scan) = scan else { return status };
@@ -153,6 +156,10 @@ pub fn collect(dir: &DataDir, scan: Option<&Scan>, keyring: Option<&Keyring>) ->
     status.most_used_key =
         scan.most_used_key().map(|(entry, writes)| MostUsedKey { file: entry.name(), writes });
     status.files_with_two_keys = scan.with_two_keys().count() as u64;
+    if let Some(keyring) = keyring {
+        let older = scan.of_older_suite(keyring.id(), keyring.suite());
+        status.files_of_older_suites = older.count() as u64;
+    }
     for entry in &scan.entries {
         add(&mut status, entry, keyring.map(Keyring::id));
     }

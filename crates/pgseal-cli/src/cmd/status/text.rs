@@ -87,6 +87,14 @@ pub fn print(out: &mut Out, status: &Status, brief: bool) -> io::Result<()> {
             used.file, used.writes
         )?;
     }
+    if status.files_of_older_suites > 0 {
+        writeln!(
+            out,
+            "\nMade in an older suite: {} (pgseal reseal {} --rewrite)",
+            out::count(status.files_of_older_suites, "file"),
+            status.data_directory
+        )?;
+    }
     if status.files_with_two_keys > 0 {
         let files = out::count(status.files_with_two_keys, "file");
         writeln!(out, "\nTwo file keys: {files}, pgseal reseal --status shows them")?;

@@ -366,7 +366,7 @@ fn settle(
 
 fn judge(entry: &Entry, header: &Header, keys: &KeySet, report: FileReport) -> Checked {
     let mut checked = Checked::default();
-    if let Some(why) = entry.class.misplaced(entry.place(), keys.suite, header) {
+    if let Some(why) = entry.class.misplaced(entry.place(), keys.suites(), header) {
         // The length is not checked: the layout may be another one.
         checked.add(What::Misplaced, format!("{why}: somebody put it here"));
         checked.report = Some(report);

@@ -18,27 +18,38 @@ use crate::small_file::remove_if_there;
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Whether the server has the new data key now.
+pub enum Answer {
+    /// Every process of the server can open files that are sealed under it.
+    Taken,
+    /// The server goes on without it.
+    Refused,
+}
+
 /// Hands the active data key over, wrapped under the newest of the `older` ones that the server
-/// has. Returns when every process of the server can open files that are sealed under it.
+/// has.
 ///
 /// # Errors
-/// [`CliError::NotNow`] if the server does not take it.
+/// [`CliError::NotNow`] if the server does not answer.
 pub fn to_server(
     root: &Path,
     pid: u32,
     keys: &KeySet,
     older: &[Generation],
-) -> Result<(), CliError> {
+) -> Result<Answer, CliError> {
     for known in older.iter().rev() {
         if offer(root, pid, keys, *known)? {
-            return Ok(());
+            return Ok(Answer::Taken);
         }
     }
-    Err(not_taken(
-        root,
-        pid,
-        "it has none of the older data keys, or it has taken as many as it can",
-    ))
+    Ok(Answer::Refused)
+}
+
+/// The error for a data key that the server refused.
+pub fn refused(root: &Path, pid: u32) -> CliError {
+    let why = "it has none of the older data keys, it has taken as many as it can, or its settings \
+               do not do for the suite";
+    not_taken(root, pid, why)
 }
 
 /// Offers the key once. Returns whether the server took it.
