@@ -79,10 +79,9 @@ fn every_arm_works_in_its_own_slices_alone_and_is_held_against_its_aim() {
             }
         }
     }
-    // A new table is written to files; rows in shared_buffers are read from there.
+    // A new table is written to files.
     let bytes = |case| results.of(case, "plain").next().unwrap().extra["file_bytes_per_op"];
     assert!(bytes("ctas") > 1e7, "{}", bytes("ctas"));
-    assert!(bytes("select-memory") < 100.0, "{}", bytes("select-memory"));
     assert!(processes_below(work.path()).is_empty());
     assert_eq!(fs::read_dir(work.path()).unwrap().count(), 0);
     let directory = dir.path().join("cost");
@@ -90,7 +89,8 @@ fn every_arm_works_in_its_own_slices_alone_and_is_held_against_its_aim() {
         assert!(fs::metadata(directory.join(file)).unwrap().len() > 0, "{file}");
     }
     let page = fs::read_to_string(directory.join("report.html")).unwrap();
-    assert!(page.contains("at most 1.18") && page.contains("(noise floor)"));
+    // An aim stands beside a ratio, which a machine that is busy may make impossible: then it is withheld.
+    assert!(page.contains("(noise floor)") && page.contains("with the aim of each measure"));
     as_the_spec_says(&fs::read_to_string(directory.join("results.json")).unwrap(), &results);
 }
 
