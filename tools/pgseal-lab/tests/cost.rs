@@ -79,9 +79,10 @@ fn every_arm_works_in_its_own_slices_alone_and_is_held_against_its_aim() {
             }
         }
     }
-    // A new table is written to files.
+    // A new table is written to files; rows in shared_buffers are read from there.
     let bytes = |case| results.of(case, "plain").next().unwrap().extra["file_bytes_per_op"];
     assert!(bytes("ctas") > 1e7, "{}", bytes("ctas"));
+    assert!(bytes("select-memory") < 100.0, "{}", bytes("select-memory"));
     assert!(processes_below(work.path()).is_empty());
     assert_eq!(fs::read_dir(work.path()).unwrap().count(), 0);
     let directory = dir.path().join("cost");
