@@ -316,7 +316,7 @@ insist_on_full_page_images(void)
 	insist_on_full_page_images_of_the_primary(has_checksums);
 }
 
-/* Bits of settings_for_suites(), which server/pgseal-preload/src/file/settings.rs has, too. */
+/* Bits of settings_for_suites(), which server/pgseal-preload/src/keys/settings.rs has, too. */
 #define SETTING_FULL_PAGE_WRITES 1
 #define SETTING_HINT_BITS_ARE_LOGGED 2
 #define SETTING_DATA_CHECKSUMS 4

@@ -28,7 +28,6 @@ pub mod plan;
 pub mod range_lock;
 pub mod reseal;
 pub mod sealing;
-pub mod settings;
 pub mod storage;
 pub mod usage;
 pub mod wal;

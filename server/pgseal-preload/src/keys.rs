@@ -9,5 +9,6 @@ pub mod helper;
 pub mod load;
 pub mod make;
 pub mod renewal;
+pub mod settings;
 pub mod upgrade;
 pub mod vault;

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use pgseal_core::{Generation, KeySet, Suites};
 use pgseal_keys::renewal::{self, RENEWAL_LEN, Renewed};
 
-use crate::file::settings;
+use crate::keys::settings;
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
 use crate::os::sys::{self, PathText};
