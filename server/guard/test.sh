@@ -68,7 +68,7 @@ start() {
     shift 2
     : >"$work/log"
     chmod 666 "$work/log"
-    as env LD_PRELOAD="$preload" STUB_ABI="${STUB_ABI:-3}" ${STUB_XTS:+STUB_XTS=1} ${STUB_CTR:+STUB_CTR=1} \
+    as env LD_PRELOAD="$preload" STUB_ABI="${STUB_ABI:-4}" ${STUB_XTS:+STUB_XTS=1} ${STUB_CTR:+STUB_CTR=1} \
         "$bin/pg_ctl" -s -w -t 120 -D "$data" -l "$work/log" -o "$*" start
 }
 sql() { as "$bin/psql" -h "$work" -qAtX -d postgres -c "$1"; }
@@ -115,8 +115,8 @@ ok "single-user mode without the library: changes no file" same "$(fingerprint "
 
 STUB_ABI=7
 refuses "library of another version" "$work/sums" "$stub" \
-    "libpgseal.so has interface version 7, and pgseal_guard.so needs version 3"
-STUB_ABI=3
+    "libpgseal.so has interface version 7, and pgseal_guard.so needs version 4"
+STUB_ABI=4
 refuses "library without a function" "$work/sums" "$work/old.so" \
     "the library libpgseal.so has no function pgseal_guard_hello"
 refuses "checksums and wal_log_hints off" "$work/nosums" "$stub" \
