@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$PGSEAL_ROOT"
 
 out=$PGSEAL_ROOT/build/deb
-version=$(sed -nE '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "(.*)"/\1/p' Cargo.toml)
+version=$(project_version)
 # The default is an address that reaches nobody (RFC 2606).
 maintainer=${DEB_MAINTAINER:-pgseal maintainers <pgseal@unknown.invalid>}
 

@@ -10,6 +10,11 @@ die() {
     exit 1
 }
 
+# Prints the version of pgseal.
+project_version() {
+    sed -nE '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "(.*)"/\1/p' "$PGSEAL_ROOT/Cargo.toml"
+}
+
 # Prints the comment at the head of the running script.
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; }
 

@@ -21,7 +21,7 @@ MIT_WITHOUT_TEXT='^(base64-simd|vsimd)$'
 RULE=$(printf '=%.0s' {1..100})
 
 out=target/notices
-project=$(sed -nE '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "(.*)"/\1/p' Cargo.toml)
+project=$(project_version)
 
 # Prints NAME VERSION LICENCE-EXPRESSION in a line for each crate of others that is linked.
 crates() {

@@ -13,15 +13,11 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
 
-case ${1:-} in
--h | --help)
-    usage
-    exit 0
-    ;;
-esac
+read_options "" "$@"
+set -- "${REST[@]}"
 [ $# -ge 1 ] || die "make, check or reproduce?"
 
-version=$(sed -nE '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "(.*)"/\1/p' Cargo.toml)
+version=$(project_version)
 name=pgseal-$version
 archive=$name-linux-$(uname -m).tar.gz
 work=

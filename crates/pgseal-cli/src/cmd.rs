@@ -137,10 +137,10 @@ pub fn dispatch() -> Result<u8, CliError> {
     if cli.licenses {
         return licenses::print();
     }
-    let Some(command) = cli.command else {
+    let Some(chosen) = cli.command else {
         command().error(ErrorKind::MissingSubcommand, "a command is missing").exit()
     };
-    match command {
+    match chosen {
         Command::Initdb(args) => initdb::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Encrypt(args) => encrypt::run(&args),
@@ -164,9 +164,9 @@ pub fn dispatch() -> Result<u8, CliError> {
         Command::Lab(args) => lab::run(&[], &args),
         Command::Advise(args) => lab::run(&["advise"], &args),
         Command::Tls(args) => tls::run(&args),
-        Command::Completions(args) => completions::run(&args, self::command()),
-        Command::Man(args) => man::run(&args, self::command()),
-        Command::Help(args) => help::run(&args, &self::command()),
+        Command::Completions(args) => completions::run(&args, command()),
+        Command::Man(args) => man::run(&args, command()),
+        Command::Help(args) => help::run(&args, &command()),
         Command::Helper(args) => helper::run(&args),
     }
 }

@@ -91,7 +91,8 @@ fn as_setting(path: &Path) -> Result<String, CliError> {
     })
 }
 
-fn existing(places: &[PathBuf]) -> Option<PathBuf> {
+/// The first of these files that is there.
+pub fn existing(places: &[PathBuf]) -> Option<PathBuf> {
     places.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok())
 }
 

@@ -21,14 +21,14 @@ const PLACES: [&str; 2] = ["../share/doc/pgseal", "../notices"];
 pub fn print() -> Result<u8, CliError> {
     let program = library::program()?;
     let dir = program.parent().unwrap_or(Path::new("/"));
-    let notices = PLACES.iter().map(|place| dir.join(place).join(NOTICES));
-    let path = notices.into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        CliError::NoLibrary(format!(
-            "{}: {NOTICES} is in none of {} from this program; install it (make install)",
-            program.display(),
-            PLACES.join(", ")
-        ))
-    })?;
+    let path =
+        library::existing(&PLACES.map(|place| dir.join(place).join(NOTICES))).ok_or_else(|| {
+            CliError::NoLibrary(format!(
+                "{}: {NOTICES} is in none of {} from this program; install it (make install)",
+                program.display(),
+                PLACES.join(", ")
+            ))
+        })?;
     let notices = fs::read(&path).map_err(CliError::io(&path, "read"))?;
     let mut out = Out::new();
     writeln!(out, "pgseal is under Apache-2.0 or MIT, at your choice.\n\n{MIT}\n{APACHE}")?;

@@ -48,20 +48,37 @@ pub fn send(pid: u32, signal: Signal) {
     }
 }
 
+/// When a process started, in ticks since the start of the system; `None`: there is none.
+pub fn start_of(pid: u32) -> Option<u64> {
+    number_in(&stat_of(pid), 22)
+}
+
+/// The line of `/proc/PID/stat` (proc(5)); empty if the process has ended.
+pub(crate) fn stat_of(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()
+}
+
+/// A field of such a line, which counts them from 1; those before the third are not told.
+fn field_of(stat: &str, field: usize) -> Option<&str> {
+    // The second field, the name, may hold blanks and parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(field.checked_sub(3)?)
+}
+
+/// The same, as a number.
+pub(crate) fn number_in(stat: &str, field: usize) -> Option<u64> {
+    field_of(stat, field)?.parse().ok()
+}
+
 /// Whether a signal has stopped the process (state T of proc(5)), or it has ended.
 pub fn is_stopped(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    state.is_none_or(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
+    let stat = stat_of(pid);
+    field_of(&stat, 3).is_none_or(|state| matches!(state, "T" | "t" | "Z" | "X"))
 }
 
 /// The process and its children.
 pub fn with_children(parent: u32) -> Vec<u32> {
-    let is_child = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_ascii_whitespace());
-        fields.and_then(|mut fields| fields.nth(1)?.parse().ok()) == Some(parent)
-    };
+    let is_child = |pid: &u32| number_in(&stat_of(*pid), 4) == Some(parent.into());
     std::iter::once(parent).chain(all().filter(is_child)).collect()
 }
 

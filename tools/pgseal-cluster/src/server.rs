@@ -11,7 +11,7 @@ use crate::cluster::SUPERUSER;
 use crate::command::shown;
 use crate::error::{ClusterError, last_lines};
 use crate::patience::Patience;
-use crate::process::{all, all_in, is_ready, send, with_children};
+use crate::process::{all, all_in, is_ready, number_in, send, stat_of, with_children};
 use crate::tools::Tools;
 
 /// Longest wait for a server to start.
@@ -263,10 +263,6 @@ impl Drop for Server {
 }
 
 /// The text of `/proc/PID/stat`; empty if there is no such process.
-fn stat_of(pid: u32) -> String {
-    fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default()
-}
-
 fn seconds_of(ticks: u64) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
@@ -291,13 +287,6 @@ fn ticks_of(stat: &str, is_postmaster: bool, postmaster: u32) -> Option<u64> {
 /// CPU ticks of the children that have ended and been waited for.
 fn ended_ticks_of(stat: &str) -> Option<u64> {
     Some(number_in(stat, 16)? + number_in(stat, 17)?)
-}
-
-/// A field of `/proc/PID/stat`, counted from 1 as proc(5) does.
-fn number_in(stat: &str, field: usize) -> Option<u64> {
-    // The second field, the name, may hold blanks and parentheses.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(field.checked_sub(3)?)?.parse().ok()
 }
 
 #[cfg(test)]

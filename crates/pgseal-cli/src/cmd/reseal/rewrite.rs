@@ -93,25 +93,27 @@ struct Report {
     next: Vec<String>,
 }
 
-/// The relations whose files have an older suite, as paths of their main forks' first segments.
-fn older(dir: &DataDir, keyring: KeyringId, suite: Suite) -> BTreeMap<String, Vec<String>> {
-    let scan = scan::scan(&dir.root, Root::DataDir);
-    let mut found = BTreeMap::<String, Vec<String>>::new();
-    for (entry, _) in scan.of_older_suite(keyring, suite) {
-        if matches!(entry.class, Class::Relation { .. }) {
-            let name = entry.name();
-            found.entry(relation_of(&name).to_owned()).or_default().push(name);
-        }
-    }
-    found
+/// The files of an older suite.
+struct Older {
+    /// Of relations: their names, by the paths of the main forks' first segments.
+    relations: BTreeMap<String, Vec<String>>,
+    /// Of other kinds, with keys of another length: they stay as they are.
+    others: Vec<String>,
 }
 
-/// Other files than those of relations, with keys of another length: they stay as they are.
-fn others(dir: &DataDir, keyring: KeyringId, suite: Suite) -> Vec<String> {
-    let scan = scan::scan(&dir.root, Root::DataDir);
-    let all = scan.of_older_suite(keyring, suite);
-    let all = all.filter(|(entry, _)| !matches!(entry.class, Class::Relation { .. }));
-    all.map(|(entry, _)| entry.name()).collect()
+impl Older {
+    fn look(dir: &DataDir, keyring: KeyringId, suite: Suite) -> Older {
+        let mut found = Older { relations: BTreeMap::new(), others: Vec::new() };
+        for (entry, _) in scan::scan(&dir.root, Root::DataDir).of_older_suite(keyring, suite) {
+            let name = entry.name();
+            if matches!(entry.class, Class::Relation { .. }) {
+                found.relations.entry(relation_of(&name).to_owned()).or_default().push(name);
+            } else {
+                found.others.push(name);
+            }
+        }
+        found
+    }
 }
 
 /// The path without the suffixes of forks and segments: `base/5/16384` of `base/5/16384_fsm.1`.
@@ -146,7 +148,7 @@ pub fn run(wish: &Wish<'_>, dir: &DataDir, server: &Server) -> Result<u8, CliErr
     let bar = out::progress_bar(0, hides, "{spinner} {msg}");
     let (mut done, mut failed) = (0, Vec::new());
     for database in wish.databases {
-        let older = older(dir, wish.keyring, wish.suite);
+        let older = Older::look(dir, wish.keyring, wish.suite).relations;
         let rows = server.relations(database, wish.relations)?;
         for task in tasks(&rows, |path| older.contains_key(path)) {
             let command = task.sql();
@@ -185,7 +187,8 @@ fn report(
 ) -> Result<Report, CliError> {
     let Wish { keyring, suite, .. } = *wish;
     let root = dir.root.display();
-    let left: Vec<String> = older(dir, keyring, suite).into_values().flatten().collect();
+    let Older { relations, others } = Older::look(dir, keyring, suite);
+    let left: Vec<String> = relations.into_values().flatten().collect();
     let mut next = Vec::new();
     for (name, oid) in server.closed_databases()? {
         let part = format!("/{oid}/");
@@ -201,7 +204,6 @@ fn report(
     } else if !wish.is_every_database && !left.is_empty() {
         next.push(format!("For every database: pgseal reseal {root} --rewrite"));
     }
-    let others = others(dir, keyring, suite);
     if !others.is_empty() {
         next.push(format!(
             "{} of other kinds keep keys of another length ({}); all of them change with pgseal rekey, \

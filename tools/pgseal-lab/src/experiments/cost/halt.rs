@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use pgseal_cluster::process::{is_stopped, send, with_children};
+use pgseal_cluster::process::{is_stopped, send, start_of, with_children};
 use pgseal_cluster::{Patience, Signal};
 
 use crate::context::Context;
@@ -114,12 +114,6 @@ pub fn guard(input: impl BufRead) {
             go_on(pid);
         }
     }
-}
-
-/// When a process started, in ticks since the start of the system (field 22 of proc(5)).
-fn start_of(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]
