@@ -20,6 +20,7 @@ pub mod rename;
 pub mod rings;
 pub mod send;
 mod server;
+pub mod shared_memory;
 pub mod size;
 pub mod stat;
 pub mod stdio;

@@ -555,12 +555,18 @@ pub const FAMILIES: &[Family] = &[
         ],
     },
     Family {
+        name: "opening of shared memory",
+        treatment: Hooked,
+        why: "Pass: the object is memory, so its descriptor is known as plain; the server would else examine it in each process.",
+        tests: &["shared_memory.c"],
+        symbols: &["shm_open"],
+    },
+    Family {
         name: "shared memory",
         treatment: Passed,
         why: "tmpfs, not the data directory; dynamic_shared_memory_type=mmap is refused.",
         tests: &["map_shared.c"],
         symbols: &[
-            "shm_open",
             "shm_unlink",
             "shmget",
             "shmat",

@@ -82,12 +82,13 @@ fn relation(path: &[u8]) -> Option<Relation> {
 fn look_up(path: &[u8]) -> Option<Relation> {
     let root = datadir::locate(path)?.root;
     root.loaded_keys()?;
-    let rel = datadir::within(root, path)?;
     let catalog_version = pgseal_pgdata::catalog_version(&datadir::control_file(root)?)?;
     let mut scratch = Scratch::new();
     scratch.reserve().ok()?;
     let mut catalogs = Catalogs { root, open: None, scratch };
-    pgseal_pgdata::relation_of(&mut catalogs, &rel, catalog_version)
+    datadir::within(root, path, |rel| {
+        pgseal_pgdata::relation_of(&mut catalogs, rel, catalog_version)
+    })?
 }
 
 /// The catalogs of a data directory, of which one is open at a time.

@@ -89,13 +89,25 @@ pub fn c_path(path: &[u8]) -> Result<CPath, c_int> {
 }
 
 impl PathText {
-    /// As a C string.
-    pub fn into_c(self) -> Result<CPath, c_int> {
+    /// As a C string; an error if the path was too long or contains a NUL.
+    pub fn as_c(&self) -> Result<&CStr, c_int> {
         if self.cut {
             return Err(libc::ENAMETOOLONG);
         }
-        if self.contains(&0) { Err(libc::EINVAL) } else { Ok(CPath(self)) }
+        CStr::from_bytes_with_nul(self.with_nul()).map_err(|_| libc::EINVAL)
     }
+
+    /// As a C string that lives on. A move copies all of the room; [`PathText::as_c`] does not.
+    pub fn into_c(self) -> Result<CPath, c_int> {
+        self.as_c()?;
+        Ok(CPath(self))
+    }
+}
+
+/// Whether a path is relative and has neither `.`, `..` nor empty parts: then it is the same path
+/// when it is [walked](PathText::walk).
+pub fn is_walked(path: &[u8]) -> bool {
+    !path.split(|byte| *byte == b'/').any(|part| matches!(part, b"" | b"." | b".."))
 }
 
 impl PathText {
@@ -215,5 +227,12 @@ mod tests {
         assert_eq!(parent(b"/a"), b"/");
         assert_eq!(base_name(b"/a/b"), b"b");
         assert_eq!(base_name(b"b"), b"b");
+        for path in [&b"a"[..], b"base/1/2", b".a/..b/c."] {
+            assert!(is_walked(path));
+            assert_eq!(walked(b"", path)[1..], *path);
+        }
+        for path in [&b""[..], b"/a", b"a//b", b"a/", b"./a", b"a/./b", b"..", b"a/../b"] {
+            assert!(!is_walked(path));
+        }
     }
 }

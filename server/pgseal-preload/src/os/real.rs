@@ -121,6 +121,7 @@ real! {
     fn fdatasync = c"fdatasync" (fd: c_int) -> c_int;
     fn send = c"send" (fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> ssize_t;
     fn readahead = c"readahead" (fd: c_int, off: off_t, len: size_t) -> ssize_t;
+    fn shm_open = c"shm_open" (name: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn mmap = c"mmap" (addr: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, off: off_t) -> *mut c_void;
     fn dup = c"dup" (fd: c_int) -> c_int;
     fn dup2 = c"dup2" (old: c_int, new: c_int) -> c_int;

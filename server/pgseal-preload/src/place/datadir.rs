@@ -1,6 +1,7 @@
 //! Which data directory a path belongs to, and the class of the file there.
 
 use core::ffi::c_int;
+use core::ptr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pgseal_core::{KeySet, KeyringId, Place};
@@ -9,6 +10,7 @@ use pgseal_pgdata::{Class, locate_in_tablespace, tablespace_relative};
 
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
+use crate::os::paths::is_walked;
 pub use crate::os::paths::{base_name, is_system, join, parent};
 use crate::os::sys::{self, PathText};
 use crate::place::head;
@@ -177,6 +179,9 @@ pub fn cwd_root() -> Option<&'static Root> {
     known.unwrap_or_else(|| look_at_cwd().1)
 }
 
+// Each path takes pages of the stack, so what seldom runs has a frame of its own.
+#[cold]
+#[inline(never)]
 fn look_at_cwd() -> (PathText, Option<&'static Root>) {
     let path = sys::current_dir().unwrap_or_else(|| PathText::of(b"/"));
     let root = sealed_root(&path);
@@ -205,13 +210,13 @@ fn lost_its_keyring(path: &[u8]) -> bool {
     if exists(path, CONVERSION) {
         return true;
     }
-    let map = sys::c_path(&join(path, b"global/pg_filenode.map"));
-    map.is_ok_and(|map| head::looks_sealed(&map))
+    let map = join(path, b"global/pg_filenode.map");
+    map.as_c().is_ok_and(head::looks_sealed)
 }
 
 fn exists(dir: &[u8], name: &[u8]) -> bool {
-    let path = sys::c_path(&join(dir, name));
-    path.is_ok_and(|path| sys::stat(&path).is_some_and(|st| sys::is_regular(st.st_mode)))
+    let path = join(dir, name);
+    path.as_c().is_ok_and(|path| sys::stat(path).is_some_and(|st| sys::is_regular(st.st_mode)))
 }
 
 /// Adds a directory to the list of roots.
@@ -266,12 +271,15 @@ fn name_for_children(root: &Root) {
 /// The absolute form of a path, without `.`, `..` and doubled slashes. Symbolic links are not
 /// resolved: the class of a file follows from the name that PostgreSQL uses for it.
 pub fn absolute(path: &[u8]) -> PathText {
-    let mut full = if path.starts_with(b"/") {
-        PathText::new()
-    } else {
-        let known = state().cwd.as_ref().map(|(path, _)| PathText::of(path));
-        known.unwrap_or_else(|| look_at_cwd().0)
-    };
+    let mut full = PathText::new();
+    if !path.starts_with(b"/") {
+        // Ask first, so that the working directory is known.
+        cwd_root();
+        match &state().cwd {
+            Some((cwd, _)) => full.push(cwd),
+            None => full.push(&sys::current_dir().unwrap_or_else(|| PathText::of(b"/"))),
+        }
+    }
     full.walk(path);
     full
 }
@@ -297,6 +305,11 @@ pub fn locate(path: &[u8]) -> Option<Location> {
     {
         return Location::new(root, pgseal_pgdata::locate(path));
     }
+    locate_absolute(path)
+}
+
+#[inline(never)]
+fn locate_absolute(path: &[u8]) -> Option<Location> {
     let path = absolute(path);
     if is_system(&path) {
         return None;
@@ -368,11 +381,20 @@ fn named_directories() -> Vec<Vec<u8>> {
     dirs
 }
 
-/// The path relative to a root; `None` if the path does not lie below it.
-pub fn within(root: &Root, path: &[u8]) -> Option<PathText> {
+/// Calls `then` with the path relative to a root; `None` if the path does not lie below it. Fast for
+/// the relative paths that a server uses.
+pub fn within<R>(root: &Root, path: &[u8], then: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    if is_walked(path) && cwd_root().is_some_and(|cwd| ptr::eq(cwd, root)) {
+        return Some(then(path));
+    }
+    within_absolute(root, path, then)
+}
+
+#[inline(never)]
+fn within_absolute<R>(root: &Root, path: &[u8], then: impl FnOnce(&[u8]) -> R) -> Option<R> {
     let path = absolute(path);
     let rel = path.strip_prefix(root.path.as_slice())?.strip_prefix(b"/")?;
-    Some(PathText::of(rel))
+    Some(then(rel))
 }
 
 /// Whether the server of this data directory is in recovery, including the checkpoint at the end of

@@ -27,13 +27,18 @@ fn has_magic(fd: c_int) -> bool {
     got == Ok(start.len()) && start == header::MAGIC
 }
 
+/// Reads the start of a descriptor's file through a descriptor of our own.
+#[cold]
+#[inline(never)]
+fn read_by_link(fd: c_int, start: &mut [u8]) -> Result<usize, c_int> {
+    let link = sys::descriptor_link(fd);
+    sys::pread_full(sys::open_read(link.as_c()?)?.0, start, 0)
+}
+
 /// Whether the file of a descriptor starts like a sealed file. Works for a write-only descriptor as
 /// well.
 pub fn starts_sealed(fd: c_int) -> bool {
     let mut start = [0; header::MAGIC.len()];
-    let got = sys::pread_full(fd, &mut start, 0).or_else(|_| {
-        let path = sys::descriptor_link(fd).into_c()?;
-        sys::pread_full(sys::open_read(&path)?.0, &mut start, 0)
-    });
+    let got = sys::pread_full(fd, &mut start, 0).or_else(|_| read_by_link(fd, &mut start));
     got == Ok(start.len()) && start == header::MAGIC
 }

@@ -104,6 +104,17 @@ fn an_inherited_plain_file_in_a_sealed_class_is_refused() {
     assert!(arena.raw("base/1/9").starts_with(crate::support::MAGIC));
 }
 
+/// A server opens its dynamic shared memory in each new process.
+#[test]
+fn shared_memory_is_plain_without_a_look_at_its_path() {
+    let arena = Arena::new();
+    let program = arena.compile("shared_memory", "shared_memory", &[]);
+    let (plain, sealed) = (arena.run_plain(&program, &[]), arena.run_sealed(&program, &[]));
+    assert!(sealed.status.success(), "{:?}: {}", sealed.status, sealed.stderr);
+    assert!(plain.stdout.contains("close(fd) = 0"), "{}", plain.stdout);
+    assert_eq!(sealed.stdout, plain.stdout);
+}
+
 #[test]
 fn maps_for_reading() {
     same_everywhere("map_read");

@@ -223,10 +223,15 @@ fn compare_names(watch: &Watch, control: &[u8]) -> Result<(), Errno> {
 }
 
 impl Watch {
-    /// The line of a file and its state.
+    /// The line of the file at this path below the data directory, and its state.
     fn line(&self, path: &[u8]) -> Option<(&Listed, &'static AtomicU8)> {
         let at = self.manifest.find(path)?;
         Some((self.manifest.files.get(at)?, self.states.get(at)?))
+    }
+
+    /// The line of the file at a path as a program uses it.
+    fn line_at(&self, path: &[u8]) -> Option<(&Listed, &'static AtomicU8)> {
+        datadir::within(self.root, path, |rel| self.line(rel))?
     }
 
     fn set(&self, path: &[u8], state: u8) {
@@ -283,8 +288,7 @@ pub fn objection(
     root: Option<&'static Root>,
 ) -> Result<Option<Difference>, Errno> {
     let Some(watch) = root.and_then(of) else { return Ok(None) };
-    let Some(rel) = datadir::within(watch.root, path) else { return Ok(None) };
-    let Some((listed, state)) = watch.line(&rel) else { return Ok(None) };
+    let Some((listed, state)) = watch.line_at(path) else { return Ok(None) };
     match state.load(Ordering::Acquire) {
         SEEN | RELEASED => return Ok(None),
         _ if is_made => {
@@ -307,21 +311,20 @@ pub fn objection(
     }
 }
 
-fn line_at(path: &[u8]) -> Option<&'static AtomicU8> {
+fn state_at(path: &[u8]) -> Option<&'static AtomicU8> {
     let watch = WATCH.get()?;
-    let rel = datadir::within(watch.root, path)?;
-    watch.line(&rel).map(|(_, state)| state)
+    watch.line_at(path).map(|(_, state)| state)
 }
 
 /// Whether the file at a path still counts as different from its line.
 pub fn differs(path: &[u8]) -> bool {
-    line_at(path).is_some_and(|state| !matches!(state.load(Ordering::Acquire), SEEN | RELEASED))
+    state_at(path).is_some_and(|state| !matches!(state.load(Ordering::Acquire), SEEN | RELEASED))
 }
 
 /// To be called before this server removes, replaces or empties the file at a path.
 pub fn release(path: &[u8]) {
     if WATCH.get().is_some()
-        && let Some(state) = line_at(path)
+        && let Some(state) = state_at(path)
     {
         leave(path);
         state.store(RELEASED, Ordering::Release);
@@ -343,7 +346,7 @@ fn still_valid() -> Option<&'static Watch> {
 #[cold]
 pub fn leave(path: &[u8]) {
     let Some(watch) = still_valid() else { return };
-    let is_listed = datadir::within(watch.root, path).is_some_and(|rel| watch.line(&rel).is_some());
+    let is_listed = watch.line_at(path).is_some();
     // A manifest that cannot be replaced stays, and the next start may refuse the directory.
     if is_listed && lists_nothing(watch.root, &watch.manifest).is_ok() {
         set_left();

@@ -204,7 +204,7 @@ static EMPTIED: Mutex<Option<(&'static Root, Option<Version>)>> = Mutex::new(Non
 #[cold]
 pub fn tool_changes(path: &[u8]) {
     let Some(Location { root, class, .. }) = datadir::locate(path) else { return };
-    if !datadir::within(root, path).is_some_and(|rel| class.is_listed(&rel)) {
+    if datadir::within(root, path, |rel| class.is_listed(rel)) != Some(true) {
         return;
     }
     let mut emptied = EMPTIED.lock().unwrap_or_else(PoisonError::into_inner);
