@@ -2,12 +2,12 @@
 //! once.
 //!
 //! AWS-LC uses the processor's AES instructions or, where there are none, code whose timing does
-//! not depend on data. On x86-64, operations that go block by block use the instructions inline
-//! instead of calling AWS-LC for each block.
+//! not depend on data. On x86-64 and aarch64, operations that go block by block use the instructions
+//! inline instead of calling AWS-LC for each block.
 
 #![allow(unsafe_code)]
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod instructions;
 #[cfg(test)]
 mod tests;
@@ -78,14 +78,14 @@ pub(crate) struct Feistel {
 /// AES with an encryption key schedule.
 pub(crate) struct Aes {
     library: Schedule,
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     instructions: Option<Box<instructions::RoundKeys>>,
 }
 
 /// Uses the inline instructions if the processor has them, or else AWS-LC.
 macro_rules! inline_or {
     ($aes:expr, $keys:ident => $inline:expr, $library:expr) => {{
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
         if let Some($keys) = &$aes.instructions {
             return $inline;
         }
@@ -98,7 +98,7 @@ impl Aes {
     pub(crate) fn new(key: &[u8]) -> Result<Aes, ColumnError> {
         Ok(Aes {
             library: Schedule::new(key, sys::AES_set_encrypt_key)?,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             instructions: instructions::RoundKeys::new(key),
         })
     }
@@ -108,7 +108,7 @@ impl Aes {
     pub(crate) fn by_library(key: &[u8]) -> Result<Aes, ColumnError> {
         Ok(Aes {
             library: Schedule::new(key, sys::AES_set_encrypt_key)?,
-            #[cfg(target_arch = "x86_64")]
+            #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
             instructions: None,
         })
     }

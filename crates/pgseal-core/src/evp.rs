@@ -28,7 +28,16 @@ pub fn prefetch<T: ?Sized>(memory: &T) {
         // SAFETY: a hint; it reads nothing and cannot fault, whatever the address.
         unsafe { _mm_prefetch(core::ptr::from_ref(memory).cast(), _MM_HINT_T0) };
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above (PRFM).
+    unsafe {
+        core::arch::asm!(
+            "prfm pldl1keep, [{at}]",
+            at = in(reg) core::ptr::from_ref(memory).cast::<u8>(),
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = memory;
 }
 

@@ -30,11 +30,15 @@ fn blocks_of_fips_197() {
 }
 
 /// If the instructions were not used, the properties below would compare AWS-LC with itself.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[test]
 fn the_instructions_are_used_if_the_processor_has_them() {
+    #[cfg(target_arch = "x86_64")]
+    let has_them = is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    let has_them = std::arch::is_aarch64_feature_detected!("aes");
     let aes = Aes::new(&[0; 32]).unwrap();
-    assert_eq!(aes.instructions.is_some(), is_x86_feature_detected!("aes"));
+    assert_eq!(aes.instructions.is_some(), has_them);
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {

@@ -108,9 +108,9 @@ pub fn check_unshare(flags: c_int) -> Result<(), c_int> {
 
 /// The number of threads of this process: the link count of `/proc/self/task` minus two, for the
 /// directory itself and its parent.
-fn threads() -> u64 {
+fn threads() -> libc::nlink_t {
     let st = crate::os::sys::stat(c"/proc/self/task");
-    st.map_or(u64::MAX, |st| st.st_nlink.saturating_sub(2))
+    st.map_or(libc::nlink_t::MAX, |st| st.st_nlink.saturating_sub(2))
 }
 
 /// `unshare(2)`.

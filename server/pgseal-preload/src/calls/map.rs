@@ -144,8 +144,8 @@ fn mapped(asked: Asked, prot: c_int, flags: c_int, fd: c_int) -> Result<*mut c_v
 
 /// Makes a map without access rights, as programs do for `mincore`, which tells which pages of the
 /// file are in the page cache. Each page of the map stands for the sealed page that holds its
-/// content. Where the layout does not allow that, and behind the end of the file, the map has pages
-/// without a file, which are never in memory.
+/// first byte. Where the layout does not allow that, and behind the end of the file, the map has
+/// pages without a file, which are never in memory.
 fn outline(
     fd: c_int,
     asked: Asked,
@@ -155,33 +155,49 @@ fn outline(
     let kept = asked.flags & !(libc::MAP_TYPE | libc::MAP_POPULATE);
     let flags = kept | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let map = mapped(asked, libc::PROT_NONE, flags, -1)?;
-    let page = real::page_size() as u64;
     let Some(layout @ (Layout::Paged | Layout::InPlace | Layout::Wal)) = layout else {
         return Ok(map);
     };
-    let sealed_off = |off: u64| {
-        let plain_off = PlainOff(asked.off + off);
+    for_each_run(layout, asked.off, held, real::page_size() as u64, &mut |run| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
+        let (len, off) = ((run.to - run.from) as usize, run.sealed_off as off_t);
+        // SAFETY: within the map just made, which belongs to this call alone.
+        let place = unsafe { map.cast::<u8>().add(run.from as usize) };
+        // SAFETY: as above. If the call fails, the range stays without a file.
+        unsafe { real::mmap(place.cast(), len, libc::PROT_NONE, flags, fd, off) };
+    });
+    Ok(map)
+}
+
+/// Pages of a map that stand for adjacent pages of the sealed file.
+#[derive(Debug)]
+struct Run {
+    /// Where the run begins and ends in the map, in bytes.
+    from: u64,
+    to: u64,
+    /// The sealed offset of its first page: a multiple of the page size.
+    sealed_off: u64,
+}
+
+/// Calls `visit` with the runs of a map of `held` bytes from the plain offset `off` on.
+fn for_each_run(layout: Layout, off: u64, held: u64, page: u64, visit: &mut dyn FnMut(Run)) {
+    let sealed_page = |from: u64| {
+        let plain_off = PlainOff(off + from);
         let block = geometry::block_of(plain_off);
-        geometry::block_sealed_off(layout, block).0 + plain_off.0 - geometry::block_start(block).0
+        let within = plain_off.0 - geometry::block_start(block).0;
+        // A page of memory may be longer than a block, and so begin anywhere in a sealed page.
+        (geometry::block_sealed_off(layout, block).0 + within) / page * page
     };
     let mut from = 0;
     while from < held {
-        let start = sealed_off(from);
+        let sealed_off = sealed_page(from);
         let mut to = from + page;
-        while to < held && sealed_off(to) == start + (to - from) {
+        while to < held && sealed_page(to) == sealed_off + (to - from) {
             to += page;
         }
-        if start.is_multiple_of(page) {
-            let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
-            let (len, off) = ((to - from) as usize, start as off_t);
-            // SAFETY: within the map just made, which belongs to this call alone.
-            let place = unsafe { map.cast::<u8>().add(from as usize) };
-            // SAFETY: as above. If the call fails, the range stays without a file.
-            unsafe { real::mmap(place.cast(), len, libc::PROT_NONE, flags, fd, off) };
-        }
+        visit(Run { from, to, sealed_off });
         from = to;
     }
-    Ok(map)
 }
 
 macro_rules! mmap_family {
@@ -208,3 +224,39 @@ macro_rules! mmap_family {
 }
 
 mmap_family!(mmap, mmap64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For each size of a page that Linux has: every page of the map stands for the sealed page in
+    /// which its content begins.
+    #[test]
+    fn each_page_stands_for_the_one_that_holds_its_first_byte() {
+        const HELD: u64 = 700 * geometry::BLOCK_LEN + 100;
+        for page in [4 << 10, 16 << 10, 64 << 10] {
+            for layout in [Layout::Paged, Layout::InPlace, Layout::Wal] {
+                for off in [0, 3 * page] {
+                    let (mut end, mut runs) = (0, 0);
+                    for_each_run(layout, off, HELD, page, &mut |run| {
+                        assert!(run.from == end && run.to > run.from, "{run:?}");
+                        assert!(run.sealed_off.is_multiple_of(page), "{run:?}");
+                        for at in (run.from..run.to).step_by(page as usize) {
+                            let plain = PlainOff(off + at);
+                            let block = geometry::block_of(plain);
+                            let first = geometry::block_sealed_off(layout, block).0 + plain.0
+                                - geometry::block_start(block).0;
+                            let sealed = run.sealed_off + at - run.from;
+                            assert!((sealed..sealed + page).contains(&first), "{run:?} {at}");
+                        }
+                        (end, runs) = (run.to, runs + 1);
+                    });
+                    assert_eq!(end, HELD.next_multiple_of(page));
+                    // The tag block between two groups ends a run, if no page holds it with others.
+                    let groups = if layout == Layout::InPlace { 1 } else { 3 };
+                    assert!(page > geometry::BLOCK_LEN || runs == groups, "{runs}");
+                }
+            }
+        }
+    }
+}

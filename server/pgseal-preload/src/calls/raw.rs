@@ -22,6 +22,13 @@ pub fn started() {
     STARTED.store(true, Ordering::Release);
 }
 
+/// `renameat` by number. The crate `libc` does not have it for aarch64, where C programs have
+/// (`__ARCH_WANT_RENAMEAT` in the kernel's `asm/unistd.h`, `asm-generic/unistd.h`).
+#[cfg(not(target_arch = "aarch64"))]
+const SYS_RENAMEAT: c_long = libc::SYS_renameat;
+#[cfg(target_arch = "aarch64")]
+const SYS_RENAMEAT: c_long = 38;
+
 /// The six arguments of a system call.
 type Arguments = [c_long; 6];
 
@@ -193,13 +200,11 @@ unsafe fn of_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<c_lon
     // the kernel answers EFAULT.
     let pointers: &[c_long] = match number {
         libc::SYS_openat | libc::SYS_newfstatat | libc::SYS_statx => &[b],
-        libc::SYS_renameat2 => &[b, d],
+        libc::SYS_renameat2 | SYS_RENAMEAT => &[b, d],
         libc::SYS_openat2 => &[b, c],
         libc::SYS_truncate | libc::SYS_chdir => &[a],
         #[cfg(target_arch = "x86_64")]
         libc::SYS_rename => &[a, b],
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_renameat => &[b, d],
         #[cfg(target_arch = "x86_64")]
         libc::SYS_open | libc::SYS_creat | libc::SYS_stat | libc::SYS_lstat | libc::SYS_mkdir => {
             &[a]
@@ -258,9 +263,8 @@ unsafe fn of_path(number: c_long, [a, b, c, d, e, _]: Arguments) -> Option<c_lon
             rename::renameat2(int(a), at::<c_char>(b), int(c), at::<c_char>(d), e as libc::c_uint)
                 .into()
         },
-        #[cfg(target_arch = "x86_64")]
         // SAFETY: see above.
-        libc::SYS_renameat => unsafe {
+        SYS_RENAMEAT => unsafe {
             rename::renameat(int(a), at::<c_char>(b), int(c), at::<c_char>(d)).into()
         },
         #[cfg(target_arch = "x86_64")]

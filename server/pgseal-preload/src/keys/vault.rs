@@ -254,23 +254,13 @@ fn can_lock(len: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os::memory::flags_at;
 
-    /// The `VmFlags` of the mapping at this address.
-    fn flags_at(place: *const u8) -> String {
-        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-        let mut within = false;
-        for line in smaps.lines() {
-            let range = line.split_whitespace().next().and_then(|word| word.split_once('-'));
-            let number = |text| usize::from_str_radix(text, 16).ok();
-            if let Some((Some(from), Some(to))) = range.map(|(from, to)| (number(from), number(to)))
-            {
-                within = (from..to).contains(&(place as usize));
-            }
-            if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| within) {
-                return format!("{flags} ");
-            }
-        }
-        panic!("{place:p} is not mapped");
+    /// A chunk is whole pages, whatever their size, so that it is made usable and locked on its own.
+    #[test]
+    fn a_chunk_is_whole_pages() {
+        assert!(CHUNK.is_multiple_of(64 << 10) && ROOM.is_multiple_of(CHUNK));
+        assert!(CHUNK.is_multiple_of(real::page_size()));
     }
 
     /// Whether the memory at `place` is excluded from core dumps and, if `may_lock`, locked.

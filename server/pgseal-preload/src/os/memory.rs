@@ -38,8 +38,7 @@ const LARGE_PIECES: usize = 8;
 /// The alignment of pieces.
 const ALIGN: usize = 64;
 
-/// Pieces of one length. There is no mutex, since a child may be forked while it is held. Their
-/// memory starts at a page boundary, so that it can be excluded from core dumps.
+/// Pieces of one length. There is no mutex, since a child may be forked while it is held.
 #[repr(C, align(4096))]
 struct Pieces<const LEN: usize, const COUNT: usize> {
     memory: UnsafeCell<[[u8; LEN]; COUNT]>,
@@ -90,16 +89,23 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Excludes the reserve from core dumps: when memory runs out, it holds keys.
+/// Excludes the reserve from core dumps: when memory runs out, it holds keys. The first and the last
+/// page may also hold other data of the library, which core dumps then lack too.
 pub fn hide_reserve() {
-    let page = crate::os::real::page_size();
     let start = SMALLS.memory.get().cast::<u8>();
-    let first = start.align_offset(page);
-    let len = (SMALL * SMALL_PIECES - first) / page * page;
-    // SAFETY: within the pieces.
-    let start = unsafe { start.add(first) };
-    // SAFETY: whole pages; the call only changes whether they are in core dumps.
-    unsafe { libc::madvise(start.cast(), len, libc::MADV_DONTDUMP) };
+    let (before, len) =
+        whole_pages(start as usize, SMALL * SMALL_PIECES, crate::os::real::page_size());
+    let first = start.wrapping_sub(before);
+    // SAFETY: pages of the library's own data, of which each is mapped, because each holds a byte of
+    // the pieces; the call only changes whether they are in core dumps.
+    unsafe { libc::madvise(first.cast(), len, libc::MADV_DONTDUMP) };
+}
+
+/// All pages of this size that hold a byte of a range: how many bytes before it they begin, and
+/// their length.
+fn whole_pages(start: usize, len: usize, page_size: usize) -> (usize, usize) {
+    let before = start % page_size;
+    (before, (before + len).next_multiple_of(page_size))
 }
 
 /// Runs code that cannot report a lack of memory: it may use the reserve, and if that is used up
@@ -236,6 +242,25 @@ fn is_piece(place: *mut u8) -> bool {
     SMALLS.has(place) || LARGES.has(place)
 }
 
+/// The `VmFlags` of the mapping at this address.
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+pub fn flags_at(place: *const u8) -> String {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut within = false;
+    for line in smaps.lines() {
+        let range = line.split_whitespace().next().and_then(|word| word.split_once('-'));
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        if let Some((Some(from), Some(to))) = range.map(|(from, to)| (number(from), number(to))) {
+            within = (from..to).contains(&(place as usize));
+        }
+        if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| within) {
+            return format!("{flags} ");
+        }
+    }
+    panic!("{place:p} is not mapped");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +279,27 @@ mod tests {
         assert_eq!(PIECES.take(4), taken[1]);
         assert!(!PIECES.give(core::ptr::null_mut()));
         assert!(!PIECES.has(last.wrapping_add(64)));
+    }
+
+    /// No piece is in a core dump, whatever the size of a page and wherever the linker put them.
+    #[test]
+    fn every_page_with_a_piece_is_hidden() {
+        for page in [4 << 10, 16 << 10, 64 << 10] {
+            for start in [0x7000_0000, 0x7000_1000, 0x7000_f000, 0x7001_0000, 0x7000_2040] {
+                let (before, len) = whole_pages(start, SMALL * SMALL_PIECES, page);
+                let (first, end) = (start - before, start - before + len);
+                assert!(first.is_multiple_of(page) && len.is_multiple_of(page));
+                assert!(first <= start && start - first < page);
+                assert!(end >= start + SMALL * SMALL_PIECES);
+                assert!(end - page < start + SMALL * SMALL_PIECES);
+            }
+        }
+        hide_reserve();
+        let pieces = SMALLS.memory.get().cast::<u8>();
+        for at in [0, SMALL * SMALL_PIECES - 1] {
+            let flags = flags_at(pieces.wrapping_add(at));
+            assert!(flags.contains(" dd "), "{flags}");
+        }
     }
 
     /// Layouts as for the allocator; the test takes them directly from the reserve.

@@ -78,6 +78,14 @@ pub struct Found {
     pub map: Mapped,
 }
 
+/// The directory, below one on the way, of libraries for newer processors, and where they are below
+/// that: `glibc-hwcaps`, and on aarch64, up to glibc 2.36, those for its atomic instructions.
+const VARIANTS: (&[u8], &[&[u8]]) = if cfg!(target_arch = "aarch64") {
+    (b"/atomics", &[b""])
+} else {
+    (b"/glibc-hwcaps", &[b"/x86-64-v2", b"/x86-64-v3", b"/x86-64-v4"])
+};
+
 /// A series of searches, which share the mapped list of `ldconfig`.
 #[derive(Default)]
 pub struct Search {
@@ -173,21 +181,24 @@ fn in_list(
 }
 
 fn in_directory(dir: &[u8], name: &[u8], found: &mut Vec<Found>) -> Result<(), NoMemory> {
-    const LEVELS: [&[u8]; 4] =
-        [b"", b"/glibc-hwcaps/x86-64-v2", b"/glibc-hwcaps/x86-64-v3", b"/glibc-hwcaps/x86-64-v4"];
+    let (variants, levels) = VARIANTS;
     let mut path = Vec::new();
     path.try_reserve(dir.len() + name.len() + 32)?;
     path.extend_from_slice(dir);
-    path.extend_from_slice(b"/glibc-hwcaps");
-    let variants = sys::c_path(&path).is_ok_and(|path| sys::stat(&path).is_some());
-    for level in &LEVELS[..if variants { LEVELS.len() } else { 1 }] {
+    path.extend_from_slice(variants);
+    let has_variants = sys::c_path(&path).is_ok_and(|path| sys::stat(&path).is_some());
+    let mut below = |level: Option<&&[u8]>| {
         path.truncate(dir.len());
-        path.extend_from_slice(level);
+        if let Some(level) = level {
+            path.extend_from_slice(variants);
+            path.extend_from_slice(level);
+        }
         path.push(b'/');
         path.extend_from_slice(name);
-        take(&path, found)?;
-    }
-    Ok(())
+        take(&path, found)
+    };
+    below(None)?;
+    if has_variants { levels.iter().try_for_each(|level| below(Some(level))) } else { Ok(()) }
 }
 
 /// A path with the linker's variables expanded; `None` if it has a variable that only the linker
@@ -211,5 +222,22 @@ mod tests {
         let module = Module::of_file(found[0].map.bytes()).unwrap();
         assert_eq!(module.soname(), Some(c"libc.so.6"));
         assert!(Search::default().find(b"libno-such.so.7", &[]).unwrap().is_empty());
+    }
+
+    /// The linker chooses among the variants, so all of them are checked.
+    #[test]
+    fn variants_for_newer_processors_are_found_too() {
+        let dir = std::env::temp_dir().join(format!("pgseal-search-{}", std::process::id()));
+        let (variants, levels) = VARIANTS;
+        let level = [&variants[1..], levels[levels.len() - 1]].concat();
+        let below = dir.join(str::from_utf8(&level).unwrap());
+        std::fs::create_dir_all(&below).unwrap();
+        let mut found = Vec::new();
+        for (place, wanted) in [(&dir, 1), (&below, 3)] {
+            std::fs::copy("/proc/self/exe", place.join("libx.so")).unwrap();
+            in_directory(dir.as_os_str().as_encoded_bytes(), b"libx.so", &mut found).unwrap();
+            assert_eq!(found.len(), wanted);
+        }
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -1,12 +1,19 @@
-/* Opens and duplicates descriptors with the syscall instruction, which no hook sees: hooked
+/* Opens and duplicates descriptors with the processor's own instruction, which no hook sees: hooked
    calls on these descriptors must reach the file that they refer to now, plain or sealed. */
 #include "app.h"
 #include <sys/syscall.h>
 static long raw(long number, long a, long b, long c, long d)
 {
+#if defined(__x86_64__)
     register long r10 __asm__("r10") = d;
     __asm__ volatile("syscall" : "+a"(number) : "D"(a), "S"(b), "d"(c), "r"(r10) : "rcx", "r11", "memory");
     return number;
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c, x3 __asm__("x3") = d;
+    __asm__ volatile("svc #0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3) : "memory");
+    return x0;
+#endif
 }
 int main(int argc, char **argv)
 {
@@ -22,8 +29,8 @@ int main(int argc, char **argv)
        library asks the kernel about each descriptor again. */
     int null = open("/dev/null", O_RDWR);
     SAY(write(null, all, 10));
-    raw(SYS_dup2, null, second, 0, 0);
-    raw(SYS_dup2, fd, null, 0, 0);
+    raw(SYS_dup3, null, second, 0, 0);
+    raw(SYS_dup3, fd, null, 0, 0);
     SAY(dup2(fd, 100));
     SAY(write(second, all, 77));
     SAY(pwrite(null, all, PAGE, 2 * PAGE));

@@ -33,7 +33,6 @@ fn calls_by_number_are_as_calls_by_name() {
     same_everywhere("raw_calls");
 }
 
-#[cfg(target_arch = "x86_64")]
 #[test]
 fn what_changed_past_every_hook_is_noticed() {
     same_everywhere("behind");
