@@ -15,7 +15,8 @@
 #   --until     the widest interval: 2%
 #   --max-time  the longest time for each load: 5min
 #   --slice     the length of a turn: 300ms
-#   --arms      aes-256-gcm; other suites, and gocryptfs
+#   --arms      aes-256-gcm; other suites, gocryptfs, and with -without-checksums behind it a suite or
+#               plain
 #   --cpus      runs servers and clients together on these CPUs (default: the last CPU)
 #   --json      prints the results and their analysis as JSON (spec/lab-report.md)
 #

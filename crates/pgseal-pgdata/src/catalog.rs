@@ -12,6 +12,10 @@ use crate::classify::classify;
 use crate::listed::segment_of;
 use crate::names::is_oid;
 
+mod orphan;
+
+pub use orphan::{WatchedFiles, is_orphan};
+
 /// The length of a page in bytes (`BLCKSZ`).
 const PAGE_LEN: usize = 8192;
 /// The length of a name in a catalog, with its terminating zero byte (`NAMEDATALEN`).
@@ -204,11 +208,7 @@ pub fn relation_of(
     rel: &[u8],
     catalog_version: u32,
 ) -> Option<Relation> {
-    let Class::Relation { temporary: false, .. } = classify(rel) else { return None };
-    let (first, _) = segment_of(rel);
-    let slash = first.iter().rposition(|byte| *byte == b'/')?;
-    let (directory, name) = (first.get(..slash)?, first.get(slash + 1..)?);
-    let number = number_of(name.split(|byte| *byte == b'_').next()?)?;
+    let (directory, number) = place_of(rel)?;
     let mut catalogs = Catalogs { files, home: Path::new(), catalog_version, page: [0; PAGE_LEN] };
     let database = catalogs.enter(directory)?;
 
@@ -237,6 +237,15 @@ pub fn relation_of(
     let schema = catalogs.schema(&classes, row.namespace)?;
     let database = database.and_then(|oid| catalogs.database(oid));
     Some(Relation { kind, schema, name: row.name, database })
+}
+
+/// Directory and file number of a file of a relation; `None` for every other file.
+fn place_of(rel: &[u8]) -> Option<(&[u8], u32)> {
+    let Class::Relation { temporary: false, .. } = classify(rel) else { return None };
+    let (first, _) = segment_of(rel);
+    let slash = first.iter().rposition(|byte| *byte == b'/')?;
+    let name = first.get(slash + 1..)?;
+    Some((first.get(..slash)?, number_of(name.split(|byte| *byte == b'_').next()?)?))
 }
 
 /// A path relative to the root of a data directory.
@@ -347,11 +356,10 @@ impl<F: PlainFiles> Catalogs<'_, F> {
             if self.files.read(path.as_bytes(), off, &mut self.page) < PAGE_LEN {
                 break;
             }
-            for (is_live, tuple) in Tuples::of(&self.page) {
-                let Some(row) = Row::of(tuple, self.catalog_version).filter(is_wanted) else {
-                    continue;
-                };
-                if is_live {
+            for tuple in Tuples::of(&self.page) {
+                let row = Row::of(tuple.data, self.catalog_version);
+                let Some(row) = row.filter(is_wanted) else { continue };
+                if tuple.is_live {
                     return Some(row);
                 }
                 found = Some(row);
@@ -402,8 +410,16 @@ impl Row {
     }
 }
 
-/// The tuples of a page of a table (`storage/bufpage.h`, `access/htup_details.h`): whether no
-/// transaction has deleted the tuple, and its data.
+/// A tuple of a page that its page does not show to be aborted.
+struct Tuple<'a> {
+    /// Whether no transaction has deleted it.
+    is_live: bool,
+    /// The transaction that made it; `None` if the page shows that this one committed.
+    made_by: Option<u32>,
+    data: &'a [u8],
+}
+
+/// The tuples of a page of a table (`storage/bufpage.h`, `access/htup_details.h`).
 struct Tuples<'a> {
     page: &'a [u8; PAGE_LEN],
     next: usize,
@@ -420,7 +436,7 @@ impl<'a> Tuples<'a> {
     }
 
     /// The tuple of a line pointer: 15 bits of offset, 2 of flags (1: normal), 15 of length.
-    fn tuple(&self, line: u32) -> Option<(bool, &'a [u8])> {
+    fn tuple(&self, line: u32) -> Option<Tuple<'a>> {
         if line >> 15 & 3 != 1 {
             return None;
         }
@@ -429,6 +445,7 @@ impl<'a> Tuples<'a> {
         let tuple = self.page.get(off..off.checked_add(len)?)?;
         let (mask, data) = (u16_at(tuple, 20)?, usize::from(*tuple.get(22)?));
         const XMIN: u16 = 0x0300;
+        const XMIN_COMMITTED: u16 = 0x0100;
         const XMIN_INVALID: u16 = 0x0200;
         const XMAX_LOCK_ONLY: u16 = 0x0080;
         const XMAX_INVALID: u16 = 0x0800;
@@ -436,14 +453,15 @@ impl<'a> Tuples<'a> {
             return None;
         }
         let is_live = mask & (XMAX_INVALID | XMAX_LOCK_ONLY) != 0 || u32_at(tuple, 4)? == 0;
-        Some((is_live, tuple.get(data..)?))
+        let made_by = if mask & XMIN_COMMITTED == 0 { Some(u32_at(tuple, 0)?) } else { None };
+        Some(Tuple { is_live, made_by, data: tuple.get(data..)? })
     }
 }
 
 impl<'a> Iterator for Tuples<'a> {
-    type Item = (bool, &'a [u8]);
+    type Item = Tuple<'a>;
 
-    fn next(&mut self) -> Option<Self::Item> {
+    fn next(&mut self) -> Option<Tuple<'a>> {
         while self.next + 4 <= self.end {
             let line = u32_at(self.page, self.next)?;
             self.next += 4;
@@ -464,20 +482,27 @@ mod tests {
 
     use super::*;
 
-    const LIVE: u16 = 0x0900;
+    pub(super) const LIVE: u16 = 0x0900;
     const DELETED: u16 = 0x0500;
     const ABORTED: u16 = 0x0A00;
-    const V15: u32 = 202_209_061;
-    const V18: u32 = 202_506_291;
+    pub(super) const V15: u32 = 202_209_061;
+    pub(super) const V18: u32 = 202_506_291;
 
     /// The files of a cluster.
     #[derive(Default)]
-    struct Files(BTreeMap<String, Vec<u8>>);
+    pub(super) struct Files {
+        pub(super) all: BTreeMap<String, Vec<u8>>,
+        /// Whether a file was read that is not there.
+        pub(super) failed: bool,
+    }
 
     impl PlainFiles for Files {
         fn read(&mut self, rel: &[u8], plain_off: u64, buf: &mut [u8]) -> usize {
             let rel = str::from_utf8(rel).unwrap();
-            let Some(bytes) = self.0.get(rel) else { return 0 };
+            let Some(bytes) = self.all.get(rel) else {
+                self.failed = true;
+                return 0;
+            };
             let rest = bytes.get(plain_off as usize..).unwrap_or_default();
             let len = rest.len().min(buf.len());
             buf[..len].copy_from_slice(&rest[..len]);
@@ -494,7 +519,7 @@ mod tests {
                 map.extend(file.to_le_bytes());
             }
             map.resize(MAP_LEN, 0);
-            self.0.insert(std::format!("{directory}/pg_filenode.map"), map);
+            self.all.insert(std::format!("{directory}/pg_filenode.map"), map);
         }
 
         fn name_of(&mut self, rel: &str, version: u32) -> Option<String> {
@@ -502,7 +527,14 @@ mod tests {
         }
     }
 
-    fn row(oid: u32, name: &str, schema: u32, file: u32, kind: u8, version: u32) -> Vec<u8> {
+    pub(super) fn row(
+        oid: u32,
+        name: &str,
+        schema: u32,
+        file: u32,
+        kind: u8,
+        version: u32,
+    ) -> Vec<u8> {
         let mut row = std::vec![0; 140];
         row[..4].copy_from_slice(&oid.to_le_bytes());
         row[4..4 + name.len()].copy_from_slice(name.as_bytes());
@@ -513,7 +545,7 @@ mod tests {
     }
 
     /// A page with these rows; behind each are the bits of its header.
-    fn page(rows: &[(Vec<u8>, u16)]) -> Vec<u8> {
+    pub(super) fn page(rows: &[(Vec<u8>, u16)]) -> Vec<u8> {
         let mut page = std::vec![0; PAGE_LEN];
         let (mut line, mut at) = (24, PAGE_LEN);
         for (row, mask) in rows {
@@ -532,14 +564,14 @@ mod tests {
         page
     }
 
-    fn cluster(version: u32) -> Files {
+    pub(super) fn cluster(version: u32) -> Files {
         let mut files = Files::default();
         files.map("global", &[(1262, 1262), (1260, 1260)]);
         files.map("base/1", &[(1259, 1259)]);
         files.map("base/5", &[(1259, 900)]);
         let row = |oid, name, schema, file, kind| row(oid, name, schema, file, kind, version);
         let shared = page(&[(row(1260, "pg_authid", 11, 0, b'r'), LIVE)]);
-        files.0.insert("base/1/1259".into(), shared);
+        files.all.insert("base/1/1259".into(), shared);
         let first = page(&[
             (row(1259, "pg_class", 11, 0, b'r'), LIVE),
             (row(2615, "pg_namespace", 11, 901, b'r'), LIVE),
@@ -553,11 +585,11 @@ mod tests {
             (row(16388, "dropped", 2200, 16388, b'r'), DELETED),
             (row(16389, "a\nline", 2200, 16389, b'S'), LIVE),
         ]);
-        files.0.insert("base/5/900".into(), [first, second].concat());
+        files.all.insert("base/5/900".into(), [first, second].concat());
         let schemas = page(&[(row(2200, "public", 0, 0, 0), LIVE)]);
-        files.0.insert("base/5/901".into(), schemas);
+        files.all.insert("base/5/901".into(), schemas);
         let databases = page(&[(row(5, "app", 0, 0, 0), LIVE)]);
-        files.0.insert("global/1262".into(), databases);
+        files.all.insert("global/1262".into(), databases);
         files
     }
 
@@ -589,11 +621,11 @@ mod tests {
         {
             assert_eq!(files.name_of(file, V15), None, "{file}");
         }
-        files.0.remove("base/5/901");
+        files.all.remove("base/5/901");
         assert_eq!(files.name_of("base/5/16384", V15), None);
         assert!(files.name_of("base/5/900", V15).is_some());
         let mut files = cluster(V15);
-        files.0.remove("global/1262");
+        files.all.remove("global/1262");
         let name = files.name_of("base/5/16384", V15);
         assert_eq!(name.as_deref(), Some("table public.orders"));
     }

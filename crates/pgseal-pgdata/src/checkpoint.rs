@@ -91,6 +91,17 @@ pub fn is_shut_down(control: &[u8]) -> bool {
     control.get(16..20) == Some(&1_u32.to_le_bytes())
 }
 
+/// Whether this content of `global/pg_control` is of a cluster with data checksums
+/// (`data_checksum_version`, `catalog/pg_control.h`). `None` of another version than 15 to 18.
+#[must_use]
+pub fn has_checksums(control: &[u8]) -> Option<bool> {
+    let u32_at = |at: usize| Some(u32::from_le_bytes(*control.get(at..)?.first_chunk()?));
+    match (u32_at(8)?, u32_at(252)?) {
+        (1300 | 1800, version @ 0..=1) => Some(version == 1),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +115,18 @@ mod tests {
         bytes[at + 12..at + 16].copy_from_slice(&next_multi.to_le_bytes());
         bytes[at + 16..at + 24].copy_from_slice(&next_member.to_le_bytes());
         bytes
+    }
+
+    #[test]
+    fn checksums_are_known_where_the_version_is() {
+        let mut bytes = control(1800, 3, 1, 0);
+        assert_eq!(has_checksums(&bytes), Some(false));
+        bytes[252] = 1;
+        assert_eq!(has_checksums(&bytes), Some(true));
+        bytes[252] = 2;
+        assert_eq!(has_checksums(&bytes), None);
+        assert_eq!(has_checksums(&control(1905, 3, 1, 0)), None);
+        assert_eq!(has_checksums(&bytes[..254]), None);
     }
 
     #[test]

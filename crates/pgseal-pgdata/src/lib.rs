@@ -34,8 +34,8 @@ mod table;
 mod tablespace;
 mod wal;
 
-pub use catalog::{PlainFiles, Relation, RelationKind, relation_of};
-pub use checkpoint::{Checkpoint, is_shut_down};
+pub use catalog::{PlainFiles, Relation, RelationKind, WatchedFiles, is_orphan, relation_of};
+pub use checkpoint::{Checkpoint, has_checksums, is_shut_down};
 pub use class::{Class, Fork};
 pub use classify::classify;
 pub use form::Misplaced;

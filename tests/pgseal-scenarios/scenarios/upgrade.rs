@@ -119,7 +119,7 @@ fn new_cluster(old: &mut Node, name: &str, how: &[&str]) -> PathBuf {
     old.set_env("PGSEAL_GUARD_MODULE", &guard);
     let programs = bindir().expect("PostgreSQL is there").display().to_string();
     let text = dir.display().to_string();
-    let mut arguments = vec!["initdb", "-k", "--bindir", &programs];
+    let mut arguments = vec!["initdb", "--bindir", &programs];
     arguments.extend(how);
     arguments.extend([&*text, "--", "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8"]);
     arguments.extend(["--locale=C", "--wal-segsize=1"]);
@@ -363,7 +363,7 @@ fn pg_upgrade_that_would_lose_the_seal_or_the_keys_does_not_begin() {
     // initdb would refuse a new directory, which is not locked.
     pair.old.unset_env("PGSEAL_CONFIG");
     let key = format!("file:{}", pair.old.home().join("key").display());
-    let other = new_cluster(&mut pair.old, "other", &["-K", &key]);
+    let other = new_cluster(&mut pair.old, "other", &["-k", "-K", &key]);
     let initdb = |bindir: &Path, name: &str| {
         let dir = pair.old.home().join(name);
         let mut command = pair.old.bare("initdb");

@@ -123,23 +123,7 @@ impl Cluster {
         name: &str,
         suite: Option<&str>,
     ) -> Result<Self, ClusterError> {
-        Self::create_at(tools, root, name, &root.join(name), suite)
-    }
-
-    /// [`Cluster::create`] with the data directory at another path, for example in a mounted file
-    /// system.
-    ///
-    /// # Errors
-    /// With the output of initdb.
-    pub fn create_at(
-        tools: &Tools,
-        root: &Path,
-        name: &str,
-        data: &Path,
-        suite: Option<&str>,
-    ) -> Result<Self, ClusterError> {
         let mut new = NewCluster::below(root, name);
-        new.data = data.to_owned();
         new.suite = suite.map(str::to_owned);
         new.create(tools)
     }

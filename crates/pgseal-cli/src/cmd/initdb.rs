@@ -25,14 +25,14 @@ use crate::given_dir::GivenDir;
 use crate::out::{self, Out};
 use crate::register::{self, Registration};
 use crate::values::{self, KeySource};
-use crate::{bindir, environment, exit, guard_conf, keys, library};
+use crate::{bindir, environment, exit, guard_conf, keys, library, manifest};
 
 const EXAMPLES: &str = "\
 Examples:
   pgseal key new -o ~/pgseal.key
   pgseal initdb -k -K file:$HOME/pgseal.key /srv/postgres/data
   PGSEAL_KEY=$(cat ~/pgseal.key) pgseal initdb -k -K env:PGSEAL_KEY -D /srv/postgres/data
-  pgseal initdb -k --keyring-of /srv/postgres/15/data /srv/postgres/18/data
+  pgseal initdb --keyring-of /srv/postgres/15/data /srv/postgres/18/data
   pgseal initdb -k -K passphrase: /srv/postgres/data -- --locale=C --auth=scram-sha-256 -W
 
 Key providers:
@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long)]
     register: bool,
     /// Seal with the keyring of this data directory instead of a new one, as pg_upgrade needs it;
-    /// its suite and, without -K, its key provider are taken over
+    /// its suite, whether it has data checksums and, without -K, its key provider are taken over
     #[arg(long, value_name = "DIR", conflicts_with = "suite")]
     keyring_of: Option<PathBuf>,
     /// How relation files are sealed; gcm, xts, ctr mean 256 bits
@@ -148,11 +148,16 @@ fn provider(args: &Args) -> Result<Provider, CliError> {
 }
 
 impl Args {
+    /// What is asked about data checksums. A cluster for `pg_upgrade` has them if the old one has:
+    /// `pg_upgrade` refuses two that differ.
     fn asked(&self) -> Asked {
+        let as_in = |old: &PathBuf| pgseal_pgdata::has_checksums(&manifest::control(old).ok()?);
+        let old = || self.keyring_of.as_ref().and_then(as_in);
         match (self.data_checksums, self.no_data_checksums) {
             (true, _) => Asked::On,
             (_, true) => Asked::Off,
-            _ => Asked::Default,
+            _ if options::name_checksums(&self.options) => Asked::Default,
+            _ => old().map_or(Asked::Default, |on| if on { Asked::On } else { Asked::Off }),
         }
     }
 }
@@ -171,7 +176,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         Some(other) => most_demanding(Keyring::load(&keyring_path(other))?.suites()),
         None => args.suite,
     };
-    let hint_bits = options::hint_bits(suite, args.asked(), &args.options, &major)?;
+    let asked = args.asked();
+    let hint_bits = options::hint_bits(suite, asked, &args.options, &major)?;
     let sealing = sealing(args)?;
     let begin = || Registration::begin(&sealing.provider, Line::First, &dir);
     let registration = args.register.then(begin).transpose()?;
@@ -184,7 +190,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 
     let mut command = Command::new(&initdb);
     command.arg("-D").arg(&dir);
-    match args.asked() {
+    match asked {
         Asked::On => {
             command.arg("-k");
         }

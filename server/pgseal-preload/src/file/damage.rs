@@ -155,14 +155,20 @@ enum Reads {
 /// Whether reading a page of a relation that does not authenticate fails, rather than give an
 /// invalid page, through a descriptor that is writable or not. A backend gets an invalid page: it
 /// reports the page with its block, counts it, and can be told to skip it (`zero_damaged_pages`).
-/// Two readers would hand the page on without a look at it:
+/// So does `pg_checksums --check`. These would hand the page on without a look at it:
 /// - a base backup, if the server has no data checksums that it could verify;
 /// - a program that writes back what it reads, as `pg_checksums --enable` does. It would seal the
-///   invalid page in the place of what may still be restored.
+///   invalid page in the place of what may still be restored;
+/// - a program that copies: `pg_rewind`, `pg_upgrade`, `pg_combinebackup`, and those that
+///   `PGSEAL_PROGRAMS` names.
+///
+/// A file that belongs to no relation ([`super::named::is_orphan`]) gives invalid pages all the same:
+/// a crash leaves such files, and they must not stop every backup after it.
 pub fn page_fails(writable: bool) -> bool {
     match program::role() {
         Role::Server | Role::Standalone => guard::has_no_checksums() && is_walsender(),
-        Role::Walker => writable,
+        Role::Walker => writable || program::rewinds(),
+        Role::Tool | Role::Upgrade | Role::CombineBackup => true,
         _ => false,
     }
 }
@@ -251,20 +257,20 @@ impl Damage {
         Ok(damaged_len(self.sealing.form.layout, sealed_len, self.reads))
     }
 
-    /// `pread` through a descriptor that is writable or not.
+    /// Whether reads give invalid pages, if they do not fail.
+    pub fn reads_invalid_pages(&self) -> bool {
+        self.reads == Reads::InvalidPages
+    }
+
+    /// `pread`; `fails`: instead of giving invalid pages.
     pub fn read_at(
         &self,
         storage: &FdStorage<'_>,
-        writable: bool,
+        fails: bool,
         buf: &mut [u8],
         off: u64,
     ) -> Result<usize, Errno> {
-        let fails = match self.reads {
-            Reads::Nothing => true,
-            Reads::InvalidPages => page_fails(writable),
-            Reads::Zeros => false,
-        };
-        if fails {
+        if fails || self.reads == Reads::Nothing {
             return Err(libc::EIO);
         }
         let rest = self.len(storage)?.saturating_sub(off);
@@ -310,9 +316,9 @@ impl Damage {
         matches!(self.reason, Reason::Key { keyring_id, .. } if keyring_id == self.sealing.keys.keyring_id)
     }
 
-    /// Writes one line to the log, once for each open file. Returns whether this call wrote the
-    /// line.
-    pub fn tell(&mut self, path: &[u8]) -> bool {
+    /// Writes one line to the log, once for each open file. `fails`: a read of it fails instead of
+    /// giving invalid pages. Returns whether this call wrote the line.
+    pub fn tell(&mut self, path: &[u8], fails: bool) -> bool {
         if core::mem::replace(&mut self.is_told, true) {
             return false;
         }
@@ -322,7 +328,11 @@ impl Damage {
             (true, _) => {
                 log::line(format_args!("WARNING: {named}: {reason}; PostgreSQL makes it anew"))
             }
-            (false, Reason::Key { .. }) => fails(reason, path),
+            (false, Reason::Key { .. }) => self::fails(reason, path),
+            (false, _) if fails => log::line(format_args!(
+                "ERROR: {named}: {reason}; its pages are not handed on, {}",
+                named.remedy()
+            )),
             (false, Reason::Differs(_)) if self.reads == Reads::InvalidPages => {
                 log::line(format_args!(
                     "ERROR: {named}: {reason}; its pages are handed on as invalid pages: stop the server and restore the data directory from a backup, or drop the relation, or accept the file with \"pgseal manifest write\""
@@ -332,7 +342,7 @@ impl Damage {
                 "ERROR: {named}: {reason}; its pages are handed on as invalid pages, {}",
                 named.remedy()
             )),
-            (false, _) => fails(reason, path),
+            (false, _) => self::fails(reason, path),
         }
         true
     }

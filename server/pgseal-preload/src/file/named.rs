@@ -10,7 +10,7 @@ use std::sync::Mutex;
 
 use libc::{O_CLOEXEC, O_RDONLY};
 use pgseal_core::{OnDamage, Opened, PlainOff, Scratch, SealedFile, memory};
-use pgseal_pgdata::{PlainFiles, Relation, RelationKind};
+use pgseal_pgdata::{PlainFiles, Relation, RelationKind, WatchedFiles};
 
 use crate::file::storage::FdStorage;
 use crate::keys::renewal;
@@ -37,6 +37,11 @@ impl<'a> Named<'a> {
     /// Looks up the relation of a file.
     pub fn of(path: &'a [u8]) -> Named<'a> {
         Named { path, relation: relation(path) }
+    }
+
+    /// Whether the file belongs to a relation that the catalogs know.
+    pub fn is_relation(&self) -> bool {
+        self.relation.is_some()
     }
 
     /// What brings a damaged relation back.
@@ -80,15 +85,25 @@ fn relation(path: &[u8]) -> Option<Relation> {
 }
 
 fn look_up(path: &[u8]) -> Option<Relation> {
+    in_catalogs(path, pgseal_pgdata::relation_of)?
+}
+
+/// Whether the file belongs to no relation that a committed transaction made
+/// ([`pgseal_pgdata::is_orphan`]).
+pub fn is_orphan(path: &[u8]) -> bool {
+    in_catalogs(path, pgseal_pgdata::is_orphan).unwrap_or(false)
+}
+
+/// Looks something up in the catalogs: with the path below the data directory, and the version of
+/// the catalogs.
+fn in_catalogs<T>(path: &[u8], look: impl FnOnce(&mut Catalogs, &[u8], u32) -> T) -> Option<T> {
     let root = datadir::locate(path)?.root;
     root.loaded_keys()?;
     let catalog_version = pgseal_pgdata::catalog_version(&datadir::control_file(root)?)?;
     let mut scratch = Scratch::new();
     scratch.reserve().ok()?;
-    let mut catalogs = Catalogs { root, open: None, scratch };
-    datadir::within(root, path, |rel| {
-        pgseal_pgdata::relation_of(&mut catalogs, rel, catalog_version)
-    })?
+    let mut catalogs = Catalogs { root, open: None, scratch, failed: false };
+    datadir::within(root, path, |rel| look(&mut catalogs, rel, catalog_version))
 }
 
 /// The catalogs of a data directory, of which one is open at a time.
@@ -96,6 +111,8 @@ struct Catalogs {
     root: &'static Root,
     open: Option<Catalog>,
     scratch: Scratch,
+    /// Whether a read failed, or met a damaged page.
+    failed: bool,
 }
 
 struct Catalog {
@@ -129,10 +146,20 @@ impl Catalog {
 
 impl PlainFiles for Catalogs {
     fn read(&mut self, rel: &[u8], plain_off: u64, buf: &mut [u8]) -> usize {
-        let Some((catalog, scratch)) = self.open(rel) else { return 0 };
+        let Some((catalog, scratch)) = self.open(rel) else {
+            self.failed = true;
+            return 0;
+        };
         let storage = FdStorage::new(catalog.fd.0);
         let outcome =
             catalog.file.read_at(&storage, scratch, buf, PlainOff(plain_off), OnDamage::ZeroPage);
+        self.failed |= outcome.as_ref().map_or(true, |outcome| outcome.first_damaged.is_some());
         outcome.map_or(0, |outcome| outcome.len)
+    }
+}
+
+impl WatchedFiles for Catalogs {
+    fn has_failed(&mut self) -> bool {
+        core::mem::take(&mut self.failed)
     }
 }

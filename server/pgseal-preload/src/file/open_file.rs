@@ -18,7 +18,7 @@ use crate::file::counters;
 use crate::file::damage::{self, Damage, Head, Reason};
 use crate::file::gate;
 use crate::file::manifest;
-use crate::file::named::Named;
+use crate::file::named::{self, Named};
 use crate::file::range_lock::RangeLock;
 use crate::file::sealing::Sealing;
 use crate::file::storage::{FdStorage, Maps};
@@ -78,6 +78,8 @@ pub struct OpenFile {
     syncs: bool,
     /// How many changes of headers behind the gate of this file its file keys take into account.
     changes: u64,
+    /// Whether the file belongs to no relation; `None`: nobody has asked.
+    orphan: Option<bool>,
     maps: Maps,
 }
 
@@ -119,6 +121,7 @@ impl OpenFile {
             is_wal_segment: false,
             syncs: false,
             changes: 0,
+            orphan: None,
             maps: Maps::default(),
         }
     }
@@ -321,7 +324,7 @@ impl OpenFile {
                 if damage.gets_header() {
                     return self.renew_header(fd, damage);
                 }
-                self.tell();
+                self.tell(false);
                 let len = damage.len_anew(&storage)?.ok_or(libc::EIO)?;
                 manifest::release(&self.path);
                 return self.renew(fd, damage.sealing, len, scratch);
@@ -385,10 +388,18 @@ impl OpenFile {
         kept.map_err(|error| errno_of(&error))
     }
 
-    /// Logs what is wrong with a damaged file, once.
-    fn tell(&mut self) {
+    /// Whether a read of a damaged file fails instead of giving invalid pages.
+    fn damaged_fails(&mut self) -> bool {
+        let State::Damaged(damage) = &self.state else { return false };
+        damage.reads_invalid_pages()
+            && damage::page_fails(self.writable)
+            && !is_orphan(&mut self.orphan, &self.path)
+    }
+
+    /// Logs what is wrong with a damaged file, once. `fails`: a read of it fails.
+    fn tell(&mut self, fails: bool) {
         if let State::Damaged(damage) = &mut self.state
-            && damage.tell(&self.path)
+            && damage.tell(&self.path, fails)
         {
             counters::add(self.counted, Counter::FailedFiles, 1);
         }
@@ -401,7 +412,8 @@ impl OpenFile {
         }
         let mut buffers = Buffers::get();
         self.find_header(fd)?;
-        self.tell();
+        let damaged_fails = self.damaged_fails();
+        self.tell(damaged_fails);
         if self.is_wal_segment
             && let State::Sealed(file) = &mut self.state
         {
@@ -412,7 +424,7 @@ impl OpenFile {
             State::NoHeader(_) => return Ok(0),
             State::Refused(errno) => return Err(*errno),
             State::Damaged(damage) => {
-                return damage.read_at(&FdStorage::new(fd), self.writable, buf, off);
+                return damage.read_at(&FdStorage::new(fd), damaged_fails, buf, off);
             }
         };
         // A page that does not authenticate is handed to PostgreSQL as zeros or as an invalid page;
@@ -425,13 +437,24 @@ impl OpenFile {
             Layout::Stream | Layout::InPlace | Layout::Sectored | Layout::Wal => OnDamage::Fail,
         };
         let storage = FdStorage::with_maps(fd, &self.maps);
-        let mut outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
-        for _ in 0..KEY_TRIES {
-            // A page of a key that came after this process opened the file.
-            if !file.lacked_key() || !refresh(file, fd, &self.path).unwrap_or(false) {
-                break;
+        let mut read = |on_damage| {
+            let mut outcome =
+                file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
+            for _ in 0..KEY_TRIES {
+                // A page of a key that came after this process opened the file.
+                if !file.lacked_key() || !refresh(file, fd, &self.path).unwrap_or(false) {
+                    break;
+                }
+                outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
             }
-            outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
+            outcome
+        };
+        let mut outcome = read(on_damage);
+        if matches!(outcome, Err(SealError::BlockDamaged(_)))
+            && matches!(self.class, Some(Class::Relation { .. }))
+            && is_orphan(&mut self.orphan, &self.path)
+        {
+            outcome = read(OnDamage::InvalidPage);
         }
         match outcome {
             Ok(outcome) => {
@@ -699,6 +722,12 @@ fn may_undo(file: &SealedFile, storage: &FdStorage<'_>, is_whole: bool) -> Resul
     Ok(!is_whole || !is_even().map_err(|_| libc::EIO)?)
 }
 
+/// Whether a file belongs to no relation, as the catalogs said when this was first asked.
+#[cold]
+fn is_orphan(known: &mut Option<bool>, path: &[u8]) -> bool {
+    *known.get_or_insert_with(|| named::is_orphan(path))
+}
+
 /// How often a read looks at the header again because a page has a key that it does not know.
 const KEY_TRIES: usize = 3;
 
@@ -765,6 +794,13 @@ pub fn describe(error: &SealError, path: &[u8]) -> Errno {
         }
         _ => "please report it",
     };
-    log::line(format_args!("ERROR: {}: {error}; {next}", Named::of(path)));
+    let named = Named::of(path);
+    match error {
+        SealError::BlockDamaged(block) if named.is_relation() => log::line(format_args!(
+            "ERROR: block {block} of {named} does not authenticate; the read fails, {}",
+            named.remedy()
+        )),
+        _ => log::line(format_args!("ERROR: {named}: {error}; {next}")),
+    }
     errno
 }

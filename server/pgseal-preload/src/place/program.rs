@@ -5,6 +5,7 @@
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU8, Ordering};
+use std::sync::OnceLock;
 
 use crate::os::log;
 use crate::os::memory::with_reserve;
@@ -167,6 +168,12 @@ fn executable_name() -> Vec<u8> {
 /// The name of the executable, for messages.
 pub fn name() -> Vec<u8> {
     executable_name()
+}
+
+/// Whether this is `pg_rewind`, which copies pages from one data directory into another.
+pub fn rewinds() -> bool {
+    static REWINDS: OnceLock<bool> = OnceLock::new();
+    *REWINDS.get_or_init(|| with_reserve(|| executable_name() == b"pg_rewind"))
 }
 
 /// The arguments of this process, the program's name first.

@@ -13,8 +13,13 @@ enum Head {
     Plain,
 }
 
-/// The transcript of the program on a file with this damage; `redo`: the process replays WAL.
+/// The transcript of a process of a server on a file with this damage; `redo`: it replays WAL.
 fn after(path: &str, head: Head, redo: bool) -> Run {
+    seen_by("postgres", path, head, redo)
+}
+
+/// The same of a program of this name.
+fn seen_by(name: &str, path: &str, head: Head, redo: bool) -> Run {
     let arena = Arena::new();
     for dir in ["pg_subtrans", "pg_xact"] {
         fs::create_dir_all(arena.sealed().join(dir)).unwrap();
@@ -23,8 +28,8 @@ fn after(path: &str, head: Head, redo: bool) -> Run {
     let state = [if redo { 4_u8 } else { 6 }, 0, 0, 0];
     fs::write(arena.sealed().join("global/pg_control"), [&[0; 16][..], &state].concat()).unwrap();
     let option = format!("-DREDO={}", u8::from(redo));
-    let program = arena.compile("damaged", "damaged", &["-rdynamic", &option]);
-    let made = arena.run_sealed(&program, &[path, "make"]);
+    let program = arena.compile("damaged", name, &["-rdynamic", &option]);
+    let made = arena.run_server(&program, &[path, "make"]);
     assert!(made.status.success(), "{}", made.stderr);
     arena.assert_sealed(path);
     let file = arena.sealed().join(path);
@@ -37,7 +42,7 @@ fn after(path: &str, head: Head, redo: bool) -> Run {
         Head::Plain => start.fill(b'x'),
     }
     file.write_all_at(&start, 0).unwrap();
-    let seen = arena.run_sealed(&program, &[path]);
+    let seen = arena.run_server(&program, &[path]);
     assert!(seen.status.success(), "{}", seen.stderr);
     seen
 }
@@ -65,6 +70,24 @@ fn a_relation_reads_as_invalid_pages_and_is_not_written() {
         );
         // The log has one line for the open file, not one for each call.
         assert_eq!(seen.stderr.matches("invalid pages, restore it").count(), 1, "{}", seen.stderr);
+    }
+}
+
+/// Nobody would look at an invalid page that such a program wrote elsewhere.
+#[test]
+fn a_program_that_copies_cannot_read_a_damaged_relation() {
+    for name in ["damaged", "pg_rewind"] {
+        let seen = seen_by(name, "base/1/16384", Head::Flipped, false);
+        let eio = "-1 EIO";
+        says(
+            &seen,
+            &format!(
+                "0, 24576, 24576, 24576, {eio}, 3, {eio}, {eio}, {eio}, {eio}, 3, {eio}, 3, {eio}, \
+                 24576, {ANEW}"
+            ),
+        );
+        let line = "its pages are not handed on, restore it";
+        assert!(seen.stderr.contains(line), "{name}: {}", seen.stderr);
     }
 }
 

@@ -65,12 +65,12 @@ fn reading_page_after_page() {
 #[test]
 fn pages_are_not_read_through_a_map() {
     let arena = Arena::new();
-    let program = arena.compile("read_ahead", "read_ahead", &[]);
+    let program = arena.compile("read_ahead", "postgres", &[]);
     // A byte of page 110, which follows the header and the tag block (spec/sealed-file.md).
     let at = 8192 + 8192 + 110 * 8192 + 77;
     let path = SEALED[0];
     let flip = format!("printf '?!' | dd of={path} bs=1 seek={at} conv=notrunc status=none");
-    let seen = arena.run_sealed(&program, &[path, &flip]);
+    let seen = arena.run_server(&program, &[path, &flip]);
     assert!(seen.status.success(), "{}", seen.stderr);
     assert!(seen.stderr.contains("mapped: 0\n"), "{}", seen.stderr);
     assert!(seen.stderr.contains("block 110 of"), "{}", seen.stderr);

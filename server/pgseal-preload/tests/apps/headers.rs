@@ -27,6 +27,13 @@ fn texts_of_many_writers_do_not_overwrite_each_other() {
     same_for_many("append_race", &["pg_stat_tmp/pgss_query_texts.stat"], 5);
 }
 
+/// Sealing reads each byte of a page once: a page that changes meanwhile must not get a tag that
+/// does not fit it.
+#[test]
+fn a_page_that_changes_while_it_is_sealed_opens() {
+    same_for_many("seal_race", &SEALED[..1], 2);
+}
+
 #[test]
 fn a_file_read_while_empty_and_written_by_another() {
     same_for_many("no_header", &SEALED, 1);

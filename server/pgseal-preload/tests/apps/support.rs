@@ -152,6 +152,12 @@ impl Arena {
         finish(&mut self.preloaded(program, args))
     }
 
+    /// The same without the guard module, for a program with the name `postgres`: a server, whose
+    /// processes get a page that does not authenticate as an invalid page.
+    pub fn run_server(&self, program: &Path, args: &[&str]) -> Run {
+        finish(self.preloaded(program, args).env("PGSEAL_GUARD", "off"))
+    }
+
     /// Runs a program in the same environment as [`Arena::preloaded`], but unlisted: a bystander.
     pub fn run_bystander(&self, program: &Path, args: &[&str]) -> Run {
         finish(self.preloaded(program, args).env_remove("PGSEAL_PROGRAMS"))

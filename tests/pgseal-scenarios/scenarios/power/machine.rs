@@ -20,6 +20,17 @@ use crate::judge::{self, Case};
 use crate::phase::Phase;
 use crate::workload::{self, Workload};
 
+/// Why the WAL has a full-page image of a page of which only hint bits changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HintBits {
+    /// The server has data checksums.
+    Checksums,
+    /// It has none, and `wal_log_hints` is on.
+    WalLogHints,
+    /// It has none: both are off, and so is the guard module, which refuses that.
+    NotLogged,
+}
+
 /// Which server a machine has.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
@@ -29,8 +40,8 @@ pub struct Kind {
     pub wal_level: &'static str,
     /// The setting `fsync`.
     pub fsync: &'static str,
-    /// Whether the server has data checksums; without them `wal_log_hints` is on.
-    pub checksums: bool,
+    /// Whether changes of hint bits are in the WAL.
+    pub hint_bits: HintBits,
     /// The order of writes that the library and the program break: a name of
     /// `pgseal_core::broken::Order`. The programs are those of `PGSEAL_POWER_BROKEN`.
     pub broken: Option<&'static str>,
@@ -49,8 +60,13 @@ impl Kind {
     }
 
     /// A plain server.
-    pub const PLAIN: Kind =
-        Kind { suite: None, wal_level: "logical", fsync: "on", checksums: true, broken: None };
+    pub const PLAIN: Kind = Kind {
+        suite: None,
+        wal_level: "logical",
+        fsync: "on",
+        hint_bits: HintBits::Checksums,
+        broken: None,
+    };
 
     fn programs(self) -> Programs {
         let programs = pgseal_scenarios::programs();
@@ -70,7 +86,20 @@ impl Kind {
             }
             None => Cluster::builder(),
         };
-        if self.checksums { builder } else { builder.without_checksums() }
+        match self.hint_bits {
+            HintBits::Checksums => builder,
+            HintBits::WalLogHints => builder.without_checksums(),
+            HintBits::NotLogged => builder
+                .without_checksums()
+                .setting("wal_log_hints", "off")
+                .setting("shared_preload_libraries", ""),
+        }
+    }
+
+    /// Whether relations can get new file keys: the guard module does it, and there must be tags.
+    fn reseals(self) -> bool {
+        self.suite.is_some_and(|suite| !suite.ends_with("xts"))
+            && self.hint_bits != HintBits::NotLogged
     }
 
     /// A server that is not started, with the settings of all machines.
@@ -91,6 +120,9 @@ impl Kind {
         );
         if self.suite.is_some() {
             node.set_env("LD_PRELOAD", &as_ext4(&node).display().to_string());
+        }
+        if self.hint_bits == HintBits::NotLogged {
+            node.set_env("PGSEAL_GUARD", "off");
         }
         if let Some(order) = self.broken {
             node.set_env("PGSEAL_BROKEN", order);
@@ -181,7 +213,6 @@ impl Machine {
 /// At the end the server is killed.
 pub fn work(node: &mut Node, recorder: &Recorder, workload: &mut Workload, kind: Kind) {
     let (is_sealed, takes_backups) = (kind.suite.is_some(), kind.wal_level != "minimal");
-    let has_tags = kind.suite.is_some_and(|suite| !suite.ends_with("xts"));
     let time = run_time() / 3;
     let note = |mark| recorder.mark(mark);
     node.start();
@@ -196,7 +227,7 @@ pub fn work(node: &mut Node, recorder: &Recorder, workload: &mut Workload, kind:
             Phase::KeyRotate.does(&note, || rotate_key(node));
             Phase::KeyRenew.does(&note, || renew_key(node));
         }
-        if has_tags {
+        if kind.reseals() {
             Phase::Reseal.does(&note, || reseal_all(node));
         }
     });

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use pgseal_scenarios::Node;
 use pgseal_scenarios::files::{copy_tree, restore_tree};
+use pgseal_scenarios::{Node, programs};
+use pgseal_testkit::{Cluster, Sealing};
 
 use crate::table::{self, ByVerify, Row, Verdict};
 
@@ -21,6 +22,8 @@ pub struct Lab {
     pub truth: Vec<String>,
     /// When the changes are made.
     moment: Moment,
+    /// Whether the cluster has data checksums.
+    has_checksums: bool,
     /// Whether `verify` lists zero blocks on an unchanged cluster.
     has_zeros: bool,
     pub rows: Vec<Row>,
@@ -47,15 +50,27 @@ enum Moment {
 impl Lab {
     /// Makes the cluster, its older copy, and the expected result.
     pub fn new() -> Lab {
+        Lab::of(true)
+    }
+
+    /// The same without data checksums.
+    pub fn without_checksums() -> Lab {
+        Lab::of(false)
+    }
+
+    fn of(has_checksums: bool) -> Lab {
+        let builder = Cluster::builder().sealed(Sealing::default()).programs(programs());
+        let builder = if has_checksums { builder } else { builder.without_checksums() };
         // No checkpoints except explicit ones, however long the test takes.
-        let mut node = Node::sealed(&[
+        let settings = [
             ("max_prepared_transactions", "2"),
             ("checkpoint_timeout", "1d"),
             // Without it nobody promises that commits are there after a crash.
             ("fsync", "on"),
             // 16 pages: reading one table throws the other one out.
             ("shared_buffers", "128kB"),
-        ]);
+        ];
+        let mut node = Node::create(builder, &settings);
         node.start();
         // 2000 rows of about 40 a page, with room on each page for new versions of the rows.
         node.sql(
@@ -95,8 +110,18 @@ impl Lab {
         node.stop();
         restore_tree(&now, node.data());
         let has_zeros = node.verify().text.contains(" never written");
-        let moment = Moment::Stopped;
-        Lab { node, now, older, victim, other, truth, moment, has_zeros, rows: Vec::new() }
+        Lab {
+            node,
+            now,
+            older,
+            victim,
+            other,
+            truth,
+            moment: Moment::Stopped,
+            has_checksums,
+            has_zeros,
+            rows: Vec::new(),
+        }
     }
 
     /// Makes the same changes, `group`, to the cluster after a crash: there is nothing to replay,
@@ -189,8 +214,10 @@ impl Lab {
             Outcome::Wrong => (Verdict::Not, WRONG.to_owned()),
             Outcome::Right => (Verdict::NoEffect, RIGHT.to_owned()),
         };
+        let checksums = if self.has_checksums { "" } else { " without checksums" };
+        let class = format!("{class}{checksums}");
         let class = match self.moment {
-            Moment::Stopped => class.to_owned(),
+            Moment::Stopped => class,
             Moment::Crashed => format!("{class}, after a crash"),
             Moment::Running => format!("{class}, while the server runs"),
         };

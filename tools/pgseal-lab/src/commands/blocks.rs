@@ -18,7 +18,8 @@ pub struct BlockArgs {
     /// Only these loads; the same as --only
     #[arg(long, value_name = "LOAD", value_delimiter = ',', conflicts_with = "only")]
     loads: Vec<String>,
-    /// Suites, and gocryptfs; plain and plain-again are always measured [default: aes-256-gcm]
+    /// Suites, each or plain also with -without-checksums behind its name, and gocryptfs; plain and
+    /// plain-again are always measured [default: aes-256-gcm]
     #[arg(long, value_name = "ARM", value_delimiter = ',')]
     arms: Vec<String>,
 }
@@ -83,7 +84,9 @@ mod tests {
             max_time: milliseconds("90s").ok(),
             slice: milliseconds("250ms").ok(),
             loads: vec!["scan".to_owned()],
-            arms: ["plain", "plain-again", "aes-256-xts", "gocryptfs"].map(str::to_owned).to_vec(),
+            arms: ["plain", "plain-again", "aes-256-xts", "plain-without-checksums", "gocryptfs"]
+                .map(str::to_owned)
+                .to_vec(),
         };
         let mut request = Request::default();
         args.apply(&mut request);
@@ -93,7 +96,7 @@ mod tests {
                 "until_percent=2.0",
                 "max_s=90.0",
                 "slice_ms=250",
-                "suites=[\"aes-256-xts\"]",
+                "suites=[\"aes-256-xts\", \"plain-without-checksums\"]",
                 "gocryptfs=true"
             ]
         );

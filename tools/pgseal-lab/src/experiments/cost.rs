@@ -25,6 +25,7 @@ use crate::error::LabError;
 use crate::executor::Executor;
 use crate::exhibits::Exhibits;
 use crate::experiments::Experiment;
+use crate::experiments::instance::plan::PLAIN;
 use crate::plan::{Arm, Case, Plan};
 use crate::profile::Profile;
 use crate::results::Results;
@@ -57,7 +58,7 @@ impl Experiment for Costs {
     }
 
     fn only_adds(&self, _case: &Case, arm: &Arm) -> bool {
-        arm.id != "plain" && !arm.again
+        arm.id != PLAIN && !arm.again && !plan::lacks_checksums(arm)
     }
 
     fn most(&self, case: &Case, arm: &str) -> Option<f64> {

@@ -40,7 +40,7 @@ pub enum Asked {
     On,
     /// `--no-data-checksums`.
     Off,
-    /// Nothing: the default of the major version.
+    /// Nothing: what the options for initdb say, or the default of the major version.
     Default,
 }
 
@@ -55,11 +55,10 @@ pub fn hint_bits(
     if !suite.needs_full_page_images() {
         return Ok(HintBits::NotNeeded);
     }
-    let has = |wanted: &[&str]| texts(options).any(|option| wanted.contains(&option.as_str()));
-    let checksums = if asked == Asked::Off || has(&["--no-data-checksums"]) {
+    let checksums = if asked == Asked::Off || has(options, &OFF) {
         false
     } else {
-        asked == Asked::On || on_by_default(major) || has(&["-k", "--data-checksums"])
+        asked == Asked::On || on_by_default(major) || has(options, &ON)
     };
     if let Some(setting) = switched_off("full_page_writes", options) {
         return Err(CliError::Settings(format!(
@@ -82,6 +81,19 @@ pub fn hint_bits(
         )));
     }
     Ok(HintBits::WalLogHints)
+}
+
+/// initdb's options for data checksums, and against them.
+const ON: [&str; 2] = ["-k", "--data-checksums"];
+const OFF: [&str; 1] = ["--no-data-checksums"];
+
+/// Whether the options for initdb say whether there are data checksums.
+pub fn name_checksums(options: &[OsString]) -> bool {
+    has(options, &ON) || has(options, &OFF)
+}
+
+fn has(options: &[OsString], wanted: &[&str]) -> bool {
+    texts(options).any(|option| wanted.contains(&option.as_str()))
 }
 
 /// Whether initdb of this major version switches data checksums on by itself.

@@ -10,7 +10,7 @@ use super::goal::Goal;
 use super::load::Load;
 use crate::error::LabError;
 use crate::experiments::instance::plan::{PLAIN, arms};
-use crate::plan::{Better, Case, Plan, Until, value_of};
+use crate::plan::{Arm, Better, Case, Plan, Until, value_of};
 use crate::profile::Profile;
 
 /// The parameters of a profile.
@@ -31,7 +31,8 @@ pub struct Sizes {
     pub max_s: f64,
     /// The fewest blocks of slices.
     pub least_blocks: u32,
-    /// The suites to measure.
+    /// The suites to measure, each with data checksums or `-without-checksums`, and
+    /// `plain-without-checksums`.
     pub suites: Vec<String>,
     /// Whether to measure a plain server on gocryptfs, too.
     #[serde(default)]
@@ -82,6 +83,11 @@ const PARALLEL: [&str; 2] =
 
 /// The fewest blocks of whole runs.
 const LEAST_RUNS: u32 = 7;
+
+/// Whether an arm has no data checksums, so that it may be faster than the plain server with them.
+pub fn lacks_checksums(arm: &Arm) -> bool {
+    arm.attributes.contains_key("data_checksums")
+}
 
 /// The plan of a profile.
 pub fn plan(profile: &Profile) -> Result<Plan, LabError> {

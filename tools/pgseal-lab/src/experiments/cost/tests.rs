@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::plan::{plan, spec_of};
+use super::plan::{lacks_checksums, plan, spec_of};
 use super::{Costs, findings, table};
 use crate::Analysis;
 use crate::exhibits::{Tone, fault_of_sentence};
@@ -38,6 +38,25 @@ fn every_profile_has_all_cases_and_plain_twice() {
     let chosen = planned("quick", &[r#"suites=["aes-128-ctr"]"#, "gocryptfs=true"]).unwrap();
     let ids: Vec<&str> = chosen.arms.iter().map(|arm| arm.id.as_str()).collect();
     assert_eq!(ids, ["plain", "plain-again", "aes-128-ctr", "gocryptfs"]);
+    let without = r#"suites=["plain-without-checksums", "aes-256-gcm-without-checksums"]"#;
+    let chosen = planned("quick", &[without]).unwrap();
+    let arms = chosen.arms.iter().skip(2);
+    let seen =
+        arms.map(|arm| (arm.title.as_str(), arm.attributes.get("suite"), lacks_checksums(arm)));
+    let suite = serde_json::Value::from("aes-256-gcm");
+    assert_eq!(
+        seen.collect::<Vec<_>>(),
+        [
+            ("plain, no checksums", None, true),
+            ("sealed, aes-256-gcm, no checksums", Some(&suite), true)
+        ]
+    );
+    // Both may be faster than the plain server with checksums.
+    for arm in &chosen.arms {
+        assert!(!Costs.only_adds(&chosen.cases[0], arm), "{}", arm.id);
+    }
+    let sealed = planned("quick", &[]).unwrap();
+    assert!(Costs.only_adds(&sealed.cases[0], &sealed.arms[2]));
     assert!(planned("quick", &["suites=[]"]).unwrap_err().contains("suites"));
     assert!(planned("quick", &["suite=1"]).unwrap_err().contains("suite"));
 }

@@ -8,7 +8,7 @@ use super::mount::Mount;
 use super::plan::GOCRYPTFS;
 use super::proof;
 use super::work::COMMON;
-use crate::cluster::{Cluster, SUPERUSER, Server, Target, Tools};
+use crate::cluster::{Cluster, NewCluster, SUPERUSER, Server, Target, Tools};
 use crate::error::LabError;
 use crate::plan::Arm;
 
@@ -67,8 +67,19 @@ impl ArmCluster {
             Some(mount) => mount.plain.join("data"),
             None => root.join(&arm.id),
         };
-        let cluster = Cluster::create_at(tools, root, &arm.id, &data, suite.as_deref())?;
+        let has_checksums = arm.attribute("data_checksums")?.unwrap_or(true);
+        let mut new = NewCluster::below(root, &arm.id);
+        (new.data, new.suite, new.checksums) = (data.clone(), suite.clone(), has_checksums);
+        let cluster = new.create(tools)?;
         let server = cluster.start(tools, &COMMON)?;
+        let checksums = server.target(tools, SUPERUSER).rows("SHOW data_checksums")?;
+        if (checksums == "on") != has_checksums {
+            return Err(LabError::Broken {
+                what: format!("data checksums of {}", arm.id),
+                expected: if has_checksums { "on" } else { "off" }.to_owned(),
+                found: checksums,
+            });
+        }
         let make = [DATABASE, INIT_DATABASE].map(|name| format!("CREATE DATABASE {name}"));
         server.target(tools, SUPERUSER).sql(&make)?;
         let target = server.target(tools, DATABASE);

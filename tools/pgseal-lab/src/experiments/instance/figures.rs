@@ -1,6 +1,6 @@
 //! The figures behind tables, charts and findings.
 
-use super::plan::{AGAIN, GOCRYPTFS, SELECT, spec_of};
+use super::plan::{AGAIN, GOCRYPTFS, PLAIN, PLAIN_WITHOUT_CHECKSUMS, SELECT, spec_of};
 use crate::analysis::Analysis;
 use crate::error::LabError;
 use crate::plan::{Arm, Case, Plan};
@@ -71,7 +71,8 @@ pub fn compared(plan: &Plan) -> impl Iterator<Item = &Arm> {
 
 /// The sealed arms.
 pub fn suites(plan: &Plan) -> impl Iterator<Item = &Arm> {
-    plan.arms.iter().filter(|arm| arm.id != GOCRYPTFS && arm.id != AGAIN).skip(1)
+    let others = [PLAIN, AGAIN, PLAIN_WITHOUT_CHECKSUMS, GOCRYPTFS];
+    plan.arms.iter().filter(move |arm| !others.contains(&arm.id.as_str()))
 }
 
 /// `shared_buffers` as PostgreSQL writes the setting.

@@ -17,6 +17,10 @@ pub const PLAIN: &str = "plain";
 pub const AGAIN: &str = "plain-again";
 /// Id of the arm on a gocryptfs mount.
 pub const GOCRYPTFS: &str = "gocryptfs";
+/// Behind the id of an arm: the same without data checksums.
+const WITHOUT_CHECKSUMS: &str = "-without-checksums";
+/// Id of a plain arm without data checksums.
+pub const PLAIN_WITHOUT_CHECKSUMS: &str = "plain-without-checksums";
 /// Prefix of the ids of the sweep's cases.
 pub const SELECT: &str = "select-";
 
@@ -115,20 +119,25 @@ pub fn spec_of(case: &Case) -> Result<Spec, LabError> {
 }
 
 /// The plain arm, its second measurement, one arm for each suite, and optionally the plain arm on
-/// gocryptfs.
+/// gocryptfs. With `-without-checksums` behind its name, a suite, or `plain`, has no data checksums.
 pub fn arms<'a>(suites: impl Iterator<Item = &'a String>, gocryptfs: bool) -> Vec<Arm> {
-    let arm = |id: &str, title: &str, attribute: Option<(&str, &str)>| Arm {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        again: id == AGAIN,
-        attributes: attribute
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), Value::from(value)))
-            .collect(),
+    let arm = |id: &str, title: &str, attribute: Option<(&str, &str)>| {
+        let has_checksums = !id.ends_with(WITHOUT_CHECKSUMS);
+        let text = attribute.map(|(name, value)| (name.to_owned(), Value::from(value)));
+        let checksums = (!has_checksums).then(|| ("data_checksums".to_owned(), false.into()));
+        Arm {
+            id: id.to_owned(),
+            title: format!("{title}{}", if has_checksums { "" } else { ", no checksums" }),
+            again: id == AGAIN,
+            attributes: text.into_iter().chain(checksums).collect(),
+        }
     };
     let mut arms = vec![arm(PLAIN, "plain", None), arm(AGAIN, "plain, a second cluster", None)];
-    for suite in suites {
-        arms.push(arm(suite, &format!("sealed, {suite}"), Some(("suite", suite))));
+    for id in suites {
+        arms.push(match id.strip_suffix(WITHOUT_CHECKSUMS).unwrap_or(id) {
+            PLAIN => arm(id, "plain", None),
+            suite => arm(id, &format!("sealed, {suite}"), Some(("suite", suite))),
+        });
     }
     if gocryptfs {
         let title = "plain on gocryptfs (FUSE)";
