@@ -792,24 +792,37 @@ COMMENT ON VIEW pgseal.stat_columns IS
 
 -- ---------------------------------------------------------------- new file keys
 
--- The defaults: every relation of the database, 40 MiB in a second.
+-- The defaults: every relation of the database, 40 MiB in a second. "rewrite": relations with files in an
+-- older suite are made anew, by commands that lock them.
 CREATE FUNCTION pgseal.reseal(relation regclass DEFAULT NULL, pages_per_second int DEFAULT 5120,
-                              begun_only bool DEFAULT false)
+                              begun_only bool DEFAULT false, due_only bool DEFAULT false,
+                              rewrite bool DEFAULT false, lock_timeout_seconds int DEFAULT 60)
 RETURNS int LANGUAGE C VOLATILE AS 'MODULE_PATHNAME', 'pgseal_reseal';
 CREATE FUNCTION pgseal.file_keys(relation regclass, OUT fork text, OUT segment int, OUT file_key int8,
                                  OUT resealing bool, OUT pages_done int8, OUT pages_left int8,
                                  OUT writes int8)
 RETURNS SETOF record LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'pgseal_file_keys';
-REVOKE ALL ON FUNCTION pgseal.reseal, pgseal.file_keys FROM PUBLIC;
+CREATE FUNCTION pgseal.file_suites(relation regclass, OUT fork text, OUT segment int, OUT suite text,
+                                   OUT is_older bool, OUT bytes int8)
+RETURNS SETOF record LANGUAGE C VOLATILE STRICT AS 'MODULE_PATHNAME', 'pgseal_file_suites';
+REVOKE ALL ON FUNCTION pgseal.reseal, pgseal.file_keys, pgseal.file_suites FROM PUBLIC;
 CREATE VIEW pgseal.reseal_progress AS
     SELECT c.oid::regclass AS relation, k.fork, k.segment, k.file_key, k.pages_done, k.pages_left
     FROM pg_class AS c, LATERAL pgseal.file_keys(c.oid) AS k
     WHERE c.relkind IN ('r', 'i', 'S', 't', 'm') AND c.relpersistence <> 't' AND k.resealing;
+CREATE VIEW pgseal.rewrite_progress AS
+    SELECT c.oid::regclass AS relation, s.suite, count(*) AS files, sum(s.bytes)::int8 AS bytes
+    FROM pg_class AS c, LATERAL pgseal.file_suites(c.oid) AS s
+    WHERE c.relkind IN ('r', 'i', 'S', 't', 'm') AND c.relpersistence <> 't' AND s.is_older
+    GROUP BY 1, 2;
 COMMENT ON FUNCTION pgseal.reseal IS
-    'starts a background worker that gives the files of a relation, its indexes and its TOAST table new keys, or all files of the database; returns its process id';
+    'starts a background worker that gives the files of a relation, its indexes and its TOAST table new keys, or all files of the database; or makes those relations anew that have files in an older suite; returns its process id';
 COMMENT ON FUNCTION pgseal.file_keys IS
     'the files of a relation: the number of the newest key, and whether pages still have the one before it';
+COMMENT ON FUNCTION pgseal.file_suites IS
+    'the files of a relation: the suite of each, and whether new files get another one';
 COMMENT ON VIEW pgseal.reseal_progress IS 'the files of this database that have two keys, and how many of their pages have the newer one';
+COMMENT ON VIEW pgseal.rewrite_progress IS 'the relations of this database that have files in an older suite: what pgseal.reseal(rewrite => true) has still to make anew';
 
 -- ---------------------------------------------------------------- module
 

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * reseal.c
- *		New file keys while the server runs: calls the guard module, which every
- *		sealed server has loaded (server/guard/reseal.c).
+ *		New file keys and suites while the server runs: calls the guard module, which
+ *		every sealed server has loaded (server/guard/reseal.c, rewrite.c).
  *
  * The guard module is not linked: its functions are found by name.
  *
@@ -16,6 +16,7 @@
 
 PG_FUNCTION_INFO_V1(pgseal_reseal);
 PG_FUNCTION_INFO_V1(pgseal_file_keys);
+PG_FUNCTION_INFO_V1(pgseal_file_suites);
 
 static Datum
 in_guard(const char *name, FunctionCallInfo fcinfo)
@@ -40,4 +41,10 @@ Datum
 pgseal_file_keys(PG_FUNCTION_ARGS)
 {
 	return in_guard("pgseal_guard_file_keys", fcinfo);
+}
+
+Datum
+pgseal_file_suites(PG_FUNCTION_ARGS)
+{
+	return in_guard("pgseal_guard_file_suites", fcinfo);
 }

@@ -93,20 +93,10 @@ static int	(*library_state) (int fd, uint64_t *numbers) = NULL;
 static void (*library_ended) (uint64_t failed) = NULL;
 static void (*library_outcome) (uint64_t *numbers) = NULL;
 static int	(*library_record) (const char *outcome, const char *detail) = NULL;
+int			(*library_suite_of) (int fd, char *name, int *is_older) = NULL;
 
 /* What the worker does, for the audit trail; NULL when its end is recorded. */
 static char *unrecorded = NULL;
-
-/* How fast a worker may go. */
-typedef struct Pace
-{
-	TimestampTz started;
-	int64		pages;
-	int			pages_per_second;
-	/* For the progress that others see. */
-	int			relation;
-	int			relations;
-} Pace;
 
 PGDLLEXPORT Datum pgseal_guard_reseal(PG_FUNCTION_ARGS);
 PGDLLEXPORT Datum pgseal_guard_file_keys(PG_FUNCTION_ARGS);
@@ -117,7 +107,7 @@ PG_FUNCTION_INFO_V1(pgseal_guard_reseal);
 PG_FUNCTION_INFO_V1(pgseal_guard_file_keys);
 PG_FUNCTION_INFO_V1(pgseal_guard_reseal_outcome);
 
-static void
+void
 find_library(void)
 {
 	library_begin = (int (*) (int)) dlsym(RTLD_DEFAULT, "pgseal_reseal_begin");
@@ -127,8 +117,9 @@ find_library(void)
 	library_ended = (void (*) (uint64_t)) dlsym(RTLD_DEFAULT, "pgseal_reseal_ended");
 	library_outcome = (void (*) (uint64_t *)) dlsym(RTLD_DEFAULT, "pgseal_reseal_outcome");
 	library_record = (int (*) (const char *, const char *)) dlsym(RTLD_DEFAULT, "pgseal_reseal_record");
+	library_suite_of = (int (*) (int, char *, int *)) dlsym(RTLD_DEFAULT, "pgseal_suite_of");
 	if (library_begin == NULL || library_end == NULL || library_others == NULL || library_state == NULL ||
-		library_ended == NULL || library_outcome == NULL || library_record == NULL)
+		library_ended == NULL || library_outcome == NULL || library_record == NULL || library_suite_of == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this server has no library libpgseal.so that can give files new keys"),
@@ -149,7 +140,7 @@ path_of(Relation rel, ForkNumber fork, uint32 segment)
 }
 
 /* Opens a segment; -1 if there is none. */
-static int
+int
 open_segment(const char *path)
 {
 	int			fd = OpenTransientFile(path, O_RDWR | PG_BINARY);
@@ -174,11 +165,14 @@ library_failed(const char *path, int error)
 			 errhint("The server's log may say more. SELECT pgseal.reseal(begun_only => true) goes on.")));
 }
 
-static void
-keep_pace(Pace *pace)
+/* So many more pages were written: waits if that was too fast. */
+void
+keep_pace(Pace *pace, int64 pages)
 {
-	pace->pages++;
-	if (pace->pages % BATCH != 0)
+	int64		batches = pace->pages / BATCH;
+
+	pace->pages += pages;
+	if (pace->pages / BATCH == batches)
 		return;
 	CHECK_FOR_INTERRUPTS();
 	while (pace->pages_per_second > 0)
@@ -239,7 +233,7 @@ touch_pages(Relation rel, ForkNumber fork, uint32 segment, const char *path, int
 				continue;
 			touch_page(rel, fork, block, strategy);
 			touched++;
-			keep_pace(pace);
+			keep_pace(pace, 1);
 		}
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -340,6 +334,17 @@ look_at(Oid relation, Target *target)
 	return has_files;
 }
 
+/* Reports an error that is caught, and ends its transaction. */
+void
+end_of_attempt(void)
+{
+	HOLD_INTERRUPTS();
+	EmitErrorReport();
+	AbortCurrentTransaction();
+	FlushErrorState();
+	RESUME_INTERRUPTS();
+}
+
 static void
 reseal_relation(const Task *task, Oid relation, Pace *pace, int64 *failed)
 {
@@ -365,11 +370,7 @@ reseal_relation(const Task *task, Oid relation, Pace *pace, int64 *failed)
 				if (geterrcode() == ERRCODE_QUERY_CANCELED)
 					PG_RE_THROW();
 				/* One damaged file does not keep the others from new keys. */
-				HOLD_INTERRUPTS();
-				EmitErrorReport();
-				AbortCurrentTransaction();
-				FlushErrorState();
-				RESUME_INTERRUPTS();
+				end_of_attempt();
 				(*failed)++;
 			}
 			PG_END_TRY();
@@ -465,7 +466,8 @@ record_start(const Task *task, MemoryContext whole)
 		role = psprintf("for role %s", role != NULL ? role : "unknown");
 	else
 		role = pstrdup("by the server itself");
-	unrecorded = MemoryContextStrdup(whole, psprintf("%s of database %s, %s", what,
+	unrecorded = MemoryContextStrdup(whole, psprintf("%s%s of database %s, %s", what,
+													 task->which == OLDER_SUITE ? " in an older suite" : "",
 													 get_database_name(task->database), role));
 	if (!record("begun", ""))
 	{
@@ -520,29 +522,46 @@ pgseal_guard_reseal_main(Datum main_arg)
 	pace.pages_per_second = task.pages_per_second;
 	pace.started = GetCurrentTimestamp();
 	pace.relations = list_length(relations);
-	foreach(cell, relations)
+	if (task.which == OLDER_SUITE)
+		rewrite_relations(&task, relations, &pace, &failed);
+	else
 	{
-		pace.relation++;
-		reseal_relation(&task, lfirst_oid(cell), &pace, &failed);
+		foreach(cell, relations)
+		{
+			pace.relation++;
+			reseal_relation(&task, lfirst_oid(cell), &pace, &failed);
+		}
 	}
 	library_ended((uint64_t) failed);
 
-	if (failed > 0)
-		record_end("failed", psprintf(": " INT64_FORMAT " files keep two keys, or their old one", failed));
-	else
+	if (failed == 0)
 		record_end("done", psprintf(": " INT64_FORMAT " pages", pace.pages));
+	else if (task.which == OLDER_SUITE)
+		record_end("failed", psprintf(": " INT64_FORMAT " relations keep their older suite", failed));
+	else
+		record_end("failed", psprintf(": " INT64_FORMAT " files keep two keys, or their old one", failed));
+	if (failed > 0 && task.which == OLDER_SUITE)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pgseal: relations that keep their older suite: " INT64_FORMAT "; the messages before this one say why", failed),
+				 errhint("SELECT pgseal.reseal(rewrite => true) goes on with them.")));
 	if (failed > 0)
 		ereport(FATAL,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("pgseal: files that keep two keys, or their old one: " INT64_FORMAT "; the messages before this one say why", failed),
 				 errhint("SELECT pgseal.reseal(begun_only => true) goes on with those that have two.")));
-	ereport(LOG,
-			(errmsg("pgseal: " INT64_FORMAT " pages of %d relations were sealed with new keys", pace.pages,
-					list_length(relations))));
+	if (task.which == OLDER_SUITE)
+		ereport(LOG,
+				(errmsg("pgseal: relations of " INT64_FORMAT " pages were made anew in the suite of new files",
+						pace.pages)));
+	else
+		ereport(LOG,
+				(errmsg("pgseal: " INT64_FORMAT " pages of %d relations were sealed with new keys", pace.pages,
+						list_length(relations))));
 	proc_exit(0);
 }
 
-static void
+void
 expect_rights(void)
 {
 	if (!superuser())
@@ -587,6 +606,8 @@ is_wanted(Which which, const uint64_t *state)
 			return true;
 		case BEGUN_FILES:
 			return state[STATE_STAGE] != SETTLED;
+		case OLDER_SUITE:
+			return false;
 		case DUE_FILES:
 			return state[STATE_STAGE] != SETTLED || state[STATE_WRITES] >= state[STATE_DUE];
 	}
@@ -621,9 +642,16 @@ describe_worker(BackgroundWorker *worker, const char *name, const char *function
 	snprintf(worker->bgw_function_name, sizeof(worker->bgw_function_name), "%s", function);
 }
 
+static bool
+argument_is_true(FunctionCallInfo fcinfo, int n)
+{
+	return PG_NARGS() > n && !PG_ARGISNULL(n) && PG_GETARG_BOOL(n);
+}
+
 /*
- * (relation or NULL, pages per second, only files with two keys; only these and files whose key comes
- * near its limit): starts a worker.  Returns its process id.
+ * (relation or NULL, pages per second, only files with two keys, only these and files whose key comes
+ * near its limit, only relations with a file in an older suite, for how many seconds to wait for the
+ * lock on one of these, name of a database): starts a worker.  Returns its process id.
  */
 Datum
 pgseal_guard_reseal(PG_FUNCTION_ARGS)
@@ -644,10 +672,27 @@ pgseal_guard_reseal(PG_FUNCTION_ARGS)
 	task.role = GetUserId();
 	task.relation = PG_ARGISNULL(0) ? InvalidOid : PG_GETARG_OID(0);
 	task.pages_per_second = PG_ARGISNULL(1) ? 0 : PG_GETARG_INT32(1);
-	task.which = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2) ? BEGUN_FILES : EVERY_FILE;
-	/* "pgseal reseal" has a fourth argument, the extension has not. */
-	if (PG_NARGS() > 3 && !PG_ARGISNULL(3) && PG_GETARG_BOOL(3))
+	if (argument_is_true(fcinfo, 2))
+		task.which = BEGUN_FILES;
+	if (argument_is_true(fcinfo, 3))
 		task.which = DUE_FILES;
+	if (argument_is_true(fcinfo, 4))
+		task.which = OLDER_SUITE;
+	task.lock_timeout_s = PG_NARGS() > 5 && !PG_ARGISNULL(5) ? PG_GETARG_INT32(5) : 60;
+	if (PG_NARGS() > 6 && !PG_ARGISNULL(6))
+	{
+		if (OidIsValid(task.relation))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("a relation is one of this database")));
+		/* One that allows no connections as well: nobody else can make its relations anew. */
+		task.database = get_database_oid(text_to_cstring(PG_GETARG_TEXT_PP(6)), false);
+		task.any_database = true;
+	}
+	if (task.pages_per_second < 0 || task.lock_timeout_s < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a number of pages or seconds is negative")));
 	if (OidIsValid(task.relation) && get_rel_name(task.relation) == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE), errmsg("there is no relation %u", task.relation)));

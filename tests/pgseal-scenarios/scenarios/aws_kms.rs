@@ -144,6 +144,10 @@ fn a_cluster_under_aws_kms() {
     assert!(hanging.text.contains("no answer in time"), "{}", hanging.text);
     send(store.server.id(), Signal::CONT);
     succeeds(&store.base.check());
+    // It is slow: the plugin waits.
+    send(store.server.id(), Signal::STOP);
+    let slow = format!("(sleep 3; kill -CONT {}) >/dev/null 2>&1 &", store.server.id());
+    succeeds(&store.base.script(&format!("{slow} pgseal key check DIR")));
 
     // The policy is taken away, then the access key, then the profile.
     succeeds(&store.base.script("cp -p ~/.aws/credentials kept"));

@@ -271,6 +271,19 @@ fn columns_under_two_stores() {
     columns.opens();
     assert!(columns.base.node.sql(wrapped).contains(&moved_key));
 
+    // The older data keys go once no column key is under them.
+    columns.base.node.sql(
+        "select pgseal.change_provider('keyring:KEYRING')".replace("KEYRING", &keyring).as_str(),
+    );
+    let forget = columns.pgseal(&["key", "forget", &keyring]);
+    assert!(forget.code == 2 && forget.text.contains("pgseal.change_provider"), "{}", forget.text);
+    let forget = ["key", "forget", &keyring, "--no-backup-has-them"];
+    let forgotten = columns.pgseal(&forget);
+    succeeds(&forgotten);
+    assert!(forgotten.text.contains("Removed: generation 1"), "{}", forgotten.text);
+    columns.opens();
+    assert!(columns.pgseal(&forget).text.contains("no retired data key"));
+
     // No key is in an argument, an environment, a log, the trail or a file of the cluster.
     let mut secrets: Vec<String> = columns.column_keys().iter().map(|key| hex(key)).collect();
     secrets.push(fs::read_to_string(&raw).expect("the key").trim().to_owned());
@@ -293,6 +306,27 @@ fn columns_under_two_stores() {
     }
     let calls = fs::read_to_string(&columns.calls).expect("the calls");
     assert!(calls.contains("column-keys") && calls.contains("PGSEAL_CLUSTERS_DIR"), "{calls}");
+
+    // The keyring is destroyed: nothing opens any more but with an escrow copy, which the receipt names.
+    columns.base.node.start();
+    columns.opens();
+    let receipt = columns.base.node.home().join("receipt.json");
+    let place = receipt.display().to_string();
+    let destroy = ["key", "destroy", &keyring];
+    let asked = columns.pgseal(&destroy);
+    assert!(asked.code == 2 && asked.text.contains("--yes-destroy"), "{}", asked.text);
+    let id = asked.text.split("--yes-destroy ").nth(1).and_then(|rest| rest.get(..32));
+    let id = id.expect("the identity").to_owned();
+    let sure = [&destroy[..], &["--yes-destroy", &id, "--receipt", &place]].concat();
+    succeeds(&columns.pgseal(&sure));
+    let beside = columns.keyring.parent().expect("a directory");
+    assert_eq!(fs::read_dir(beside).expect("it is there").count(), 0, "no copy is left beside it");
+    let receipt = fs::read_to_string(receipt).expect("the receipt");
+    assert!(receipt.contains("keyring.replaced.1") && receipt.contains("escrow copy"), "{receipt}");
+    columns.fails("", "there is no keyring");
+    succeeds(&restore(&newer, &[]));
+    columns.opens();
+    columns.base.node.stop();
 }
 
 /// Whoever writes the data directory can change the setting. That makes no keyring trusted.

@@ -6,6 +6,7 @@ use std::fs;
 use std::thread;
 
 use pgseal_scenarios::key_store::{MODULE, StoreNode, commands};
+use pgseal_scenarios::resealing::data_keys;
 use pgseal_scenarios::{escrow_lock, succeeds};
 
 const PIN: &str = "87654321";
@@ -96,6 +97,52 @@ fn a_cluster_under_a_token() {
     let restore = ["escrow.txt", "--unlock", escrow[1], "-K", uri, "--force"];
     succeeds(&store.node.pgseal(&[&["key", "restore", &dir][..], &restore[..]].concat()));
     store.works(Some(PIN));
+}
+
+/// No data key and no PIN is in the arguments or the environment of a program that a check, a renewal
+/// and a start run, or in the server's log.
+#[test]
+fn no_key_is_in_arguments_environments_or_logs() {
+    let mut store = new_store();
+    let [token, pin, cluster] = <[String; 3]>::try_from(commands("## PKCS #11", "### Rotating"))
+        .expect("three blocks of commands");
+    succeeds(&store.script(&format!("{token}{pin}")));
+    let uri = pin.lines().find(|line| line.starts_with("URI=")).expect("the URI");
+    store.new_cluster(&format!("{uri}\n{cluster}"));
+    store.node.stop();
+    succeeds(&store.script(
+        "cat >~/steps <<'END'
+         set -e
+         pgseal key check DIR
+         pgseal key renew DIR
+         pgseal run -- pg_ctl -w -D DIR -l ~/traced start
+         pgseal key renew DIR
+         pg_ctl -w -D DIR stop
+END
+         strace -f -qq -xx -v -s 65536 -e trace=execve -o ~/calls bash ~/steps",
+    ));
+    let keys = data_keys(&store.node);
+    let mut secrets: Vec<Vec<u8>> = vec![PIN.into()];
+    for generation in keys.generations() {
+        let key = keys.get(generation).expect("a data key").bytes();
+        let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        secrets.extend([key.to_vec(), hex.to_uppercase().into_bytes(), hex.into_bytes()]);
+    }
+    assert_eq!(secrets.len(), 10, "the PIN, and three data keys in three forms");
+    // strace writes each byte as \xHH.
+    let traced =
+        |bytes: &[u8]| -> String { bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect() };
+    let read = |name: &str| fs::read(store.node.home().join(name)).expect("it was written");
+    let calls = String::from_utf8(read("calls")).expect("text");
+    for program in ["pgseal-provider-pkcs11", "helper", "postgres"] {
+        assert!(calls.contains(&traced(program.as_bytes())), "{program} was not run");
+    }
+    let log = read("traced");
+    assert!(!log.is_empty());
+    for secret in secrets {
+        assert!(!calls.contains(&traced(&secret)), "a secret in an argument or an environment");
+        assert!(!log.windows(secret.len()).any(|part| part == secret), "a secret in the log");
+    }
 }
 
 /// Each way of wrapping passes the whole suite, and keys and URIs that must not be used are

@@ -8,12 +8,14 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
+use pgseal_cluster::{Patience, process};
 use pgseal_core::header::{self, Kind};
 use pgseal_core::{Layout, Suite};
 use pgseal_scenarios::backup::{base_backup, ends_sound, text};
-use pgseal_scenarios::resealing::header_of;
+use pgseal_scenarios::resealing::{guard_of, header_of};
 use pgseal_scenarios::{Keys, Ledger, Node, assert_same_contents, programs};
 use pgseal_testkit::{Cluster, Sealing};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// In the table `t`.
 const MARKER: &str = "in-another-suite-and-still-secret";
@@ -88,15 +90,24 @@ fn suite_of(node: &Node, relation: &str) -> Suite {
     header_of(&node.data().join(node.relation(relation))).suite
 }
 
-/// Has the server make everything anew, template0 as well.
+/// Has the server make everything anew, also the databases that allow no connections.
 fn rewrite_all(node: &Node) {
-    let (code, said) = rewrite(node, &[]);
-    assert!(code == 1 && said.contains("template0 allows no connections"), "{code} {said}");
-    node.sql("alter database template0 allow_connections true");
-    let (code, said) = rewrite(node, &["-d", "template0"]);
-    node.sql("alter database template0 allow_connections false");
+    let (code, said) = rewrite(node, &["--pages-per-second", "0"]);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("pgseal key forget"), "{said}");
+}
+
+/// The view of the extension, from the function of the guard module.
+fn create_progress(node: &Node) {
+    let guard = guard_of(node);
+    node.sql(&format!(
+        "create function file_suites(relation regclass, out fork text, out segment int,
+           out suite text, out is_older bool, out bytes int8)
+         returns setof record language c strict as '{guard}', 'pgseal_guard_file_suites';;
+         create view progress as select c.oid::regclass as relation, s.*
+           from pg_class as c, lateral file_suites(c.oid) as s
+           where c.relkind in ('r', 'i', 'S', 't', 'm') and c.relpersistence <> 't' and s.is_older"
+    ));
 }
 
 /// From XTS to GCM under load, with crashes, a backup, and sessions that had the files open before.
@@ -157,7 +168,33 @@ fn from_a_suite_without_tags_to_one_with_tags() {
         node.assert_authentic();
         ledger.start(&node);
     }
+    // A base backup while relations are made anew, slowly; a view tells how far that is.
+    create_progress(&node);
+    let left = |node: &Node| -> u64 {
+        node.sql("select count(*) from progress").parse().expect("a number")
+    };
+    let mut slow = {
+        let arguments = rewrite_arguments(&node, &["--pages-per-second", "300"]);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        node.pgseal_command(&arguments).spawn().expect("pgseal runs")
+    };
+    node.wait_until(
+        "select count(*) = 1 from pg_stat_activity where backend_type = 'pgseal reseal' \
+         and query like 'pgseal: VACUUM (FULL)%'",
+    );
+    assert!(left(&node) > 0);
+    let (code, said) = rewrite(&node, &["--status"]);
+    assert!(code == 1 && said.contains("At work: ") && said.contains("VACUUM (FULL)"), "{said}");
+    let during = base_backup(&node, "during", &["-X", "stream"]);
+    assert!(left(&node) > 0, "the worker kept to the pace");
+    node.sql(
+        "select pg_terminate_backend(pid) from pg_stat_activity \
+         where backend_type = 'pgseal reseal'",
+    );
+    let stopped = slow.wait().expect("it ends");
+    assert_eq!(stopped.code(), Some(1));
     rewrite_all(&node);
+    assert_eq!(left(&node), 0);
     ledger.write_for(Duration::from_millis(300));
     ledger.join();
     ledger.check(&node);
@@ -180,10 +217,12 @@ fn from_a_suite_without_tags_to_one_with_tags() {
     ledger.check(&node);
     assert_eq!(node.sql(CONTENTS), contents);
     node.stop_sound(MARKER);
-    let mut restored = Node::at(&node, &backup);
-    restored.start();
-    assert_eq!(restored.sql(CONTENTS), contents);
-    ends_sound(restored);
+    for backup in [backup, during] {
+        let mut restored = Node::at(&node, &backup);
+        restored.start();
+        assert_eq!(restored.sql(CONTENTS), contents);
+        ends_sound(restored);
+    }
 }
 
 /// From GCM to CTR and to XTS. An older suite that files have is kept, and a file of a suite that was
@@ -215,7 +254,7 @@ fn between_other_suites_and_a_file_of_a_forgotten_one() {
     node.start();
     let database = node.sql("select current_database()");
     let (code, said) = rewrite(&node, &["-d", &database, "-r", "m"]);
-    assert!(code == 1 && said.contains("1 relation made anew"), "{said}");
+    assert!(code == 1 && said.contains("relations made anew in aes-256-xts"), "{said}");
     assert_eq!(suite_of(&node, "m"), Suite::Aes256Xts);
     assert_eq!(suite_of(&node, "t"), Suite::Aes256Gcm);
     let path = node.data().join(node.relation("c"));
@@ -317,4 +356,100 @@ fn standbys_change_on_their_own() {
     own.stop_sound(MARKER);
     twin.stop_sound(MARKER);
     node.stop_sound(MARKER);
+}
+
+fn postmaster_of(node: &Node) -> Pid {
+    let found = process::postmaster(node.data()).and_then(|pid| i32::try_from(pid).ok());
+    found.and_then(Pid::from_raw).expect("a server runs")
+}
+
+/// A server that does not answer goes on in its suite, and so does its next start; the same command
+/// changes it later. A command that was killed leaves a change that the server takes.
+#[test]
+fn a_server_that_does_not_answer_keeps_its_suite() {
+    let mut node = filled("aes-256-xts", &[]);
+    let data = text(node.data());
+    let (contents, postmaster) = (node.sql(CONTENTS), postmaster_of(&node));
+    let command = ["key", "renew", &data, "--suite", "aes-256-gcm", "--timeout", "1"];
+    kill_process(postmaster, Signal::STOP).expect("it runs");
+    let silent = node.pgseal(&command);
+    kill_process(postmaster, Signal::CONT).expect("it runs");
+    assert_eq!(silent.code, 22, "{}", silent.text);
+    assert!(silent.text.contains("new files stay in aes-256-xts"), "{}", silent.text);
+    assert!(!node.file("pgseal/renewal").exists());
+    let shown = node.pgseal(&["key", "show", &data]).text;
+    assert!(!shown.contains("gcm"), "{shown}");
+    // The signal that it got meanwhile changes nothing.
+    node.sql("create table one as select * from t;; checkpoint");
+    assert_eq!(suite_of(&node, "one"), Suite::Aes256Xts);
+    node.kill9();
+    node.start();
+    node.sql("create table two as select * from t;; checkpoint");
+    assert_eq!(suite_of(&node, "two"), Suite::Aes256Xts);
+
+    // The command is killed while it waits.
+    let postmaster = postmaster_of(&node);
+    kill_process(postmaster, Signal::STOP).expect("it runs");
+    let mut child = node.pgseal_command(&command[..5]);
+    let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let is_there = || node.file("pgseal/renewal").exists();
+    let _ = Patience::every(Duration::from_millis(10), 60).wait_until(is_there);
+    let _ = child.kill();
+    let _ = child.wait();
+    let doctor = node.pgseal(&["doctor", &data]).text;
+    kill_process(postmaster, Signal::CONT).expect("it runs");
+    assert!(doctor.contains("pgseal key renew --finish"), "{doctor}");
+    let done = node.pgseal(&["key", "renew", &data, "--finish"]);
+    assert_eq!(done.code, 0, "{}", done.text);
+    node.sql("create table three as select * from t;; checkpoint");
+    assert_eq!(suite_of(&node, "three"), Suite::Aes256Gcm);
+    node.kill9();
+    node.start();
+    for table in ["t", "one", "two", "three"] {
+        assert_eq!(node.sql(&CONTENTS.replace("from t", &format!("from {table}"))), contents);
+    }
+    node.stop_sound(MARKER);
+}
+
+/// From keys of 128 bits to 256 and back. Files that PostgreSQL does not make anew keep the length of
+/// their key until `pgseal rekey`.
+#[test]
+fn between_keys_of_128_and_256_bits() {
+    for (from, to) in [("aes-128-gcm", "aes-256-gcm"), ("aes-256-xts", "aes-128-xts")] {
+        let mut node = filled(from, &[]);
+        let data = text(node.data());
+        let contents = node.sql(CONTENTS);
+        let of_status = |node: &Node| header_of(&node.file("pg_xact/0000")).suite;
+        let before = of_status(&node);
+        change(&node, to);
+        let (code, said) = rewrite(&node, &["--pages-per-second", "0"]);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("keep keys of another length"), "{said}");
+        assert_eq!(suites(&node.file("base")), BTreeSet::from([to]));
+        node.kill9();
+        node.start();
+        // Old transaction status, and new: 40,000 subtransactions fill more than a page of it.
+        node.sql(
+            "create table n (a int);; do $$ begin for i in 1..40000 loop begin \
+             insert into n values (i); exception when others then raise; end; end loop; end $$",
+        );
+        node.sql("insert into t (v) values ('more');; delete from t where v = 'more'");
+        node.kill9();
+        node.start();
+        assert_eq!(node.sql("select count(*) from n"), "40000");
+        assert_eq!(node.sql(CONTENTS), contents);
+        assert_eq!(of_status(&node), before, "it keeps the length of its key");
+        node.stop();
+        node.assert_authentic();
+        let forgotten = node.pgseal(&["key", "forget", &data, "--no-backup-has-them"]);
+        assert!(forgotten.text.contains(&format!("Kept: suite {from}")), "{}", forgotten.text);
+        let rekeyed = node.pgseal(&["rekey", &data]);
+        assert_eq!(rekeyed.code, 0, "{}", rekeyed.text);
+        assert_ne!(of_status(&node), before);
+        let shown = node.pgseal(&["key", "show", &data]).text;
+        assert!(!shown.contains("Older"), "{shown}");
+        node.start();
+        assert_eq!(node.sql(CONTENTS), contents);
+        node.stop_sound(MARKER);
+    }
 }

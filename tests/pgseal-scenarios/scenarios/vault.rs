@@ -200,6 +200,10 @@ fn a_cluster_under_the_transit_engine() {
     store.base.refuses(13, "no answer in time");
     send(pid, Signal::CONT);
     store.works();
+    // It is slow: the plugin waits.
+    send(pid, Signal::STOP);
+    let slow = format!("(sleep 3; kill -CONT {pid}) >/dev/null 2>&1 &");
+    succeeds(&store.script(&format!("{slow} pgseal key check DIR")));
 
     // The store is busy for a start and a check; then twice, and pgseal asks again.
     store.api(r#"POST sys/test/busy -d '{"count":2}'"#);

@@ -55,6 +55,13 @@ pub fn add_samples(node: &Node, path: &Path, samples: u32) {
     file.write_all_at(&head, 0).expect("the header can be written");
 }
 
+/// The guard module that the server has loaded.
+#[must_use]
+pub fn guard_of(node: &Node) -> String {
+    let loaded = node.sql("show shared_preload_libraries");
+    loaded.split(',').next().unwrap_or_default().trim().trim_matches('"').to_owned()
+}
+
 /// Makes the functions that the extension has, straight from the guard module that the server has
 /// loaded.
 pub fn create_functions(node: &Node) {
@@ -63,8 +70,7 @@ pub fn create_functions(node: &Node) {
 
 /// As [`create_functions`], in another database.
 pub fn create_functions_in(node: &Node, database: &str) {
-    let loaded = node.sql("show shared_preload_libraries");
-    let guard = loaded.split(',').next().unwrap_or_default().trim().trim_matches('"').to_owned();
+    let guard = guard_of(node);
     node.sql_in(
         database,
         &format!(

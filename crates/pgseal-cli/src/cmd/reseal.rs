@@ -13,7 +13,7 @@ use pgseal_core::Suite;
 use serde::Serialize;
 
 use self::rewrite::Wish;
-use self::server::{Connection, FileKey, Outcome, Server, Which};
+use self::server::{Connection, FileKey, Outcome, Server, Which, Work};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
@@ -28,6 +28,7 @@ Examples:
   pgseal reseal DIR --due                               # also files whose key comes near its limit
   pgseal reseal DIR --status                            # which files have two keys
   pgseal reseal DIR --rewrite                           # to the suite of pgseal key renew --suite
+  pgseal reseal DIR --rewrite --status                  # how far that is
 
 The server must run. For a stopped one: pgseal rekey DIR. psql is asked for, and finds the server as
 always (PGHOST, PGPORT, PGUSER, .pgpass); the user must be a superuser of the database. That the server
@@ -64,19 +65,22 @@ pub struct Args {
     due: bool,
     /// Have the server make relations anew whose files have an older suite: VACUUM FULL and REINDEX,
     /// which lock each relation while it is made anew
-    #[arg(long, conflicts_with_all = ["begun", "due", "status", "no_wait"])]
+    #[arg(long, conflicts_with_all = ["begun", "due", "wait"])]
     rewrite: bool,
     /// With --rewrite: for how many seconds to wait for the lock on a relation; 0: for any time
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "rewrite")]
-    lock_timeout: u32,
-    /// How many pages are sealed anew in a second; 0: no limit
-    #[arg(long, value_name = "NUMBER", default_value_t = 5120, conflicts_with_all = ["status", "rewrite"])]
+    #[arg(value_parser = clap::value_parser!(i32).range(0..=2_000_000))]
+    lock_timeout: i32,
+    /// How many pages are sealed anew in a second; 0: no limit. With --rewrite on average: the worker
+    /// pauses between relations
+    #[arg(long, value_name = "NUMBER", default_value_t = 5120, conflicts_with = "status")]
     #[arg(value_parser = clap::value_parser!(i32).range(0..))]
     pages_per_second: i32,
     /// Start the work in one database, and do not wait for its end
     #[arg(long, conflicts_with_all = ["status", "wait"], requires = "databases")]
     no_wait: bool,
-    /// Start nothing: show which files have two keys, and those whose key comes near its limit
+    /// Start nothing: show which files have two keys, and those whose key comes near its limit; with
+    /// --rewrite: which relations have an older suite
     #[arg(long)]
     status: bool,
     /// With --status: first wait until no worker runs
@@ -125,6 +129,19 @@ impl Report {
     }
 }
 
+impl Args {
+    fn work(&self) -> Work {
+        let which = match (self.begun, self.due, self.rewrite) {
+            (true, ..) => Which::Begun,
+            (_, true, _) => Which::Due,
+            (.., true) => Which::OlderSuite,
+            _ => Which::Every,
+        };
+        let Args { pages_per_second, lock_timeout, .. } = *self;
+        Work { which, pages_per_second, lock_timeout }
+    }
+}
+
 pub fn run(args: &Args) -> Result<u8, CliError> {
     let dir = DataDir::open(&args.dir.path("reseal")?)?;
     dir.expect_whole()?;
@@ -150,22 +167,23 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         )));
     }
     let server = Server::of(&dir, &args.connection)?;
-    let databases = match args.databases.is_empty() {
-        true => server.databases()?,
-        false => args.databases.clone(),
-    };
     if args.rewrite {
         let wish = Wish {
             keyring: keyring.id(),
             suite: keyring.suite(),
-            databases: &databases,
-            is_every_database: args.databases.is_empty(),
+            databases: &args.databases,
             relations: &args.relations,
-            lock_timeout: args.lock_timeout,
+            work: args.work(),
+            is_status: args.status,
+            no_wait: args.no_wait,
             json: args.json,
         };
         return rewrite::run(&wish, &dir, &server);
     }
+    let databases = match args.databases.is_empty() {
+        true => server.databases()?,
+        false => args.databases.clone(),
+    };
     if args.wait {
         server.wait_for_workers(PAUSE)?;
     }
@@ -198,11 +216,6 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
 
 /// Has a worker reseal one database, or one after the other each of the relations.
 fn reseal(args: &Args, server: &Server, database: String) -> Result<Done, CliError> {
-    let which = match (args.begun, args.due) {
-        (true, _) => Which::Begun,
-        (_, true) => Which::Due,
-        _ => Which::Every,
-    };
     let mut done = Done { database, worker: None, ended: None, failed: None, files: Vec::new() };
     let relations: Vec<Option<&str>> = match args.relations.is_empty() {
         true => vec![None],
@@ -211,7 +224,7 @@ fn reseal(args: &Args, server: &Server, database: String) -> Result<Done, CliErr
     let hides = args.json || !io::stderr().is_terminal();
     for relation in relations {
         let before = server.outcome(&done.database)?;
-        let worker = server.start(&done.database, relation, args.pages_per_second, which)?;
+        let worker = server.start(&done.database, relation, &args.work())?;
         done.worker = worker;
         if args.no_wait {
             return Ok(done);

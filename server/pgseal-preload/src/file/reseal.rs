@@ -26,6 +26,9 @@ use crate::os::real::Errno;
 use crate::os::sys::{self, errno_of};
 use crate::place::datadir;
 
+/// The room for the name of a suite, as `server/guard/reseal.h` has it.
+const SUITE_NAME_LEN: usize = 32;
+
 /// Writes the header of the next stage if the file is still at the stage `from`. Returns the stage
 /// after that.
 fn advance(fd: c_int, path: &[u8], from: Stage) -> Result<Stage, Errno> {
@@ -257,6 +260,37 @@ pub unsafe extern "C" fn pgseal_reseal_state(fd: c_int, numbers: *mut u64) -> c_
         Ok(state) => {
             // SAFETY: the caller's contract.
             unsafe { core::ptr::copy_nonoverlapping(state.as_ptr(), numbers, state.len()) };
+            0
+        }
+        Err(errno) => errno,
+    }
+}
+
+/// For the guard module: the name of the suite of a sealed file, as a C string of at most 32 bytes, and
+/// whether new files of relations get another suite. `EINVAL`: this is no sealed file with a header.
+///
+/// # Safety
+/// `name` is valid for writes of 32 bytes, `is_older` for one of a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pgseal_suite_of(
+    fd: c_int,
+    name: *mut c_char,
+    is_older: *mut c_int,
+) -> c_int {
+    let suite = with_reserve(|| {
+        let header = with_file(fd, |file, _| Ok(*file.header()))?;
+        Ok((header.suite, load::of_header(&header)?.suite() != header.suite))
+    });
+    match suite {
+        Ok((suite, older)) => {
+            let mut text = [0; SUITE_NAME_LEN];
+            let len = suite.name().len().min(SUITE_NAME_LEN - 1);
+            text[..len].copy_from_slice(&suite.name().as_bytes()[..len]);
+            // SAFETY: the caller's contract.
+            unsafe {
+                core::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len());
+                is_older.write(c_int::from(older));
+            }
             0
         }
         Err(errno) => errno,

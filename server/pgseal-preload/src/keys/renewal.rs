@@ -13,7 +13,7 @@ use pgseal_keys::renewal::{self, RENEWAL_LEN, Renewed};
 use crate::keys::settings;
 use crate::os::log::{self, Shown};
 use crate::os::memory::with_reserve;
-use crate::os::sys::{self, PathText};
+use crate::os::sys::{self, Fd, PathText};
 use crate::place::datadir::{self, Root};
 
 /// Where the program leaves the new key.
@@ -113,7 +113,7 @@ pub fn configuration_is_read(root: &Root) {
 
 fn take(shared: &Shared, root: &Root, keys: &KeySet) {
     let path = datadir::join(root.path(), FILE);
-    let Some(file) = read(&path) else { return };
+    let Some((_locked, file)) = claim(&path) else { return };
     let outcome = match <[u8; RENEWAL_LEN]>::try_from(&file[..]) {
         Ok(file) => learn(shared, keys, &file, settings::missing_setting),
         Err(_) => Err("it has another length than such a file"),
@@ -168,19 +168,25 @@ fn learn(
     Ok(Some(generation))
 }
 
-/// The content of a regular file, if there is one.
-fn read(path: &PathText) -> Option<Vec<u8>> {
+/// The content of a regular file, if there is one, and the file, locked: the program takes it away
+/// under this lock if the server has not answered in time.
+fn claim(path: &PathText) -> Option<(Fd, Vec<u8>)> {
     let path = sys::c_path(path).ok()?;
     let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let fd = sys::open(&path, flags, 0).ok()?;
-    if !sys::fstat(fd.0).is_some_and(|st| sys::is_regular(st.st_mode)) {
+    let is_regular = |st: libc::stat| sys::is_regular(st.st_mode);
+    if !sys::fstat(fd.0).is_some_and(is_regular) || !sys::try_lock(&fd) {
+        return None;
+    }
+    // Before the lock was taken, the program may have taken the file away.
+    if sys::fstat(fd.0).is_none_or(|st| st.st_nlink == 0) {
         return None;
     }
     // A longer file is refused by its length.
     let mut bytes = vec![0; RENEWAL_LEN + 1];
     let got = sys::pread_full(fd.0, &mut bytes, 0).ok()?;
     bytes.truncate(got);
-    Some(bytes)
+    Some((fd, bytes))
 }
 
 fn remove(path: &PathText) {

@@ -154,6 +154,12 @@ pub fn lock(directory: &Fd) -> Result<(), c_int> {
     }
 }
 
+/// Locks a file as `flock(2)` does, unless another process has locked it.
+pub fn try_lock(file: &Fd) -> bool {
+    // SAFETY: no pointers involved.
+    unsafe { libc::flock(file.0, libc::LOCK_EX | libc::LOCK_NB) == 0 }
+}
+
 /// A path with its symbolic links resolved; `None` if the path does not exist.
 pub fn real_path(path: &CStr) -> Option<PathText> {
     let mut buf = [0_u8; libc::PATH_MAX as usize];

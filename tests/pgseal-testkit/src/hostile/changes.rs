@@ -157,6 +157,15 @@ pub const CHANGES: &[Change] = &[
     }),
     change("keyring: time", |data, _| set(data, "created", "\"yesterday\"")),
     change("keyring: suite", |data, _| set(data, "suite", "\"aes-256-xts\"")),
+    change("keyring: an older suite", |data, _| {
+        edit(&keyring(data), |text| {
+            text.replacen(
+                "  \"suite\": ",
+                "  \"older_suites\": [\"aes-256-xts\"],\n  \"suite\": ",
+                1,
+            )
+        });
+    }),
     change("keyring: key check", |data, _| set(data, "key_check", "\"0000000000000000\"")),
     change("keyring: generation", |data, _| set(data, "generation", "4294967295")),
     change("keyring: state", |data, _| set(data, "state", "\"retired\"")),

@@ -46,6 +46,12 @@ pub const CHECKS: &[Check] = &[
         files::conversion,
     ),
     check(
+        "renewal",
+        "No renewal of the data key or change of the suite waits for the server",
+        "pgseal key renew --finish DIR; docs/keys.md",
+        files::renewal,
+    ),
+    check(
         "library",
         "The library libpgseal.so is where the program expects it",
         "install pgseal anew (make install), or set PGSEAL_LIBRARY to the path of libpgseal.so",

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pgseal_convert::{Journal, Operation, Phase};
 use pgseal_core::{Suite, usage};
+use pgseal_keys::renewal_path;
 use pgseal_pgdata::Class;
 
 use super::context::Context;
@@ -72,6 +73,24 @@ pub fn conversion(context: &Context) -> Verdict {
         Phase::Finish => "with all files done, and no server starts",
     };
     fail(format!("pgseal {name} was interrupted {how_far}; go on with: {next}"))
+}
+
+pub fn renewal(context: &Context) -> Verdict {
+    let root = &context.dir.root;
+    let path = renewal_path(root);
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    let finish = format!("pgseal key renew --finish {}", root.display());
+    if is_there(&path) {
+        return warn(format!(
+            "a data key waits for the server to read its configuration; if no pgseal key renew runs: {finish}"
+        ));
+    }
+    if is_there(&path.with_extension("refused")) {
+        return warn(format!(
+            "the server did not take a data key, its log says why; when the cause is gone: {finish}"
+        ));
+    }
+    ok("none waits")
 }
 
 /// The verdict of a check that makes no sense during a conversion; `None` if there is none.

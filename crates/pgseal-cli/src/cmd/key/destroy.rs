@@ -7,16 +7,16 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueHint;
-use pgseal_keys::{Clusters, KEYRING_DIR, Keyring, Provider, kind_of};
+use pgseal_keys::{Clusters, Keyring, Provider, kind_of};
 use rustix::fs::OFlags;
 use serde::Serialize;
 
-use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::given_dir::GivenDir;
+use crate::given_dir::GivenPath;
+use crate::keyring_place::KeyringPlace;
 use crate::locks::{OwnLock, ServerLock};
 use crate::out::{self, Out};
-use crate::{audit, escrow_record, exit, json_file, keys, memory};
+use crate::{audit, escrow_record, exit, json_file, memory};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,15 +30,19 @@ what has to be destroyed besides.";
 /// begin with one of these.
 const STEMS: [&str; 6] = ["keyring", "config", "manifest", "control", "renewal", "escrow.json"];
 
+/// As pgseal names copies of a keyring beside it.
+const KEPT_BESIDE: [&str; 2] = ["keyring.replaced.", "keyring.new."];
+
 /// Destroy the keyring: the files of the data directory can then never be read again
 ///
 /// Only on a stopped server. Overwrites and removes the keyring and its copies in the data
 /// directory, and lists what else opens the data: the key, escrow copies, backups.
+/// For a keyring of sealed columns: the columns can then never be read again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     #[command(flatten)]
-    dir: GivenDir,
+    path: GivenPath,
     /// Do not ask: the identity of the keyring, as pgseal key show prints it
     #[arg(long, value_name = "IDENTITY")]
     yes_destroy: Option<String>,
@@ -73,27 +77,33 @@ struct Left {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir.path("key destroy")?)?;
-    let _own = OwnLock::take(&dir.root)?;
+    let place = KeyringPlace::open(&args.path.path("key destroy")?)?;
     // No server starts on the data directory meanwhile.
-    let _stopped = ServerLock::take(&dir)?;
-    let keyring = keys::own_keyring(&dir)?;
-    let files = files(&dir.root)?;
-    let left = left(&dir, &keyring);
-    let receipt = args.receipt.as_deref().map(|path| expect_place(path, &dir.root)).transpose()?;
-    confirm(args, &dir, &keyring, &files, &left)?;
+    let _locks = match place.datadir() {
+        Some(dir) => Some((OwnLock::take(&dir.root)?, ServerLock::take(dir)?)),
+        None => None,
+    };
+    let keyring = place.load()?;
+    let named = match &place {
+        KeyringPlace::DataDir(dir) => dir.root.clone(),
+        KeyringPlace::File(path) => path.clone(),
+    };
+    let own = keyring.path().parent().map(Path::to_owned).unwrap_or_default();
+    let files = files(&place, &own)?;
+    let left = left(&place, &keyring);
+    let receipt = args.receipt.as_deref().map(|path| expect_place(path, &named)).transpose()?;
+    confirm(args, &place, &named, &keyring, &files, &left)?;
     audit::using(&keyring);
     audit::begin()?;
     let doomed = files.iter().map(|path| Doomed::open(path)).collect::<Result<Vec<_>, _>>()?;
     for file in doomed {
         file.destroy()?;
     }
-    let own = dir.root.join(KEYRING_DIR);
     File::open(&own).and_then(|own| own.sync_all()).map_err(CliError::io(&own, "sync it"))?;
     audit::detail(out::count(files.len() as u64, "file"));
     let done = Done {
         keyring_id: keyring.id().to_string(),
-        directory: dir.root.display().to_string(),
+        directory: named.display().to_string(),
         when: pgseal_keys::now()?,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         destroyed: files.iter().map(|file| file.display().to_string()).collect(),
@@ -106,11 +116,14 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         for file in &done.destroyed {
             writeln!(out, "Destroyed: {file}")?;
         }
-        writeln!(
-            out,
-            "The files of {} cannot be opened any more with what is in it.",
-            done.directory
-        )?;
+        match place.datadir() {
+            Some(_) => writeln!(
+                out,
+                "The files of {} cannot be opened any more with what is in it.",
+                done.directory
+            )?,
+            None => writeln!(out, "No sealed column opens any more with {}.", done.directory)?,
+        }
         print_left(&mut out, &done.left)?;
     }
     out.flush()?;
@@ -122,15 +135,22 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     Ok(exit::SOUND)
 }
 
-/// The files in the directory `pgseal` that hold wrapped keys, or are sealed with them.
-fn files(root: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let own = root.join(KEYRING_DIR);
-    let listing = fs::read_dir(&own).map_err(CliError::io(&own, "read the directory"))?;
+/// The files that hold wrapped keys, or are sealed with them: in the directory `pgseal` of a data
+/// directory, or beside a keyring of columns.
+fn files(place: &KeyringPlace, own: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let listing = fs::read_dir(own).map_err(CliError::io(own, "read the directory"))?;
     let mut files = Vec::new();
     for item in listing {
-        let item = item.map_err(CliError::io(&own, "read the directory"))?;
+        let item = item.map_err(CliError::io(own, "read the directory"))?;
         let name = item.file_name();
-        if STEMS.iter().any(|stem| name.as_encoded_bytes().starts_with(stem.as_bytes())) {
+        let begins = |stem: &&str| name.as_encoded_bytes().starts_with(stem.as_bytes());
+        let is_wanted = match place {
+            KeyringPlace::DataDir(_) => STEMS.iter().any(|stem| begins(&stem)),
+            KeyringPlace::File(path) => {
+                item.path() == *path || KEPT_BESIDE.iter().any(|stem| begins(&stem))
+            }
+        };
+        if is_wanted {
             files.push(item.path());
         }
     }
@@ -182,7 +202,8 @@ fn overwrite(mut file: File) -> io::Result<()> {
 }
 
 /// What else opens the data of this keyring, or holds it in plain, as far as this machine knows.
-fn left(dir: &DataDir, keyring: &Keyring) -> Vec<Left> {
+fn left(place: &KeyringPlace, keyring: &Keyring) -> Vec<Left> {
+    let dir = place.datadir();
     let mut all = Vec::new();
     let mut add = |what: String, how: &str| all.push(Left { what, how: how.to_owned() });
     let summary = keyring.summary();
@@ -196,7 +217,9 @@ fn left(dir: &DataDir, keyring: &Keyring) -> Vec<Left> {
         add(what, &how_to_destroy(&recipient.provider));
     }
     let clusters = Clusters::from_environment();
-    for provider in clusters.providers_of(keyring.id(), Some(&dir.root)).unwrap_or_default() {
+    for provider in
+        clusters.providers_of(keyring.id(), dir.map(|dir| dir.root.as_path())).unwrap_or_default()
+    {
         let uri = provider.to_string();
         if !keyring.provider_uris().contains(&uri) {
             add(key_in_words("another source", &uri, None), &how_to_destroy(&uri));
@@ -207,7 +230,7 @@ fn left(dir: &DataDir, keyring: &Keyring) -> Vec<Left> {
         "destroy it like the present one: it opens older copies of the keyring",
     );
     let mut copies = memory::of(keyring.id()).escrow;
-    if let Some(copy) = escrow_record::read(dir) {
+    if let Some(copy) = dir.and_then(escrow_record::read) {
         let copy = memory::EscrowCopy {
             made: copy.made,
             opened_by: copy.opened_by,
@@ -252,7 +275,13 @@ fn left(dir: &DataDir, keyring: &Keyring) -> Vec<Left> {
         "nothing is needed if the keys above are destroyed. Overwriting is no proof on SSDs and on \
          file systems that write elsewhere (btrfs, ZFS, snapshots)",
     );
-    if let Some(journal) = &dir.conversion {
+    if dir.is_none() {
+        add(
+            "sessions of servers that have used these columns, which hold column keys".to_owned(),
+            "restart the servers",
+        );
+    }
+    if let Some(journal) = dir.and_then(|dir| dir.conversion.as_ref()) {
         add(
             format!(
                 "files that are plain, because pgseal {} was interrupted",
@@ -331,7 +360,8 @@ fn expect_place(receipt: &Path, root: &Path) -> Result<PathBuf, CliError> {
 /// Goes on only if somebody gave the identity of the keyring.
 fn confirm(
     args: &Args,
-    dir: &DataDir,
+    place: &KeyringPlace,
+    named: &Path,
     keyring: &Keyring,
     files: &[PathBuf],
     left: &[Left],
@@ -341,15 +371,19 @@ fn confirm(
         Some(given) => given.clone(),
         None if io::stdin().is_terminal() && !args.json => {
             let mut err = io::stderr();
-            writeln!(err, "{}: keyring {id}, {}:", dir.root.display(), keyring.summary().created)?;
+            writeln!(err, "{}: keyring {id}, {}:", named.display(), keyring.summary().created)?;
             for file in files {
                 writeln!(err, "will be destroyed: {}", file.display())?;
             }
             print_left(&mut err, left)?;
+            let lost = match place {
+                KeyringPlace::DataDir(_) => "file of this data directory",
+                KeyringPlace::File(_) => "sealed column under this keyring",
+            };
             write!(
                 err,
-                "No file of this data directory can then be read again, by anybody. Type the \
-                         identity of the keyring to destroy it: "
+                "No {lost} can then be read again, by anybody. Type the identity of the keyring to \
+                 destroy it: "
             )?;
             let mut line = String::new();
             io::stdin().lock().read_line(&mut line)?;
@@ -359,7 +393,7 @@ fn confirm(
             return Err(CliError::Usage(format!(
                 "key destroy: {}: nothing was changed; to destroy its keyring for ever, add \
                  --yes-destroy {id}",
-                dir.root.display()
+                named.display()
             )));
         }
     };
@@ -368,7 +402,7 @@ fn confirm(
         false => Err(CliError::Usage(format!(
             "key destroy: that is not the identity of the keyring of {}, and nothing was changed; \
              see it with: pgseal key show",
-            dir.root.display()
+            named.display()
         ))),
     }
 }

@@ -14,7 +14,8 @@ use serde::Serialize;
 
 use crate::datadir::{DataDir, expect_whole};
 use crate::error::CliError;
-use crate::given_dir::GivenDir;
+use crate::given_dir::GivenPath;
+use crate::keyring_place::KeyringPlace;
 use crate::keys::{self, PresentKey};
 use crate::locks::{OwnLock, refuse_running};
 use crate::out::Out;
@@ -25,10 +26,12 @@ use crate::{audit, exit, records};
 ///
 /// After a rekey or a renewal, when no backup and no archived WAL from before is kept any more. Files
 /// of an older suite (pgseal key renew --suite) are refused from then on.
+/// For a keyring of sealed columns: removes every older data key; before, run pgseal.change_provider()
+/// in each database that has such columns.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    dir: GivenDir,
+    path: GivenPath,
     #[command(flatten)]
     key: PresentKey,
     /// No backup and no archived WAL that shall ever be read is sealed with them
@@ -40,7 +43,7 @@ pub struct Args {
 }
 
 /// The retired generations.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Done {
     /// Those that files of the data directory have.
     kept: Vec<u32>,
@@ -73,10 +76,50 @@ struct Used {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
-    let dir = DataDir::open(&args.dir.path("key forget")?)?;
+    match KeyringPlace::open(&args.path.path("key forget")?)? {
+        KeyringPlace::DataDir(dir) => forget_unused(args, &dir),
+        place @ KeyringPlace::File(_) => forget_older(args, &place),
+    }
+}
+
+/// Removes the older data keys of a keyring of sealed columns. Which of them a column key in a database
+/// still needs, only that database can tell.
+fn forget_older(args: &Args, place: &KeyringPlace) -> Result<u8, CliError> {
+    let keyring = place.load()?;
+    let path = keyring.path().display().to_string();
+    let retired = keyring.summary().generations;
+    let retired = retired.iter().filter(|entry| entry.state == GenerationState::Retired);
+    let removed: Vec<u32> = retired.map(|entry| entry.generation).collect();
+    let done = Done { removed, ..Done::default() };
+    let unused = done.unused();
+    if let Some(unused) = &unused {
+        if !args.no_backup_has_them {
+            return Err(CliError::Usage(format!(
+                "key forget: {path}: {unused} could go. Column keys that are still under it can then \
+                 never be opened again: first run, in each database, SELECT \
+                 pgseal.change_provider('keyring:{path}'). If no dump and no backup from before is \
+                 left, add --no-backup-has-them"
+            )));
+        }
+        let kek = keys::kek(&keyring, args.key.provider.as_deref())?;
+        audit::detail(unused.clone());
+        let numbers: Vec<Generation> = done.removed.iter().copied().map(Generation).collect();
+        place.change(|keyring| keyring.forget_generations(&kek, &numbers).map(|_| ()))?;
+    }
+    let mut out = Out::new();
+    match unused {
+        _ if args.json => out.json(&done)?,
+        Some(unused) => writeln!(out, "Removed: {unused}.")?,
+        None => writeln!(out, "There is no retired data key that could go.")?,
+    }
+    out.flush()?;
+    Ok(exit::SOUND)
+}
+
+fn forget_unused(args: &Args, dir: &DataDir) -> Result<u8, CliError> {
     let _lock = OwnLock::take(&dir.root)?;
-    let keyring = keys::own_keyring(&dir)?;
-    let used = used(&dir, &keyring)?;
+    let keyring = keys::own_keyring(dir)?;
+    let used = used(dir, &keyring)?;
     let retired = keyring.summary().generations;
     let retired = retired.iter().filter(|entry| entry.state == GenerationState::Retired);
     let (kept, removed): (Vec<u32>, Vec<u32>) =
@@ -120,7 +163,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     let numbers: Vec<Generation> = done.removed.iter().copied().map(Generation).collect();
     update(&keyring_path(&dir.root), |keyring| {
         // The keyring is locked now. Check again: the files may have changed before.
-        if let Err(error) = still_unused(&dir, keyring, &used, &done.removed) {
+        if let Err(error) = still_unused(dir, keyring, &used, &done.removed) {
             return Ok(Err(error));
         }
         // Files of pgseal's own are sealed with a data key, too.

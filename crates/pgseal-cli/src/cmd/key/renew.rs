@@ -5,9 +5,10 @@ mod rewrap;
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use pgseal_core::{Generation, KeySet, Suite, Suites};
-use pgseal_keys::{GenerationState, Kek, Keyring, update};
+use pgseal_keys::{GenerationState, Keyring, update};
 use serde::Serialize;
 
 use self::hand_over::Answer;
@@ -52,6 +53,9 @@ pub struct Args {
     /// New files of relations get this suite from now on; existing ones keep theirs
     #[arg(long, value_parser = values::suite(), conflicts_with = "finish")]
     suite: Option<Suite>,
+    /// For how many seconds to wait until the server has read its configuration
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    timeout: u32,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -161,12 +165,20 @@ fn renew_files(args: &Args, dir: &DataDir) -> Result<u8, CliError> {
     audit::unlocked(&keys);
     let retired = retired(&keyring);
     if let Some(pid) = server.filter(|_| !retired.is_empty()) {
-        match hand_over::to_server(&dir.root, pid, &keys, &retired)? {
+        let patience = Duration::from_secs(args.timeout.into());
+        let answer = hand_over::to_server(&dir.root, pid, &keys, &retired, patience)?;
+        let has_suites = keys.suites() == before;
+        match answer {
             Answer::Taken => {}
-            Answer::Refused if keys.suites() == before => {
-                return Err(hand_over::refused(&dir.root, pid));
+            Answer::Refused if has_suites => return Err(hand_over::refused(&dir.root, pid)),
+            Answer::None if has_suites => {
+                return Err(hand_over::no_answer(&dir.root, pid, patience));
             }
-            Answer::Refused => return Err(refused_suite(dir, pid, &kek, &keys, before)?),
+            Answer::Refused | Answer::None => {
+                // The server runs on without the suite, and so must its next start.
+                keys::change_own(dir, |keyring| keyring.set_suites(&kek, before))?;
+                return Err(without_suite(dir, pid, &answer, &keys, before));
+            }
         }
     }
     if server.is_none() {
@@ -196,24 +208,27 @@ fn renew_files(args: &Args, dir: &DataDir) -> Result<u8, CliError> {
     Ok(if done.left.is_empty() { exit::SOUND } else { exit::DAMAGE })
 }
 
-/// The server runs on without the suite that it refused, and so must its next start.
-fn refused_suite(
+/// The error about a server that did not take the suite.
+fn without_suite(
     dir: &DataDir,
     pid: u32,
-    kek: &Kek,
+    answer: &Answer,
     keys: &KeySet,
     before: Suites,
-) -> Result<CliError, CliError> {
-    keys::change_own(dir, |keyring| keyring.set_suites(kek, before))?;
-    Ok(CliError::NotNow(format!(
-        "{0}: the server, process {pid}, did not take the suite {1}; its log says why. A suite with \
-         tags needs full_page_writes = on, and wal_log_hints = on or data checksums; ctr needs data \
-         checksums. New files stay in {2}. After a change of the settings and a restart, run the same \
-         command again",
-        dir.root.display(),
-        keys.suite(),
-        before.newest()
-    )))
+) -> CliError {
+    let (suite, before) = (keys.suite(), before.newest());
+    let why = match answer {
+        Answer::None => "it did not read its configuration in time. When it answers again",
+        _ => {
+            "its log says why. A suite with tags needs full_page_writes = on, and wal_log_hints = on or \
+             data checksums; ctr needs data checksums. After a change of the settings and a restart"
+        }
+    };
+    CliError::NotNow(format!(
+        "{}: the server, process {pid}, did not take the suite {suite}, and new files stay in {before}: \
+         {why}, run the same command again",
+        dir.root.display()
+    ))
 }
 
 /// Refuses a lock file of a process that is not here: a server in another container would not learn

@@ -1,18 +1,18 @@
 //! `pgseal reseal --rewrite`: has the server make relations anew whose files have an older suite
-//! (`pgseal key renew --suite`). A suite with tags and one without have other offsets, so such a file
-//! cannot change in place. PostgreSQL's own commands make new files, and new files get the new suite.
+//! (`pgseal key renew --suite`). A worker of the server does it (`server/guard/rewrite.c`).
 //!
 //! Nothing is kept elsewhere: the headers say which files have an older suite. Whatever was not done
 //! is found by the next run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 
 use pgseal_core::{KeyringId, Suite};
 use pgseal_pgdata::Class;
 use serde::Serialize;
 
-use super::server::{Row, Server};
+use super::server::{Outcome, Server, Work};
+use super::wait;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::exit;
@@ -28,54 +28,24 @@ pub struct Wish<'a> {
     pub keyring: KeyringId,
     /// The suite of new files.
     pub suite: Suite,
-    /// The databases.
+    /// The databases; empty: all.
     pub databases: &'a [String],
-    /// Whether these are all that allow connections.
-    pub is_every_database: bool,
-    /// Only these tables and indexes; empty: all.
+    /// Only these tables and indexes of the one database; empty: all.
     pub relations: &'a [String],
-    /// For how many seconds to wait for the lock on a relation; 0: for any time.
-    pub lock_timeout: u32,
+    /// How the worker does it.
+    pub work: Work,
+    /// Start nothing, only report.
+    pub is_status: bool,
+    /// Do not wait for the end.
+    pub no_wait: bool,
     /// Print JSON.
     pub json: bool,
 }
 
-/// What makes a relation anew.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Command {
-    /// A table or materialized view with its TOAST table and all indexes.
-    VacuumFull,
-    /// One index of a table that has the new suite already; by the server's user, beside others.
-    Reindex { concurrently: bool },
-    /// A sequence; the value is the one that it has.
-    Cache(i64),
-}
-
-/// A command for a relation.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Task {
-    /// The relation, quoted as SQL wants it.
-    name: String,
-    command: Command,
-}
-
-impl Task {
-    fn sql(&self) -> String {
-        let name = &self.name;
-        match self.command {
-            Command::VacuumFull => format!("VACUUM (FULL) {name}"),
-            Command::Reindex { concurrently: true } => format!("REINDEX INDEX CONCURRENTLY {name}"),
-            Command::Reindex { concurrently: false } => format!("REINDEX INDEX {name}"),
-            Command::Cache(size) => format!("ALTER SEQUENCE {name} CACHE {size}"),
-        }
-    }
-}
-
-/// A command that the server did not carry out.
+/// A worker that has not made everything anew.
 #[derive(Debug, Serialize)]
 struct Failed {
     database: String,
-    command: String,
     why: String,
 }
 
@@ -86,6 +56,8 @@ struct Report {
     suite: &'static str,
     /// How many relations were made anew.
     done: u64,
+    /// What the server's workers do now.
+    at_work: Vec<String>,
     failed: Vec<Failed>,
     /// Files that still have an older suite.
     left: Vec<String>,
@@ -123,86 +95,103 @@ fn relation_of(name: &str) -> &str {
     len.and_then(|len| name.get(..at + len)).unwrap_or(name)
 }
 
-/// The commands that make these relations anew. A command for a table covers its indexes and its
-/// TOAST table.
-fn tasks(rows: &[Row], is_older: impl Fn(&str) -> bool) -> BTreeSet<Task> {
-    let older: Vec<&Row> = rows.iter().filter(|row| is_older(&row.path)).collect();
-    let whole: BTreeSet<&str> =
-        older.iter().filter(|row| !row.is_index).map(|row| row.table.as_str()).collect();
-    let task = |row: &&Row| match row.kind {
-        'S' => Task { name: row.name.clone(), command: Command::Cache(row.cache) },
-        _ if whole.contains(row.table.as_str()) => {
-            Task { name: row.table.clone(), command: Command::VacuumFull }
-        }
-        _ => {
-            let command = Command::Reindex { concurrently: !row.is_catalog };
-            Task { name: row.name.clone(), command }
-        }
-    };
-    older.iter().map(task).collect()
-}
-
 /// Makes the relations anew.
 pub fn run(wish: &Wish<'_>, dir: &DataDir, server: &Server) -> Result<u8, CliError> {
-    let hides = wish.json || !io::stderr().is_terminal();
-    let bar = out::progress_bar(0, hides, "{spinner} {msg}");
-    let (mut done, mut failed) = (0, Vec::new());
-    for database in wish.databases {
-        let older = Older::look(dir, wish.keyring, wish.suite).relations;
-        let rows = server.relations(database, wish.relations)?;
-        for task in tasks(&rows, |path| older.contains_key(path)) {
-            let command = task.sql();
-            bar.set_message(format!("{database}: {command}"));
-            bar.tick();
-            match server.make_anew(database, &command, wish.lock_timeout) {
-                Ok(()) => done += 1,
-                Err(why) => {
-                    let (database, why) = (database.clone(), why.to_string());
-                    failed.push(Failed { database, command, why });
-                }
+    let before = Older::look(dir, wish.keyring, wish.suite).relations.len();
+    let mut failed = Vec::new();
+    if !wish.is_status {
+        let databases = match wish.databases.is_empty() {
+            true => server.every_database()?,
+            false => wish.databases.to_vec(),
+        };
+        for database in &databases {
+            let relations: Vec<Option<&str>> = match wish.relations.is_empty() {
+                true => vec![None],
+                false => wish.relations.iter().map(|name| Some(name.as_str())).collect(),
+            };
+            for relation in relations {
+                let why = match rewrite(wish, server, database, relation) {
+                    Ok(why) => why,
+                    Err(error) => Some(error.to_string()),
+                };
+                failed.extend(why.map(|why| Failed { database: database.clone(), why }));
             }
         }
+        // What was dropped meanwhile has nothing left to be made anew.
+        if !failed.is_empty() {
+            let there = server.every_database()?;
+            failed.retain(|failed| there.contains(&failed.database));
+        }
+        if !wish.no_wait {
+            // The files of before are removed with the next checkpoint.
+            server.checkpoint()?;
+        }
     }
-    // The files of before are removed with the next checkpoint.
-    server.checkpoint()?;
-    bar.finish_and_clear();
-    let report = report(wish, dir, server, done, failed)?;
+    let report = report(wish, dir, server, before, failed)?;
     let mut out = Out::new();
     if wish.json {
         out.json(&report)?;
     } else {
-        print(&mut out, &report)?;
+        print(&mut out, &report, wish)?;
     }
     out.flush()?;
-    let is_whole = report.failed.is_empty() && report.left.is_empty();
+    let is_whole = report.failed.is_empty() && (report.left.is_empty() || wish.no_wait);
     Ok(if is_whole { exit::SOUND } else { exit::DAMAGE })
+}
+
+/// Has a worker make one relation, or all of a database, anew. Returns why it did not do all.
+fn rewrite(
+    wish: &Wish<'_>,
+    server: &Server,
+    database: &str,
+    relation: Option<&str>,
+) -> Result<Option<String>, CliError> {
+    let before = server.outcome("postgres")?;
+    let worker = server.start(database, relation, &wish.work)?;
+    if wish.no_wait {
+        return Ok(None);
+    }
+    let hides = wish.json || !io::stderr().is_terminal();
+    let bar = out::progress_bar(0, hides, "{spinner} {msg}");
+    wait(server, worker, database, &bar)?;
+    bar.finish_and_clear();
+    let Outcome { ended, failed } = server.outcome("postgres")?;
+    Ok(match failed.saturating_sub(before.failed) {
+        _ if ended == before.ended => {
+            Some("the worker was stopped; the server's log says why".to_owned())
+        }
+        0 => None,
+        failed => Some(format!(
+            "{} could not be made anew; the server's log says which and why",
+            count(failed, "relation")
+        )),
+    })
 }
 
 fn report(
     wish: &Wish<'_>,
     dir: &DataDir,
     server: &Server,
-    done: u64,
+    before: usize,
     failed: Vec<Failed>,
 ) -> Result<Report, CliError> {
     let Wish { keyring, suite, .. } = *wish;
     let root = dir.root.display();
     let Older { relations, others } = Older::look(dir, keyring, suite);
+    let done = before.saturating_sub(relations.len()) as u64;
     let left: Vec<String> = relations.into_values().flatten().collect();
+    let at_work = server.at_work()?;
     let mut next = Vec::new();
-    for (name, oid) in server.closed_databases()? {
-        let part = format!("/{oid}/");
-        if left.iter().any(|file| file.contains(&part)) {
-            next.push(format!(
-                "Database {name} allows no connections: ALTER DATABASE {name} ALLOW_CONNECTIONS true; \
-                 pgseal reseal {root} -d {name} --rewrite; ALTER DATABASE {name} ALLOW_CONNECTIONS false"
-            ));
-        }
-    }
     if !failed.is_empty() {
         next.push(format!("After the cause is gone: pgseal reseal {root} --rewrite"));
-    } else if !wish.is_every_database && !left.is_empty() {
-        next.push(format!("For every database: pgseal reseal {root} --rewrite"));
+    } else if !left.is_empty() && at_work.is_empty() {
+        next.push(format!("To make them anew: pgseal reseal {root} --rewrite"));
+    }
+    for (database, index) in server.unfinished_indexes()? {
+        next.push(format!(
+            "Database {database}: index {index} is not valid: a REINDEX that was interrupted left it; \
+             if none runs, DROP INDEX {index}"
+        ));
     }
     if !others.is_empty() {
         next.push(format!(
@@ -217,14 +206,20 @@ fn report(
             "To have files of the older suite refused, stop the server: pgseal key forget {root}"
         ));
     }
-    Ok(Report { data_directory: root.to_string(), suite: suite.name(), done, failed, left, next })
+    let data_directory = root.to_string();
+    Ok(Report { data_directory, suite: suite.name(), done, at_work, failed, left, next })
 }
 
-fn print(out: &mut Out, report: &Report) -> io::Result<()> {
-    let made = count(report.done, "relation");
-    writeln!(out, "{}: {made} made anew in {}", report.data_directory, report.suite)?;
-    for Failed { database, command, why } in &report.failed {
-        writeln!(out, "{database}: {command}: {why}")?;
+fn print(out: &mut Out, report: &Report, wish: &Wish<'_>) -> io::Result<()> {
+    if !wish.is_status && !wish.no_wait {
+        let made = count(report.done, "relation");
+        writeln!(out, "{}: {made} made anew in {}", report.data_directory, report.suite)?;
+    }
+    for text in &report.at_work {
+        writeln!(out, "At work: {text}")?;
+    }
+    for Failed { database, why } in &report.failed {
+        writeln!(out, "{database}: {why}")?;
     }
     if !report.left.is_empty() {
         let left = count(report.left.len() as u64, "file");
@@ -246,11 +241,6 @@ fn print(out: &mut Out, report: &Report) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn row(kind: char, name: &str, table: &str, path: &str) -> Row {
-        let (name, table, path) = (name.to_owned(), table.to_owned(), path.to_owned());
-        Row { kind, name, table, path, is_index: kind == 'i', is_catalog: false, cache: 7 }
-    }
-
     #[test]
     fn a_file_belongs_to_a_relation() {
         for (file, relation) in [
@@ -265,41 +255,5 @@ mod tests {
         ] {
             assert_eq!(relation_of(file), relation);
         }
-    }
-
-    #[test]
-    fn one_command_for_a_table_and_what_belongs_to_it() {
-        let rows = [
-            row('r', "public.t", "public.t", "base/5/1"),
-            row('t', "pg_toast.x", "public.t", "base/5/2"),
-            row('i', "public.t_pkey", "public.t", "base/5/3"),
-            row('S', "public.s", "public.s", "base/5/4"),
-            row('r', "public.\"u v\"", "public.\"u v\"", "base/5/5"),
-            row('i', "public.u_pkey", "public.\"u v\"", "base/5/6"),
-        ];
-        let commands = |older: &[&str]| {
-            let tasks = tasks(&rows, |path| older.contains(&path));
-            tasks.iter().map(Task::sql).collect::<Vec<_>>()
-        };
-        assert!(commands(&[]).is_empty());
-        let all = ["base/5/1", "base/5/2", "base/5/3", "base/5/4", "base/5/5", "base/5/6"];
-        assert_eq!(
-            commands(&all),
-            [
-                "VACUUM (FULL) public.\"u v\"",
-                "ALTER SEQUENCE public.s CACHE 7",
-                "VACUUM (FULL) public.t"
-            ]
-        );
-        assert_eq!(commands(&["base/5/2"]), ["VACUUM (FULL) public.t"], "its TOAST table alone");
-        assert_eq!(commands(&["base/5/6"]), ["REINDEX INDEX CONCURRENTLY public.u_pkey"]);
-    }
-
-    #[test]
-    fn indexes_of_catalogs_are_not_made_concurrently() {
-        let mut index = row('i', "pg_catalog.i", "pg_catalog.c", "base/5/9");
-        index.is_catalog = true;
-        let found = tasks(&[index], |_| true);
-        assert_eq!(found.first().map(Task::sql).as_deref(), Some("REINDEX INDEX pg_catalog.i"));
     }
 }

@@ -20,8 +20,8 @@ use crate::{bindir, child};
 
 /// How long one question may take: the state of all files of a database needs a look at each.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// How long one relation may take to be made anew.
-const REWRITE_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long a checkpoint may take.
+const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// How many files are shown of each database.
 const SHOWN: u32 = 500;
 
@@ -48,6 +48,20 @@ pub enum Which {
     Begun,
     /// These, and those whose key comes near its limit.
     Due,
+    /// Those of relations that have a file in an older suite: the relations are made anew.
+    OlderSuite,
+}
+
+/// What a worker is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// With which files.
+    pub which: Which,
+    /// How many pages it writes in a second on average; 0: no limit.
+    pub pages_per_second: i32,
+    /// [`Which::OlderSuite`]: for how many seconds it waits for the lock on a relation; 0: for any
+    /// time.
+    pub lock_timeout: i32,
 }
 
 /// What workers have done since the server started.
@@ -114,46 +128,6 @@ impl FileKey {
     }
 }
 
-/// A relation that has files, and the table that it belongs to.
-#[derive(Debug)]
-pub struct Row {
-    /// As in `pg_class.relkind`.
-    pub kind: char,
-    /// Its name, quoted as SQL wants it.
-    pub name: String,
-    /// That of its table: of an index, of a TOAST table and its index; else its own.
-    pub table: String,
-    /// Where its main fork lies in the data directory.
-    pub path: String,
-    /// Whether it is an index, but not of a TOAST table.
-    pub is_index: bool,
-    /// Whether initdb made it.
-    pub is_catalog: bool,
-    /// How many values of a sequence are kept in memory.
-    pub cache: i64,
-}
-
-impl Row {
-    /// A row of the query in [`Server::relations`].
-    fn of(row: &str) -> Option<Row> {
-        let mut fields = row.split('\t');
-        let mut next = || fields.next();
-        let kind = next()?.chars().next()?;
-        let (name, table) = (text_of(next()?)?, text_of(next()?)?);
-        let path = next()?.to_owned();
-        let (is_index, is_catalog) = (next()? == "t", next()? == "t");
-        let cache = next()?.parse().ok()?;
-        Some(Row { kind, name, table, path, is_index, is_catalog, cache })
-    }
-}
-
-/// A text that was written in hexadecimal digits, because a name may have any character.
-fn text_of(digits: &str) -> Option<String> {
-    let byte = |at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
-    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-    String::from_utf8(bytes?).ok()
-}
-
 /// A server that runs on the data directory.
 #[derive(Debug)]
 pub struct Server {
@@ -215,26 +189,43 @@ impl Server {
         Ok(self.ask(None, &[sql])?.lines().map(str::to_owned).collect())
     }
 
+    /// All databases, also those that allow no connections, but for those that are being dropped.
+    pub fn every_database(&self) -> Result<Vec<String>, CliError> {
+        let sql = "SELECT datname FROM pg_database WHERE datconnlimit <> -2 ORDER BY datname";
+        Ok(self.ask(None, &[sql])?.lines().map(str::to_owned).collect())
+    }
+
     /// Starts a worker in a database. `None`: it has ended already.
     pub fn start(
         &self,
         database: &str,
         relation: Option<&str>,
-        pages_per_second: i32,
-        which: Which,
+        work: &Work,
     ) -> Result<Option<u32>, CliError> {
+        let Work { which, pages_per_second, lock_timeout } = *work;
+        // A relation has its number in its own database; else the worker alone connects to it.
+        let connect_to = relation.map(|_| database).or(match which {
+            Which::OlderSuite => None,
+            _ => Some(database),
+        });
         let relation = relation.map_or("NULL".to_owned(), literal);
+        let other_database = match connect_to {
+            Some(_) => "NULL".to_owned(),
+            None => literal(database),
+        };
         let make = format!(
-            "CREATE FUNCTION pg_temp.pgseal_reseal(regclass, int, bool, bool) RETURNS int \
-             LANGUAGE C AS {}, 'pgseal_guard_reseal'",
+            "CREATE FUNCTION pg_temp.pgseal_reseal(regclass, int, bool, bool, bool, int, text) \
+             RETURNS int LANGUAGE C AS {}, 'pgseal_guard_reseal'",
             literal(&self.guard)
         );
         let call = format!(
-            "SELECT pg_temp.pgseal_reseal({relation}, {pages_per_second}, {}, {})",
+            "SELECT pg_temp.pgseal_reseal({relation}, {pages_per_second}, {}, {}, {}, \
+             {lock_timeout}, {other_database})",
             which == Which::Begun,
-            which == Which::Due
+            which == Which::Due,
+            which == Which::OlderSuite
         );
-        Ok(self.ask(Some(database), &[&make, &call])?.trim().parse().ok())
+        Ok(self.ask(connect_to, &[&make, &call])?.trim().parse().ok())
     }
 
     /// What workers have done since the server started.
@@ -263,6 +254,13 @@ impl Server {
         );
         let answer = self.ask(None, &[&sql])?;
         Ok(answer.lines().next().map(str::to_owned))
+    }
+
+    /// What all workers do.
+    pub fn at_work(&self) -> Result<Vec<String>, CliError> {
+        let sql = "SELECT replace(datname || ': ' || query, E'\\n', ' ') FROM pg_stat_activity \
+                   WHERE backend_type = 'pgseal reseal' AND query <> ''";
+        Ok(self.ask(None, &[sql])?.lines().map(str::to_owned).collect())
     }
 
     /// How many workers run.
@@ -301,59 +299,28 @@ impl Server {
         answer.lines().map(|row| FileKey::of(row).ok_or_else(|| unexpected(row))).collect()
     }
 
-    /// The relations of a database, and the shared ones, that have files; or only these tables and
-    /// indexes with what belongs to them.
-    pub fn relations(&self, database: &str, only: &[String]) -> Result<Vec<Row>, CliError> {
-        let wanted = match only {
-            [] => "true".to_owned(),
-            names => {
-                let names: Vec<String> =
-                    names.iter().map(|name| format!("{}::regclass", literal(name))).collect();
-                format!("h.oid IN ({0}) OR c.oid IN ({0})", names.join(", "))
-            }
-        };
-        let name_of = |name: &str, schema: &str| {
-            format!("encode(textsend(format('%I.%I', {schema}.nspname, {name}.relname)), 'hex')")
-        };
-        let sql = format!(
-            "SELECT c.relkind, {}, {}, pg_relation_filepath(c.oid), \
-             c.relkind = 'i' AND o.oid IS NULL, c.oid < 16384, coalesce(s.seqcache, 1) \
-             FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace \
-             LEFT JOIN pg_index AS i ON i.indexrelid = c.oid \
-             LEFT JOIN pg_class AS o ON o.reltoastrelid = coalesce(i.indrelid, c.oid) \
-             JOIN pg_class AS h ON h.oid = coalesce(o.oid, i.indrelid, c.oid) \
-             JOIN pg_namespace AS m ON m.oid = h.relnamespace \
-             LEFT JOIN pg_sequence AS s ON s.seqrelid = c.oid \
-             WHERE c.relkind IN ('r', 'i', 'S', 't', 'm') AND c.relpersistence <> 't' \
-             AND pg_relation_filepath(c.oid) IS NOT NULL AND ({wanted})",
-            name_of("c", "n"),
-            name_of("h", "m"),
-        );
-        let answer = self.ask(Some(database), &[&sql])?;
-        answer.lines().map(|row| Row::of(row).ok_or_else(|| unexpected(row))).collect()
-    }
-
-    /// Runs the command that makes one relation anew. It waits for a lock for so many seconds; 0:
-    /// for any time.
-    pub fn make_anew(&self, database: &str, command: &str, wait_s: u32) -> Result<(), CliError> {
-        let wait = format!("SET lock_timeout = '{wait_s}s'");
-        self.ask_within(REWRITE_TIMEOUT, Some(database), &[&wait, command]).map(|_| ())
-    }
-
     /// Has the server make a checkpoint.
     pub fn checkpoint(&self) -> Result<(), CliError> {
-        self.ask_within(REWRITE_TIMEOUT, None, &["CHECKPOINT"]).map(|_| ())
+        self.ask_within(CHECKPOINT_TIMEOUT, None, &["CHECKPOINT"]).map(|_| ())
     }
 
-    /// The databases that allow no connections, and their numbers.
-    pub fn closed_databases(&self) -> Result<Vec<(String, u32)>, CliError> {
-        let sql = "SELECT oid, quote_ident(datname) FROM pg_database WHERE NOT datallowconn";
-        let answer = self.ask(None, &[sql])?;
-        let database = |row: &str| {
-            let (oid, name) = row.split_once('\t')?;
-            Some((name.to_owned(), oid.parse().ok()?))
-        };
-        answer.lines().map(|row| database(row).ok_or_else(|| unexpected(row))).collect()
+    /// Indexes that a `REINDEX CONCURRENTLY` left when it was interrupted, or that one makes now, with
+    /// their databases.
+    pub fn unfinished_indexes(&self) -> Result<Vec<(String, String)>, CliError> {
+        let sql = "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_index AS i \
+                   JOIN pg_class AS c ON c.oid = i.indexrelid \
+                   JOIN pg_namespace AS n ON n.oid = c.relnamespace \
+                   WHERE NOT i.indisvalid AND c.relname ~ '_cc(new|old)[0-9]*$'";
+        let mut found = Vec::new();
+        for database in self.databases()? {
+            let answer = match self.ask(Some(&database), &[sql]) {
+                // It was dropped meanwhile.
+                Err(_) if !self.databases()?.contains(&database) => continue,
+                answer => answer?,
+            };
+            found.extend(answer.lines().map(|name| (database.clone(), name.to_owned())));
+        }
+        Ok(found)
     }
 
     /// Runs statements in one session. Names that the statements create cannot hide those of the
@@ -446,11 +413,5 @@ mod tests {
         assert!(due.due && !due.resealing && due.pages_done.is_none());
         assert!(due.shown().contains("about 2147483648 writes"), "{}", due.shown());
         assert_eq!(FileKey::of("orders\tmain\tx"), None);
-        let row = Row::of("i\t612e62\t612e2278097922\tbase/5/7\tt\tf\t1").unwrap();
-        assert_eq!((row.name.as_str(), row.table.as_str()), ("a.b", "a.\"x\ty\""));
-        assert!(row.is_index && !row.is_catalog && row.path == "base/5/7");
-        for wrong in ["i\t612e6\t61\tp\tt\tf\t1", "i\tff\t61\tp\tt\tf\t1", "i\t61\t61\tp"] {
-            assert!(Row::of(wrong).is_none(), "{wrong}");
-        }
     }
 }
