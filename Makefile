@@ -233,6 +233,12 @@ book: ## README, docs/ and spec/ as one searchable site, in build/book/html, wit
 	@scripts/setup.sh book
 	@scripts/book.sh build
 
+.PHONY: test-fleet
+test-fleet: ## the Ansible role on real clusters (check mode, first run, second run, guards), and 300 hosts of an inventory
+	@scripts/setup.sh server fleet
+	@$(MAKE) build-demo
+	@PGSEAL_ANSIBLE=$$(. scripts/lib.sh; ansible_dir) scripts/as-user.sh tests/fleet/run.sh
+
 .PHONY: test-lab
 test-lab: ## the lab with the tests that make test leaves out: all experiments in one run, compared with themselves
 	@scripts/setup.sh test

@@ -101,7 +101,7 @@ trap 'exit 143' TERM HUP
 mkdir -p "$stage/tree" "$stage/home" "$stage/t"
 cd "$PGSEAL_ROOT"
 parts=()
-for part in Makefile scripts tests docs target/release/pgseal target/release/pgseal-lab target/release/libpgseal.so target/guard target/extension server/extension; do
+for part in Makefile scripts tests docs packaging target/release/pgseal target/release/pgseal-lab target/release/libpgseal.so target/guard target/extension server/extension; do
     [ -e "$part" ] && parts+=("$part")
 done
 tar -cf - --exclude=__pycache__ "${parts[@]}" | tar -xf - -C "$stage/tree"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # book.sh build: makes one searchable site out of README.md, docs/ and spec/, in build/book/html, with mdbook, and
-# checks that each link within the site leads to a page and to a heading that exists. The order is that of
-# docs/README.md. Marks of docs-test.sh are left out; a link to a file that is no page becomes its text.
+# checks that each link within the site leads to a page and to a heading that exists, and each picture to a file. The
+# order is that of docs/README.md. Marks of docs-test.sh are left out; a link to a file that is no page becomes its text.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -30,6 +30,9 @@ for page in "${pages[@]}"; do
         s/\]\(((?:[^)#]*\/)?)README\.md/]($1index.md/g;
     ' "$page" >"$src/${page/README.md/index.md}"
 done
+
+mkdir -p "$src/docs/img"
+cp docs/img/* "$src/docs/img/"
 
 # The chapters: the sections and pages of docs/README.md, each page once.
 declare -A seen=()
@@ -82,7 +85,7 @@ perl -MFile::Basename -MFile::Spec -e '
         open my $in, "<", $file or die "$file: $!";
         my $text = <$in>;
         $ids{$file}{$1} = 1 while $text =~ / id="([^"]*)"/g;
-        push @{$links{$file}}, $1 while $text =~ / href="([^"]*)"/g;
+        push @{$links{$file}}, $1 while $text =~ / (?:href|src)="([^"]*)"/g;
     }
     my ($count, $bad) = (0, 0);
     for my $file (sort keys %links) {

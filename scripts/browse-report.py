@@ -257,11 +257,17 @@ def look(browser, page, size, scheme, picture):
         sys.exit("browse-report.py: %s: %s" % (page, done["exceptionDetails"]["exception"]["description"]))
     found = done["result"]["value"]
     found["wrong"] += ["the console says: " + line for line in said(browser.events)]
-    clip = {"x": 0, "y": 0, "width": size[0], "height": min(found["tall"], TALLEST), "scale": 1}
+    take(browser, picture, size[0], min(found["tall"], TALLEST), 1)
+    # What is seen without scrolling, smaller: for a page of the documentation.
+    take(browser, picture.replace(".png", "-first.png"), size[0], size[1], 0.6)
+    return found
+
+
+def take(browser, picture, width, height, scale):
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}
     shot = browser.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)
     with open(picture, "wb") as file:
         file.write(base64.b64decode(shot["data"]))
-    return found
 
 
 def main():

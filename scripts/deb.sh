@@ -30,6 +30,7 @@ build() {
     cp -r packaging/debian "$work/debian"
     cp -r README.md SECURITY.md CHANGELOG.md docs spec "$work/"
     cp packaging/systemd/* packaging/docker/* packaging/barman/* "$work/examples/"
+    cp -r packaging/ansible "$work/examples/"
     for major in "${majors[@]}"; do
         modules="$modules${modules:+ | }postgresql-$major-pgseal"
         sed "s/@MAJOR@/$major/g" "$work/debian/control-major.in" >>"$work/debian/control.in"

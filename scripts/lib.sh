@@ -93,6 +93,13 @@ key_stores_dir() {
     say "${PGSEAL_KEY_STORES:-$base/pgseal/key-stores}"
 }
 
+# Prints the directory with Ansible, for the tests of its role (scripts/setup.sh).
+ansible_dir() {
+    local base=/var/cache
+    [ "$(id -u)" = 0 ] || base=${XDG_CACHE_HOME:-$HOME/.cache}
+    say "${PGSEAL_ANSIBLE:-$base/pgseal/ansible}"
+}
+
 # pg_config_of MAJOR: prints the path of the distribution's pg_config, or else of that in the cache;
 # fails if there is none.
 pg_config_of() {

@@ -25,6 +25,7 @@
 #   drivers   Java, Maven, npm and Python, for the drivers; Go, for pgx, only if it is there
 #   docs      what commands of the pages use and "test" does not install: pgBackRest, Barman, Patroni,
 #             etcd, logrotate, ssh, jq, curl
+#   fleet     Ansible, in a directory of its own, for the tests of its role
 #   report    chromium and a font, for the pages of pgseal lab
 # Needs root or sudo only if something is missing. May be run repeatedly.
 set -euo pipefail
@@ -271,19 +272,18 @@ setup_newest() {
         "$PGSEAL_ROOT/scripts/postgres-versions.sh" fetch "$NEWEST_MAJOR" >/dev/null
 }
 
-# Key stores for tests, in versions of our choice and a directory of their own: scripts/key-stores.txt.
-setup_key_stores() {
-    local dir wanted=$PGSEAL_ROOT/scripts/key-stores.txt
-    dir=$(key_stores_dir)
-    cmp -s "$wanted" "$dir/key-stores.txt" && return
-    say "setup: installing key stores for tests in $dir"
+# setup_python WHAT LIST DIR: programs written in Python, in versions of our choice and a directory of their own.
+setup_python() {
+    local wanted=$PGSEAL_ROOT/scripts/$2 dir=$3
+    cmp -s "$wanted" "$dir/$2" && return
+    say "setup: installing $1 in $dir"
     rm -rf "$dir"
     mkdir -p "${dir%/*}"
     # Its programs name the directory, so it is made where it stays; the copy of the list says that all is there.
     "$(system_python)" -m venv "$dir"
     "$dir/bin/python3" -m pip --disable-pip-version-check --quiet install --no-deps -r "$wanted"
     chmod -R go+rX "$dir"
-    cp "$wanted" "$dir/key-stores.txt"
+    cp "$wanted" "$dir/$2"
 }
 
 newest=no
@@ -379,11 +379,15 @@ for purpose in "$@"; do
         need ssh openssh-client
         [ -x /usr/sbin/sshd ] || packages+=(openssh-server)
         ;;
+    fleet)
+        need python3 python3
+        need_venv "$(system_python)"
+        ;;
     -h | --help)
         usage
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book fleet" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
@@ -404,7 +408,8 @@ case " $* " in *" book "*)
     ;;
 esac
 case " $* " in *" test "* | *" upstream "*) setup_languages ;; esac
-if [ "$key_stores" = yes ]; then setup_key_stores; fi
+if [ "$key_stores" = yes ]; then setup_python "key stores for tests" key-stores.txt "$(key_stores_dir)"; fi
+case " $* " in *" fleet "*) setup_python "Ansible, for its role" ansible.txt "$(ansible_dir)" ;; esac
 if [ "$newest" = yes ]; then
     setup_extensions
     setup_newest

@@ -26,6 +26,7 @@ mod fuzz_smoke;
 mod given_dir;
 mod guard_conf;
 mod help_text;
+mod hosts;
 mod json_file;
 mod key_ahead;
 mod key_policy;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use pgseal_cluster::free_port;
@@ -279,6 +279,49 @@ END
     (server, dir.join("bin"))
 }
 
+/// `pgseal doctor --fleet` over the same hosts: one table, the checks that are not well, and the worst
+/// exit status.
+fn fleet(node: &Node, client: &Path) {
+    let list = node.home().join("hosts.txt");
+    let ask = |hosts: &str, more: &[&str]| -> Outcome {
+        fs::write(&list, hosts).expect("the list");
+        let list = list.display().to_string();
+        let mut command = node.pgseal_command(&[&["doctor", "--fleet", &list], more].concat());
+        command.env("PATH", format!("{}:/usr/bin:/bin", client.display()));
+        command.output().expect("pgseal runs").into()
+    };
+    let data = node.data().display().to_string();
+    let three = format!("# all\ndb1\ndb2:{data}  # the same\n\n{data}\n");
+    let said = ask(&three, &["--jobs", "2"]);
+    assert_eq!(said.code, 1, "{}", said.text);
+    assert!(said.text.contains("WARN  escrow") && said.text.contains("on 3 clusters: db1 db2:/"));
+    assert!(said.text.contains("3 clusters: 0 ok, 3 with warnings, 0 with failures"));
+    // A command for the shell there, with an environment.
+    let said = ask("db1\n", &["--remote", "env PGDATA=/nowhere pgseal"]);
+    assert_eq!(said.code, 2, "{}", said.text);
+    assert!(said.text.contains("no answer: /nowhere"), "{}", said.text);
+    // Options reach ssh.
+    let said = ask("db1\n", &["--ssh-option", "IdentityFile=/dev/null", "--ssh-option", "User=no"]);
+    assert!(said.code == 2 && said.text.contains("no answer"), "{}", said.text);
+    // One that does not answer in time counts, and the others are asked.
+    let said = ask("db1\ndb2\n", &["--remote", "sleep 60; pgseal", "--timeout", "2"]);
+    assert_eq!(said.code, 2, "{}", said.text);
+    assert_eq!(said.text.matches("did not answer within 2 s").count(), 2, "{}", said.text);
+    let said = ask("stranger\ndb1\n", &[]);
+    assert!(said.code == 2 && said.text.contains("Host key verification failed"), "{}", said.text);
+    assert!(said.text.contains("1 with warnings, 0 with failures, 1 without an answer"));
+    // The directory is one word there, whatever is in it.
+    let marker = node.home().join("ran");
+    let said = ask(&format!("db1:/x'; touch {}; '\n", marker.display()), &[]);
+    assert!(said.code == 2 && !marker.exists(), "{}", said.text);
+    // A line that ssh would take for an option is refused before anybody is asked.
+    let said = ask("db1\n-oProxyCommand=touch\n", &[]);
+    assert!(said.code == 2 && said.text.contains("no host and no path"), "{}", said.text);
+    assert!(!said.text.contains("clusters:"), "{}", said.text);
+    let json = ask(&three, &["--json"]);
+    assert!(json.text.contains("\"clusters_with_warnings\": 3"), "{}", json.text);
+}
+
 #[test]
 #[ignore = "long: make test-scenarios"]
 fn clusters_behind_a_real_ssh_are_one_table() {
@@ -315,6 +358,7 @@ fn clusters_behind_a_real_ssh_are_one_table() {
         refused.text
     );
     assert!(refused.text.contains("Host key verification failed"), "{}", refused.text);
+    fleet(&node, &client);
     // A host that is down.
     drop(server);
     let down = ask(&["db1"]);

@@ -1,11 +1,12 @@
 //! `pgseal doctor`: checks a sealed cluster, and names the fix for everything that is wrong.
 //!
 //! `context` gathers what the checks need, each group of checks is a module, `checks` is the table
-//! of all, and `verdict` is the answer of one.
+//! of all, and `verdict` is the answer of one. `fleet` asks many clusters.
 
 mod checks;
 mod context;
 mod files;
+mod fleet;
 mod keys;
 mod memory;
 mod postgres;
@@ -20,7 +21,7 @@ use serde::Serialize;
 
 use self::checks::CHECKS;
 use self::context::Context;
-use self::verdict::State;
+use self::verdict::{State, exit_status};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
@@ -32,16 +33,15 @@ Examples:
   pgseal doctor /srv/postgres/data
   pgseal doctor /srv/postgres/data --backup /backup/base --backup /backup/wal
   pgseal doctor --json DIR | jq '.checks[] | select(.state == \"fail\")'
+  pgseal doctor --fleet hosts.txt --remote 'sudo -n -u postgres pgseal' --ssh-option ProxyJump=bastion
 
 Run it as the server's user or as root: others may not look at the server's processes. Nothing is
 changed. docs/doctor.md lists the checks.
 
-Exit status: 0 all is well, 1 warnings, 2 something is wrong; 3 and 4 if there is no sealed cluster.";
+With --fleet, ssh asks no questions (BatchMode), so keys must be set up; docs/fleet.md.
 
-/// Exit status with warnings.
-const WARNINGS: u8 = 1;
-/// Exit status with failures.
-const FAILURES: u8 = 2;
+Exit status: 0 all is well, 1 warnings, 2 something is wrong; 3 and 4 if there is no sealed cluster.
+Of a fleet, it is the worst; a cluster without an answer counts as 2.";
 
 /// Check everything that can be wrong with a sealed cluster, and say how to mend it
 ///
@@ -65,6 +65,8 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    fleet: fleet::Options,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,6 +91,9 @@ struct Report {
 }
 
 pub fn run(args: &Args) -> Result<u8, CliError> {
+    if let Some(worst) = args.fleet.run(args.quiet, args.json)? {
+        return Ok(worst);
+    }
     let dir = DataDir::open(&args.dir.path("doctor")?)?;
     let context = Context::gather(dir, &args.keys, &args.backup, args.bindir.as_deref())?;
     let mut report = Report {
@@ -124,11 +129,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         print(&mut out, &report, args.quiet)?;
     }
     out.flush()?;
-    Ok(match (report.failures, report.warnings) {
-        (0, 0) => crate::exit::SOUND,
-        (0, _) => WARNINGS,
-        _ => FAILURES,
-    })
+    Ok(exit_status(report.failures, report.warnings))
 }
 
 fn print(out: &mut Out, report: &Report, quiet: bool) -> io::Result<()> {

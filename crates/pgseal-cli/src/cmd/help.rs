@@ -43,6 +43,7 @@ const PAGES: &[(&str, &str)] = &[
     ("extensions", include_str!("../../../../docs/extensions.md")),
     ("fips", include_str!("../../../../docs/fips.md")),
     ("first-hour", include_str!("../../../../docs/first-hour.md")),
+    ("fleet", include_str!("../../../../docs/fleet.md")),
     ("key-stores", include_str!("../../../../docs/key-stores.md")),
     ("keys", include_str!("../../../../docs/keys.md")),
     ("kubernetes", include_str!("../../../../docs/kubernetes.md")),

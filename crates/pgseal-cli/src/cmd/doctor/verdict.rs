@@ -1,9 +1,20 @@
 //! The answer of one check: a state, and what the check saw.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use crate::exit;
+
+/// The exit status with so many failures and warnings: 0 without any, 1 with warnings, 2 with failures.
+pub fn exit_status(failures: u64, warnings: u64) -> u8 {
+    match (failures, warnings) {
+        (0, 0) => exit::SOUND,
+        (0, _) => 1,
+        _ => 2,
+    }
+}
 
 /// What a check found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// All is well.

@@ -2,18 +2,16 @@
 //! `HOST` and `HOST:DIR` are asked through `ssh`, where pgseal must be installed.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::io::{self, Write};
-use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::protection::{Protection, Sealed};
 use crate::error::CliError;
+use crate::hosts::{Asking, Target};
 use crate::out::{self, Out};
-use crate::{child, diff, exit, library};
+use crate::{diff, exit};
 
 /// What one target answered.
 #[derive(Debug, Serialize)]
@@ -37,24 +35,29 @@ pub struct Answer {
     protection: Protection,
 }
 
-/// Asks all targets at once, and prints the table.
-pub fn run(targets: &[String], timeout: Duration, json: bool) -> Result<u8, CliError> {
-    if let Some(bad) = targets.iter().find(|target| target.starts_with('-') || target.is_empty()) {
-        return Err(CliError::Usage(format!("status --hosts: \"{bad}\" is no host and no path")));
-    }
-    let program = library::program()?;
-    let rows: Vec<Row> = thread::scope(|scope| {
-        let ask = |target: &'_ String| -> Row {
-            let (status, error) = match ask(&program.clone().into_os_string(), target, timeout) {
-                Ok(answer) => (Some(answer), None),
-                Err(why) => (None, Some(why)),
-            };
-            Row { target: target.clone(), status, error }
-        };
-        let started: Vec<_> =
-            targets.iter().map(|target| scope.spawn(move || ask(target))).collect();
-        started.into_iter().filter_map(|thread| thread.join().ok()).collect()
-    });
+/// How many are asked at once.
+const AT_ONCE: usize = 32;
+
+/// Asks all targets, and prints the table.
+pub fn run(words: &[String], timeout: Duration, json: bool) -> Result<u8, CliError> {
+    let targets: Vec<Target> =
+        words.iter().map(|word| Target::parse(word)).collect::<Result<_, _>>()?;
+    let asking = Asking {
+        words: &["status", "--brief", "--json"],
+        timeout,
+        at_once: AT_ONCE,
+        ssh_options: Vec::new(),
+        remote: "pgseal".to_owned(),
+    };
+    let answers = asking.ask_all::<Answer>(&targets, &|| {})?;
+    let rows: Vec<Row> = targets
+        .into_iter()
+        .zip(answers)
+        .map(|(Target { name: target, .. }, answer)| match answer {
+            Ok(answer) => Row { target, status: Some(answer), error: None },
+            Err(why) => Row { target, status: None, error: Some(why) },
+        })
+        .collect();
     let mut out = Out::new();
     if json {
         out.json(&rows)?;
@@ -80,40 +83,6 @@ impl Row {
     fn is_sealed(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.protection.sealed == Sealed::Yes)
     }
-}
-
-fn ask(program: &OsString, target: &str, timeout: Duration) -> Result<Answer, String> {
-    let mut command = match target.split_once(':') {
-        _ if target.contains('/') && !target.split('/').next().unwrap_or("").contains(':') => {
-            let mut command = Command::new(program);
-            command.args(["status", "--brief", "--json", "-D", target]);
-            command
-        }
-        Some((host, dir)) => remote(host, Some(dir), timeout),
-        None => remote(target, None, timeout),
-    };
-    let said = child::output_within(&mut command, timeout).map_err(|error| error.to_string())?;
-    let answer = serde_json::from_slice(&said.stdout);
-    answer.map_err(|_| {
-        let text = String::from_utf8_lossy(&said.stderr).into_owned();
-        let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no answer");
-        let last = last.strip_prefix("pgseal: ").unwrap_or(last);
-        match said.status.code() {
-            Some(127) => format!("{}; install pgseal there", diff::shown(last)),
-            Some(code) => format!("{} (exit status {code})", diff::shown(last)),
-            None => diff::shown(last),
-        }
-    })
-}
-
-/// `ssh` never asks, and gives up in time. The remote shell gets one quoted word as the directory.
-fn remote(host: &str, dir: Option<&str>, timeout: Duration) -> Command {
-    let mut command = Command::new("ssh");
-    command.args(["-o", "BatchMode=yes", "-o"]);
-    command.arg(format!("ConnectTimeout={}", timeout.as_secs().max(1))).args(["--", host]);
-    let quoted = dir.map(|dir| format!(" -D '{}'", dir.replace('\'', "'\\''")));
-    command.arg(format!("pgseal status --brief --json{}", quoted.unwrap_or_default()));
-    command
 }
 
 const COLUMNS: [&str; 10] = [
