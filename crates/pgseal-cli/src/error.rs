@@ -217,7 +217,7 @@ fn lab_remedy(variable: bool) -> &'static str {
 fn seal_remedy(error: &SealError) -> &'static str {
     match error {
         SealError::KeyUnknown { .. } => "give the keyring of its cluster with --keyring",
-        SealError::BlockDamaged(_) | SealError::Header(_) => {
+        SealError::BlockDamaged(_) | SealError::BlockOlder(_) | SealError::Header(_) => {
             "take the file from a backup; \"pgseal verify\" lists all damage"
         }
         _ => "please report this as a bug of pgseal",

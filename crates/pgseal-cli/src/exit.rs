@@ -73,7 +73,7 @@ fn code_of_tls(error: &TlsError) -> u8 {
 
 fn code_of_seal(error: &SealError) -> u8 {
     match error {
-        SealError::BlockDamaged(_) | SealError::Header(_) => DAMAGE,
+        SealError::BlockDamaged(_) | SealError::BlockOlder(_) | SealError::Header(_) => DAMAGE,
         SealError::KeyUnknown { .. } => OTHER_KEYRING,
         SealError::TooLarge => USAGE,
         SealError::Io(_) => IO,

@@ -49,6 +49,9 @@ pub enum SealError {
     /// A block does not authenticate, has data but no tag, or is zeros where the format does not
     /// allow zeros: the file is damaged.
     BlockDamaged(BlockNo),
+    /// A block authenticates, and is older than the one that the server wrote last
+    /// ([`crate::versions`]): somebody put an older copy there.
+    BlockOlder(BlockNo),
     /// The cryptographic library refused; a bug in pgseal.
     Cipher(&'static str),
     /// The header exists but is not acceptable: the file is damaged or from a newer version.
@@ -109,6 +112,10 @@ impl fmt::Display for SealError {
             SealError::BlockDamaged(block) => {
                 write!(f, "block {block} does not authenticate: it was damaged or exchanged")
             }
+            SealError::BlockOlder(block) => write!(
+                f,
+                "block {block} is an older version than the one that was written last: somebody put an older copy there"
+            ),
             SealError::Cipher(what) => write!(f, "the cryptographic library refused: {what}"),
             SealError::Header(fault) => fault.fmt(f),
             SealError::Io(error) => error.fmt(f),

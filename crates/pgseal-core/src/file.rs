@@ -7,6 +7,7 @@
 //! a cached tag is read again with its tag.
 
 use core::fmt;
+use core::ops::Range;
 
 use crate::cipher::Cipher;
 use crate::error::SealError;
@@ -19,6 +20,7 @@ use crate::storage::{Accelerator, Storage};
 use crate::suite::Layout;
 use crate::units::{BlockNo, PlainLen, PlainOff, SealedOff};
 use crate::usage::Drawn;
+use crate::versions::{Pages, SeenPages};
 
 mod buffer;
 mod cells;
@@ -69,12 +71,13 @@ pub struct Scratch {
     /// Which rows are in `rows`.
     rows_held: Option<wal::HeldRows>,
     recent: paged::RecentTags,
+    seen: SeenPages,
 }
 
 /// What to do about a block that does not authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDamage {
-    /// Fail the read with [`SealError::BlockDamaged`].
+    /// Fail the read with [`SealError::BlockDamaged`] or [`SealError::BlockOlder`].
     Fail,
     /// Return a page that fails PostgreSQL's own verification, with and without data checksums, so
     /// that `zero_damaged_pages`, `pg_checksums` and the like work as they do for any damaged page.
@@ -94,6 +97,9 @@ pub struct ReadOutcome {
     pub damaged_blocks: u64,
     /// The first damaged block.
     pub first_damaged: Option<BlockNo>,
+    /// How many of the damaged blocks authenticate, and are older than what the server wrote last
+    /// ([`crate::versions`]).
+    pub older_blocks: u64,
 }
 
 /// What opening a file found.
@@ -122,6 +128,8 @@ pub struct SealedFile {
     lacked_key: bool,
     drawn: Drawn,
     tags: paged::TagCache,
+    /// The names of its pages, if their versions are kept.
+    pages: Option<Pages>,
     /// A plain length that the file is known to have reached: a write that starts at or before it
     /// leaves no gap behind.
     reached: u64,
@@ -208,6 +216,8 @@ impl SealedFile {
     fn with_key(header: Header, file_key: &header::FileKey) -> Result<SealedFile, SealError> {
         let cipher = Cipher::new(&header, file_key)?;
         let tags = paged::TagCache::new(&header);
+        let has_versions = header.layout == Layout::Paged && header.suite.authenticates();
+        let pages = has_versions.then(|| Pages::of(&header.file_id, header.place.as_bytes()));
         Ok(SealedFile {
             header,
             cipher,
@@ -215,6 +225,7 @@ impl SealedFile {
             lacked_key: false,
             drawn: Drawn::default(),
             tags,
+            pages,
             reached: 0,
             zeros_appended: 0,
             must_open: 0,
@@ -400,6 +411,14 @@ impl SealedFile {
         }
         self.reached = self.plain_len(storage)?.0;
         Ok(end.0 > self.reached)
+    }
+
+    /// Says that somebody cut off these pages, which a write behind them is about to turn into a hole:
+    /// they are damage, not zeros, where versions of pages are kept.
+    pub fn pages_are_lost<S: Accelerator + ?Sized>(&self, storage: &S, blocks: Range<u64>) {
+        if let Some((table, pages)) = storage.versions().zip(self.pages) {
+            table.are_lost(pages, blocks);
+        }
     }
 
     /// Cuts the file, or lengthens it with zeros. The header stays.

@@ -25,6 +25,7 @@ pub mod testing;
 pub mod units;
 pub mod usage;
 pub mod verify;
+pub mod versions;
 
 pub use error::{HeaderFault, SealError};
 pub use file::{

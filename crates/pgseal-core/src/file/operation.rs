@@ -178,6 +178,15 @@ impl Reading {
         Reading { outcome: ReadOutcome::default(), on_damage }
     }
 
+    /// As [`Reading::note_damage`], for a block that authenticates and is an older version.
+    pub(super) fn note_older(&mut self, block: BlockNo, page: &mut [u8]) -> Result<(), SealError> {
+        if self.on_damage == OnDamage::Fail {
+            return Err(SealError::BlockOlder(block));
+        }
+        self.outcome.older_blocks += 1;
+        self.note_damage(block, page)
+    }
+
     /// Handles a block that does not authenticate: fails, or fills `page`, the bytes read of the
     /// block, with what the reader gets instead.
     pub(super) fn note_damage(&mut self, block: BlockNo, page: &mut [u8]) -> Result<(), SealError> {

@@ -15,11 +15,13 @@ use crate::geometry::{
 use crate::storage::Accelerator;
 use crate::suite::Layout;
 use crate::units::BlockNo;
+use crate::versions::{Found, Seen};
 
 mod length;
 mod mend;
 mod recent;
 mod tags;
+mod watched;
 
 pub(super) use recent::RecentTags;
 pub(super) use tags::TagCache;
@@ -57,12 +59,13 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, Paged> {
             |scratch| &mut scratch.page,
             |op, page| {
                 let page = page.room(BLOCK)?;
+                let before = op.before_read(span.block);
                 let got = op.storage.read_at(page, block_sealed_off(Layout::Paged, span.block))?;
                 if got <= span.in_block {
                     return Ok(0);
                 }
                 op.prepare_tag(span.block)?;
-                op.open_page(span.block, &mut page[..got], reading)?;
+                op.open_page(span.block, &mut page[..got], before, reading)?;
                 Ok(span.copy_from(&page[..got], target))
             },
         )
@@ -103,6 +106,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         if pages.len() == BLOCK {
             self.file.tags.expect(first, &self.scratch.recent);
         }
+        self.before_reads(first, pages.len().div_ceil(BLOCK));
         let got = self.storage.read_at(pages, block_sealed_off(Layout::Paged, first))?;
         if got > BLOCK {
             // One call reads the tags of all pages, unless they are cached.
@@ -115,7 +119,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         for (index, page) in pages[..got].chunks_mut(BLOCK).enumerate() {
             let block = BlockNo(first.0 + index as u64);
             self.file.tags.ensure(self.storage, block)?;
-            self.open_page(block, page, reading)?;
+            let before = self.scratch.seen.of(index);
+            self.open_page(block, page, before, reading)?;
         }
         Ok(got)
     }
@@ -125,31 +130,45 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         self.file.tags.prepare(self.storage, block, &mut self.scratch.recent)
     }
 
-    /// Opens in place a page that was just read and whose tag entry is loaded. If that fails, reads
-    /// page and tag again, because a writer may have written one of them but not yet the other.
+    /// Opens in place a page that was just read and whose tag entry is loaded, and compares its
+    /// version; `before` is from before the read. If that fails, reads page and tag again, because a
+    /// writer may have written one of them but not yet the other.
     fn open_page(
         &mut self,
         block: BlockNo,
         page: &mut [u8],
+        mut before: Seen,
         reading: &mut Reading,
     ) -> Result<(), SealError> {
+        let mut is_older = false;
         for attempt in 1..=RETRIES {
-            match self.file.try_open(block, page) {
+            let entry = self.file.tags.entry(block);
+            let opened = self.file.try_open(block, &entry, page);
+            let found = match opened {
+                Page::Data | Page::Zero => self.compare(block, before, &entry),
+                Page::Damaged => Found::Unknown,
+            };
+            is_older = found == Found::Older;
+            match opened {
+                Page::Damaged => {}
+                // Other processes write the page again and again: it is as good as any.
+                _ if found == Found::Changed && attempt < RETRIES => {}
+                _ if is_older => {}
                 Page::Data => return Ok(()),
                 Page::Zero => {
                     reading.outcome.zero_blocks += 1;
                     return Ok(());
                 }
-                Page::Damaged => {}
             }
             if attempt > 1 {
                 self.storage.pause(attempt - 1);
             }
+            before = self.before_read(block);
             self.file.tags.load(self.storage, block)?;
             let got = self.storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
             page[got..].fill(0);
         }
-        reading.note_damage(block, page)
+        if is_older { reading.note_older(block, page) } else { reading.note_damage(block, page) }
     }
 
     /// Seals and writes pages of one group, then their tags, and counts the change.
@@ -199,6 +218,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
             let tag = cipher.seal_block(block, &mut nonce, page, sealed)?;
             encode_entry(nonce, tag, key_number, entry);
         }
+        let begun = Self::will_write(self.storage, self.file.pages, first, pages);
         let written = if new_group {
             let group = tag_block_off(first.0 / GROUP_PAGES);
             self.storage.write_at(&out[..TAG_BLOCK + plain.len()], group)
@@ -213,10 +233,13 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
                 .and_then(|()| self.storage.write_tags(entries, tag_entry_off(first)))
         };
         if let Err(error) = written {
+            begun.failed();
             self.file.tags.clear();
             return Err(error.into());
         }
-        self.file.tags.store(first, &out[at..at + pages * ENTRY]);
+        let entries = &out[at..at + pages * ENTRY];
+        begun.written(entries);
+        self.file.tags.store(first, entries);
         Ok(())
     }
 
@@ -229,6 +252,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         zeros: &[u8],
         new_group: bool,
     ) -> Result<(), SealError> {
+        let pages = zeros.len().div_ceil(BLOCK);
+        let begun = Self::will_write(self.storage, self.file.pages, first, pages);
         let written = if new_group {
             let out = self.scratch.out.room(TAG_BLOCK + zeros.len())?;
             out.fill(0);
@@ -239,12 +264,15 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         if let Err(error) = written {
             let span = Span { block: first, in_block: 0, at: 0, len: zeros.len() };
             self.drop_unfinished(span, span.off());
+            begun.failed();
             return Err(error.into());
         }
-        let blank = &[0; BATCH * ENTRY][..zeros.len().div_ceil(BLOCK) * ENTRY];
-        if !new_group {
-            self.ensure_no_tags_of(first, blank)?;
+        let blank = &[0; BATCH * ENTRY][..pages * ENTRY];
+        if !new_group && let Err(error) = self.ensure_no_tags_of(first, blank) {
+            begun.failed();
+            return Err(error);
         }
+        begun.written(blank);
         self.file.note_zeros(first, blank);
         Ok(())
     }
@@ -276,27 +304,28 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     /// Reads and opens a page, or as much of it as the file has, and keeps its sealed bytes in the
     /// buffer `old`. Returns the bytes read; damage is an error.
     fn read_page(&mut self, block: BlockNo, page: &mut [u8]) -> Result<usize, SealError> {
+        let before = self.before_read(block);
         let got = self.storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
         self.scratch.old.room(BLOCK)?[..got].copy_from_slice(&page[..got]);
         if got > 0 {
             self.prepare_tag(block)?;
-            self.open_page(block, &mut page[..got], &mut Reading::new(OnDamage::Fail))?;
+            let mut reading = Reading::new(OnDamage::Fail);
+            self.open_page(block, &mut page[..got], before, &mut reading)?;
         }
         Ok(got)
     }
 }
 
 impl SealedFile {
-    /// Opens a page in place with the loaded tag entry.
-    fn try_open(&mut self, block: BlockNo, page: &mut [u8]) -> Page {
-        let entry = self.tags.entry(block);
-        if all_zero(&entry) {
+    /// Opens a page in place with its tag entry.
+    fn try_open(&mut self, block: BlockNo, entry: &[u8; ENTRY], page: &mut [u8]) -> Page {
+        if all_zero(entry) {
             return if all_zero(page) { Page::Zero } else { Page::Damaged };
         }
         // CTR cannot authenticate, so a written page that is all zeros counts as wiped. Fewer than
         // 16 bytes may be zeros by chance.
         let wiped = !self.header.suite.authenticates() && page.len() >= 16 && all_zero(page);
-        let (nonce, tag, key_number) = decode_entry(&entry);
+        let (nonce, tag, key_number) = decode_entry(entry);
         let cipher = self.cipher_of(key_number).filter(|_| !wiped);
         match cipher.map(|cipher| cipher.open_block(block, nonce, &tag, page)) {
             Some(Ok(())) => Page::Data,

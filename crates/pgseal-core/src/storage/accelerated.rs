@@ -2,11 +2,12 @@
 //! that has the default methods of [`Accelerator`].
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io;
 
 use super::{Accelerator, GroupName, Storage};
 use crate::units::{SealedLen, SealedOff};
+use crate::versions::{Slot, Table};
 
 /// A storage around another one that counts changes of tags, as the processes of a server do, so
 /// that tags are cached. Its `read_two_at` fills the second buffer first.
@@ -16,12 +17,22 @@ pub struct Accelerated<S> {
     /// Few counters, so that several groups share one.
     changes: [AtomicU64; 4],
     used: AtomicU64,
+    versions: Option<Table>,
 }
 
 impl<S> Accelerated<S> {
     /// Wraps a storage.
     pub fn new(inner: S) -> Accelerated<S> {
-        Accelerated { inner, changes: Default::default(), used: AtomicU64::new(0) }
+        Accelerated { inner, changes: Default::default(), used: AtomicU64::new(0), versions: None }
+    }
+
+    /// Wraps a storage, and keeps versions of pages in a table of so many slots, a power of two,
+    /// which is never freed.
+    pub fn with_versions(inner: S, slots: usize) -> Accelerated<S> {
+        let slots = Vec::leak((0..slots).map(|_| Slot::default()).collect());
+        let epoch = Box::leak(Box::new(AtomicU32::new(0)));
+        let versions = Table::new(slots, epoch, [0x5EA1, 0xC0DE, 0xF11E, 0xB10C].map(|key| !key));
+        Accelerated { versions, ..Accelerated::new(inner) }
     }
 
     /// How often the accelerator was used.
@@ -89,6 +100,10 @@ impl<S: Storage> Accelerator for Accelerated<S> {
 
     fn count_tag_change(&self, group: GroupName) -> Option<u64> {
         Some(self.counter(group).fetch_add(1, Ordering::AcqRel))
+    }
+
+    fn versions(&self) -> Option<&Table> {
+        self.versions.as_ref()
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use super::Storage;
 use crate::geometry::WAL_ENTRY_LEN;
 use crate::units::{BlockNo, SealedOff};
+use crate::versions::Table;
 
 /// The name of a group of pages among all groups of all files: random for the first group of a
 /// file, consecutive for the groups of one file. Two groups may have the same name.
@@ -94,6 +95,13 @@ pub trait Accelerator: Storage {
     /// Keeps what is known now, in the place of what was kept before.
     #[inline]
     fn hold_entry(&self, _file_id: &[u8; 16], _held: Held) {}
+
+    /// Where the newest version of each page is kept, for all processes that write the file. `None`:
+    /// nowhere, and an older page with its older tag is not noticed.
+    #[inline]
+    fn versions(&self) -> Option<&Table> {
+        None
+    }
 
     /// Called before a retry of a block that did not authenticate, because a writer may have
     /// written the block but not yet its tag: waits for that writer, a little longer each time. The

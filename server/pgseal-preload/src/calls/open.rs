@@ -12,8 +12,10 @@ use crate::file::config;
 use crate::file::counters;
 use crate::file::examine;
 use crate::file::fds;
+use crate::file::lengths;
 use crate::file::lost_sectors;
 use crate::file::manifest::ControlFile;
+use crate::file::named::Named;
 use crate::file::plan::{self, Plan, SealTarget};
 use crate::os::log;
 use crate::os::memory;
@@ -122,7 +124,21 @@ fn open_sealed(
         // Writing a part of a block needs the rest of the block, which must be read.
         inner = (inner & !libc::O_ACCMODE) | libc::O_RDWR;
     }
-    enter(sys::open(path, inner, mode)?, path, flags, target)
+    let fd = sys::open(path, inner, mode).map_err(|errno| match errno {
+        libc::ENOENT if lengths::is_lost_segment(path.to_bytes()) => {
+            let named = Named::of(path.to_bytes());
+            log::line(format_args!(
+                "ERROR: {named}: this segment of the relation was removed while the server runs; {}",
+                named.remedy()
+            ));
+            libc::EIO
+        }
+        errno => errno,
+    })?;
+    if flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL {
+        lengths::forget(path.to_bytes());
+    }
+    enter(fd, path, flags, target)
 }
 
 /// Examines the file of a descriptor and enters it into the table. `flags` are those that the

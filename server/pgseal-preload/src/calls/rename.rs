@@ -15,6 +15,7 @@ use pgseal_pgdata::Class;
 
 use crate::calls::{descriptor, open, read, write};
 use crate::file::config;
+use crate::file::lengths;
 use crate::file::manifest;
 use crate::file::usage;
 use crate::keys::load;
@@ -115,6 +116,8 @@ unsafe fn rename_at(
     let old = full_old.as_deref().unwrap_or(old);
     let new = full_new.as_deref().unwrap_or(new);
     manifest::before_rename(old.to_bytes(), new.to_bytes());
+    lengths::forget(old.to_bytes());
+    lengths::forget(new.to_bytes());
     if broken::is(Order::PlaceAfterRename) {
         let done = call();
         let _ = before_rename(new, new);

@@ -15,6 +15,7 @@ use crate::file::leftovers;
 use crate::file::manifest;
 use crate::file::open_file;
 use crate::file::storage::FdStorage;
+use crate::file::versions;
 use crate::file::wal;
 use crate::keys::load;
 use crate::keys::renewal;
@@ -80,6 +81,7 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
         changes::share();
         held::share();
         gate::share();
+        versions::share();
         renewal::server_starts(root);
         open_file::take_buffers()?;
         memory::grow_stack();

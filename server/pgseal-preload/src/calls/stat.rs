@@ -9,6 +9,7 @@ use crate::calls::open;
 use crate::file::config;
 use crate::file::damage;
 use crate::file::fds;
+use crate::file::lengths;
 use crate::os::real;
 use crate::os::sys;
 use crate::place::program;
@@ -48,6 +49,13 @@ fn size_of_path(path: &CStr, sealed_size: i64, follow: bool) -> Option<i64> {
     }
 }
 
+/// The plain size of the file at a path, asked for anew.
+fn size_now(path: &CStr, follow: bool) -> Result<u64, ()> {
+    let found = if follow { sys::stat(path) } else { sys::lstat(path) }.ok_or(())?;
+    let size = size_of_path(path, found.st_size, follow).unwrap_or(found.st_size);
+    u64::try_from(size).map_err(|_| ())
+}
+
 /// Replaces the size from the kernel by the plain size, if the file is sealed.
 ///
 /// # Safety
@@ -60,6 +68,12 @@ pub unsafe fn correct_path(path: &CStr, st: *mut libc::stat, follow: bool) {
     }
     let errno = real::errno();
     if let Some(size) = size_of_path(path, st.st_size, follow) {
+        st.st_size = size;
+    }
+    // Of a file that somebody cut while the server runs: what it must have.
+    if let Some(size) = lengths::size_at(path.to_bytes(), || size_now(path, follow))
+        && let Ok(size) = i64::try_from(size)
+    {
         st.st_size = size;
     }
     real::set_errno(errno);

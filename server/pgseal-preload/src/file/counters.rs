@@ -95,7 +95,9 @@ pub fn sealed(class: ClassIndex, off: u64, len: usize, zeros: u64) {
 /// Counts an operation on a sealed file that failed with this error.
 pub fn failed(class: ClassIndex, error: &SealError) {
     match error {
-        SealError::BlockDamaged(_) => add(class, Counter::FailedBlocks, 1),
+        SealError::BlockDamaged(_) | SealError::BlockOlder(_) => {
+            add(class, Counter::FailedBlocks, 1);
+        }
         SealError::Header(_) | SealError::KeyUnknown { .. } => add(class, Counter::FailedFiles, 1),
         _ => {}
     }

@@ -1,6 +1,7 @@
 //! An open sealed file as PostgreSQL sees it: plain offsets, a position, a size.
 
 use core::ffi::c_int;
+use core::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pgseal_core::broken::{self, Order};
@@ -8,6 +9,7 @@ use pgseal_core::error::SealError;
 use pgseal_core::header::{Header, Stage};
 use pgseal_core::memory;
 use pgseal_core::storage::Storage;
+use pgseal_core::versions::Seen;
 use pgseal_core::{
     Generation, Layout, OnDamage, PlainLen, PlainOff, Scratch, SealedFile, geometry,
 };
@@ -17,6 +19,7 @@ use pgseal_pgdata::{Class, WalSegment};
 use crate::file::counters;
 use crate::file::damage::{self, Damage, Head, Reason};
 use crate::file::gate;
+use crate::file::lengths::{self, Shortage, Watched};
 use crate::file::manifest;
 use crate::file::named::{self, Named};
 use crate::file::range_lock::RangeLock;
@@ -80,7 +83,23 @@ pub struct OpenFile {
     changes: u64,
     /// Whether the file belongs to no relation; `None`: nobody has asked.
     orphan: Option<bool>,
+    /// The length that the file must have, if that is kept.
+    watched: Option<Watched>,
+    /// A length that the file was seen to have.
+    seen_len: u64,
+    /// Whether the log says that the file is too short.
+    is_short_told: bool,
     maps: Maps,
+}
+
+/// A write that lengthens a file whose length is kept, or may.
+struct Growth {
+    watched: Watched,
+    before: Seen,
+    /// The offset behind it.
+    end: u64,
+    /// Pages that somebody cut off and that become a hole.
+    lost: Range<u64>,
 }
 
 static SCRATCH: Mutex<Option<Scratch>> = Mutex::new(None);
@@ -122,6 +141,9 @@ impl OpenFile {
             syncs: false,
             changes: 0,
             orphan: None,
+            watched: None,
+            seen_len: 0,
+            is_short_told: false,
             maps: Maps::default(),
         }
     }
@@ -182,6 +204,7 @@ impl OpenFile {
     pub fn set_class(&mut self, class: Option<Class>) {
         self.class = class;
         self.counted = class.map_or(ClassIndex::OUTSIDE, ClassIndex::of);
+        self.watched = Watched::at(&self.path, class);
         self.is_wal_segment = class == Some(Class::Wal)
             && WalSegment::of_name(datadir::base_name(&self.path)).is_some();
     }
@@ -410,6 +433,28 @@ impl OpenFile {
         if self.write_only {
             return Err(libc::EBADF);
         }
+        let got = self.read_from_disk(fd, buf, off)?;
+        if got == buf.len() {
+            return Ok(got);
+        }
+        let Some(Shortage { least, .. }) = self.shortage(fd)? else { return Ok(got) };
+        if damage::page_fails(self.writable) {
+            return Err(libc::EIO);
+        }
+        // The pages that are missing.
+        let rest = usize::try_from(least.saturating_sub(off)).unwrap_or(usize::MAX);
+        let Some(missing) = buf.get_mut(got..) else { return Ok(got) };
+        let end = rest.saturating_sub(got).min(missing.len());
+        pgseal_core::fill_with_invalid_pages(&mut missing[..end], PlainOff(off + got as u64));
+        counters::add(
+            self.counted,
+            Counter::FailedBlocks,
+            (end as u64).div_ceil(geometry::BLOCK_LEN),
+        );
+        Ok(got + end)
+    }
+
+    fn read_from_disk(&mut self, fd: c_int, buf: &mut [u8], off: u64) -> Result<usize, Errno> {
         let mut buffers = Buffers::get();
         self.find_header(fd)?;
         let damaged_fails = self.damaged_fails();
@@ -450,7 +495,7 @@ impl OpenFile {
             outcome
         };
         let mut outcome = read(on_damage);
-        if matches!(outcome, Err(SealError::BlockDamaged(_)))
+        if matches!(outcome, Err(SealError::BlockDamaged(_) | SealError::BlockOlder(_)))
             && matches!(self.class, Some(Class::Relation { .. }))
             && is_orphan(&mut self.orphan, &self.path)
         {
@@ -461,14 +506,24 @@ impl OpenFile {
                 counters::opened(self.counted, off, &outcome);
                 if let Some(block) = outcome.first_damaged {
                     let (count, named) = (outcome.damaged_blocks, Named::of(&self.path));
-                    if reads_zeros {
+                    let older = outcome.older_blocks;
+                    if reads_zeros && older == 0 {
                         log::line(format_args!(
                             "WARNING: block {block} of {named} does not authenticate ({count} in this read); it reads as zeros, and PostgreSQL makes it anew"
+                        ));
+                    } else if reads_zeros {
+                        log::line(format_args!(
+                            "WARNING: block {block} of {named} is an older version than the server wrote or does not authenticate ({older} older of {count} in this read); it reads as zeros, and PostgreSQL makes it anew"
+                        ));
+                    } else if older == 0 {
+                        let remedy = named.remedy();
+                        log::line(format_args!(
+                            "ERROR: block {block} of {named} does not authenticate ({count} in this read); it is handed on as an invalid page, {remedy}"
                         ));
                     } else {
                         let remedy = named.remedy();
                         log::line(format_args!(
-                            "ERROR: block {block} of {named} does not authenticate ({count} in this read); it is handed on as an invalid page, {remedy}"
+                            "ERROR: block {block} of {named} is an older version than the server wrote or does not authenticate ({older} older of {count} in this read): somebody changed the file while the server runs; it is handed on as an invalid page, {remedy}"
                         ));
                     }
                 }
@@ -484,6 +539,7 @@ impl OpenFile {
             return Err(libc::EBADF);
         }
         manifest::before_write(self.class, &self.path, &mut self.is_told);
+        let growth = self.before_growth(fd, off, off.saturating_add(buf.len() as u64))?;
         let mut buffers = Buffers::get();
         // pg_stat_statements: several processes write their texts into one block at once. Without
         // the lock, one could seal the block with old contents and so overwrite the text of
@@ -505,6 +561,9 @@ impl OpenFile {
             off.is_multiple_of(geometry::BLOCK_LEN) && end.0.is_multiple_of(geometry::BLOCK_LEN);
         let inside = self.enter(fd)?;
         let (file, storage) = self.ensure_header(fd, buffers.scratch())?;
+        if let Some(growth) = &growth {
+            file.pages_are_lost(&storage, growth.lost.clone());
+        }
         let lock = lock_writers(file, &storage, fd, end, is_whole)?;
         let zeros = file.zeros_appended();
         let done = file.write_at(&storage, buffers.scratch(), buf, PlainOff(off), &KernelRandom);
@@ -513,6 +572,9 @@ impl OpenFile {
         self.count(fd);
         done.map_err(|error| self.failed(&error))?;
         counters::sealed(self.counted, off, buf.len(), zeros);
+        if let Some(Growth { watched, before, end, .. }) = growth {
+            watched.has_grown(before, end);
+        }
         if self.is_wal_segment && self.syncs {
             wal::synced();
         }
@@ -609,8 +671,71 @@ impl OpenFile {
         Ok(put)
     }
 
-    /// The plain length.
+    /// The plain length. A file that is shorter than the server left it has the length that it must
+    /// have; its missing pages are invalid.
     pub fn len(&mut self, fd: c_int) -> Result<u64, Errno> {
+        match self.shortage(fd)? {
+            Some(shortage) => Ok(shortage.least),
+            None if self.watched.is_some() => Ok(self.seen_len),
+            None => self.len_on_disk(fd),
+        }
+    }
+
+    /// Whether somebody made the file shorter than the server left it. If its length is kept,
+    /// `seen_len` is the length that it has.
+    fn shortage(&mut self, fd: c_int) -> Result<Option<Shortage>, Errno> {
+        let Some(watched) = self.watched else { return Ok(None) };
+        self.find_header(fd)?;
+        if matches!(self.state, State::Damaged(_)) {
+            self.seen_len = self.len_on_disk(fd)?;
+            return Ok(None);
+        }
+        let found = watched.shortage(|| self.len_on_disk(fd), || lengths::is_named(fd))?;
+        match found {
+            Ok(len) => {
+                self.seen_len = len;
+                Ok(None)
+            }
+            Err(shortage) => {
+                self.seen_len = shortage.len;
+                self.tell_short(shortage);
+                Ok(Some(shortage))
+            }
+        }
+    }
+
+    fn tell_short(&mut self, shortage: Shortage) {
+        if core::mem::replace(&mut self.is_short_told, true) {
+            return;
+        }
+        counters::add(self.counted, Counter::FailedFiles, 1);
+        let (named, Shortage { len, least }) = (Named::of(&self.path), shortage);
+        let remedy = named.remedy();
+        log::line(format_args!(
+            "ERROR: {named}: it has {len} bytes of pages and the server left {least}: somebody cut it while the server runs; its missing pages are handed on as invalid pages, {remedy}"
+        ));
+    }
+
+    /// To be called before a write up to the offset `end`. Refuses one that would hide that the file
+    /// was cut, except in a recovery: that writes what the WAL has, and must not fail.
+    fn before_growth(&mut self, fd: c_int, off: u64, end: u64) -> Result<Option<Growth>, Errno> {
+        let Some(watched) = self.watched else { return Ok(None) };
+        let before = watched.before();
+        let grows = end > watched.least(before);
+        let is_open = matches!(self.state, State::Sealed(_));
+        if is_open && !grows && off <= self.seen_len {
+            return Ok(None);
+        }
+        let mut lost = 0..0;
+        if let Some(shortage) = self.shortage(fd)?
+            && (shortage.len == 0 || off > shortage.len || grows)
+        {
+            lost = shortage.lost(off)?;
+        }
+        Ok(Some(Growth { watched, before: watched.before(), end, lost }))
+    }
+
+    fn len_on_disk(&mut self, fd: c_int) -> Result<u64, Errno> {
         let storage = FdStorage::new(fd);
         if let Some(file) = self.find_header(fd)? {
             let len = file.plain_len(&storage);
@@ -628,7 +753,7 @@ impl OpenFile {
             if self.find_header(fd)?.is_none() {
                 self.renew_header(fd, damage)?;
             }
-            return self.len(fd);
+            return self.len_on_disk(fd);
         }
         damage.len(&storage)
     }
@@ -638,6 +763,26 @@ impl OpenFile {
         if !self.writable {
             return Err(libc::EINVAL);
         }
+        let Some(watched) = self.watched else { return self.set_len_on_disk(fd, len) };
+        let shortage = self.shortage(fd)?;
+        if let Some(shortage) = shortage.filter(|shortage| len > shortage.least) {
+            let lost = shortage.lost(len)?;
+            if let State::Sealed(file) = &self.state {
+                file.pages_are_lost(&FdStorage::new(fd), lost);
+            }
+        }
+        let cutting = watched.will_cut();
+        // A file that is shorter already has nothing to be cut off.
+        let is_done = shortage.is_some_and(|shortage| shortage.len < len && len <= shortage.least);
+        let done = if is_done { Ok(()) } else { self.set_len_on_disk(fd, len) };
+        cutting.ended(done.is_ok().then_some(len));
+        if done.is_ok() && !is_done {
+            self.seen_len = len;
+        }
+        done
+    }
+
+    fn set_len_on_disk(&mut self, fd: c_int, len: u64) -> Result<(), Errno> {
         manifest::before_write(self.class, &self.path, &mut self.is_told);
         let mut buffers = Buffers::get();
         if self.find_header(fd)?.is_none() && self.empty(fd, len)? {
@@ -789,7 +934,7 @@ pub fn describe(error: &SealError, path: &[u8]) -> Errno {
         SealError::BlockDamaged(_) if WalSegment::of_name(datadir::base_name(path)).is_some() => {
             "restore this segment from the archive or a standby"
         }
-        SealError::BlockDamaged(_) | SealError::Header(_) => {
+        SealError::BlockDamaged(_) | SealError::BlockOlder(_) | SealError::Header(_) => {
             "run \"pgseal verify\" and restore the file from a backup"
         }
         _ => "please report it",

@@ -7,10 +7,11 @@ use std::io;
 
 use libc::{iovec, off_t};
 use pgseal_core::storage::{Accelerator, GroupName, Held, Storage};
+use pgseal_core::versions::Table;
 use pgseal_core::{SealedLen, SealedOff};
 
 use crate::file::window::TagWindow;
-use crate::file::{accelerators, changes, held};
+use crate::file::{accelerators, changes, held, versions};
 use crate::os::real;
 use crate::os::sys;
 
@@ -129,6 +130,11 @@ impl Accelerator for FdStorage<'_> {
 
     fn hold_entry(&self, file_id: &[u8; 16], known: Held) {
         held::set(file_id, known);
+    }
+
+    #[inline]
+    fn versions(&self) -> Option<&Table> {
+        versions::table()
     }
 
     fn pause(&self, attempt: u32) {

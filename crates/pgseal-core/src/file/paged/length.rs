@@ -7,7 +7,7 @@ use crate::file::operation::Operation;
 use crate::geometry::{BLOCK_LEN, GROUP_PAGES, sealed_len};
 use crate::storage::Accelerator;
 use crate::suite::Layout;
-use crate::units::{BlockNo, PlainLen};
+use crate::units::{BlockNo, PlainLen, SealedLen};
 
 impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     /// Before a write at `plain_off`: if the write starts behind the page in which the file ends,
@@ -36,6 +36,20 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     pub(super) fn cut(&mut self, plain: u64, new_len: u64) -> Result<(), SealError> {
         let target = sealed_len(Layout::Paged, PlainLen(new_len));
         let (block, in_block) = (BlockNo(new_len / BLOCK_LEN), (new_len % BLOCK_LEN) as usize);
+        let cut = self.will_cut(block.0..plain.div_ceil(BLOCK_LEN));
+        let result = self.cut_pages(plain, new_len, target, block, in_block);
+        self.was_cut(cut);
+        result
+    }
+
+    fn cut_pages(
+        &mut self,
+        plain: u64,
+        new_len: u64,
+        target: SealedLen,
+        block: BlockNo,
+        in_block: usize,
+    ) -> Result<(), SealError> {
         if in_block == 0 || new_len == plain {
             self.file.tags.clear();
             self.storage.set_len(target)?;

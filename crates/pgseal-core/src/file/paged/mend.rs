@@ -30,7 +30,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
                 end: (had < BLOCK).then_some(SealedLen(at.0 + had as u64)),
             },
         };
+        let begun = Self::will_write(self.storage, self.file.pages, block, 1);
         undo.roll_back(self.storage);
+        begun.failed();
         self.file.tags.count_change(self.storage, block);
     }
 
@@ -54,6 +56,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         let Ok(sealed) = self.storage.len() else { return };
         let mut plain = plain_len(Layout::Paged, sealed).0;
         let room = sealed_len(Layout::Paged, PlainLen(kept));
+        let begun = Self::will_write(self.storage, self.file.pages, pages.block, pages.blocks());
         // The caller reports the error of the write; errors of the repair are ignored.
         if sealed > room && plain < pages.end() {
             let _ = self.storage.set_len(room);
@@ -69,6 +72,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
                 let _ = self.storage.write_at(&[0; BLOCK], block_sealed_off(Layout::Paged, block));
             }
         }
+        begun.failed();
     }
 
     /// Before the file grows by holes: clears tags of pages behind the end, in the group in which

@@ -18,6 +18,7 @@ use super::record;
 use super::segments;
 use crate::file::gate;
 use crate::file::held;
+use crate::file::versions;
 use crate::os::log::{self, Shown};
 use crate::os::mutex::SharedMutex;
 use crate::os::real::{self, Errno};
@@ -185,6 +186,7 @@ fn replays(shared: &Shared, path: &[u8]) -> PlainOff {
     if !READS.swap(true, Ordering::Relaxed) {
         held::forget();
         gate::forget();
+        versions::recovery_begins();
     }
     let segment = WalSegment::of_name(datadir::base_name(path));
     let start = segment

@@ -1,0 +1,98 @@
+//! The newest version of each page, in memory that all processes of a server share
+//! (`spec/while-it-runs.md`, section 2): a page that authenticates and is older is damage.
+//!
+//! The postmaster makes the memory before its first fork; the kernel gives it as it is used. Without
+//! it, and in tools and single-user servers, an older page with its tag is not noticed while the
+//! server runs.
+
+use core::ffi::CStr;
+use core::sync::atomic::AtomicU32;
+use std::sync::OnceLock;
+
+use pgseal_core::geometry::BLOCK_LEN;
+use pgseal_core::random::Random;
+use pgseal_core::versions::{Slot, Table};
+
+use crate::file::lengths;
+use crate::os::log::{self, Shown};
+use crate::os::random::KernelRandom;
+use crate::os::real::Errno;
+use crate::os::sys;
+
+/// How many GiB of pages have a slot of their own: a power of two. 0: no versions are kept.
+const VARIABLE: &CStr = c"PGSEAL_WATCHED_GB";
+const DEFAULT_GB: usize = 16;
+/// 16 TiB of pages, 32 GiB of slots.
+const MAX_GB: usize = 16384;
+const PAGES_PER_GB: usize = (1 << 30) / BLOCK_LEN as usize;
+/// What lies before the slots: the epoch, on a cache line of its own.
+const HEAD_BYTES: usize = 64;
+
+static TABLE: OnceLock<Table> = OnceLock::new();
+
+/// The table, if this process belongs to a server that keeps versions.
+#[inline]
+pub fn table() -> Option<&'static Table> {
+    TABLE.get()
+}
+
+/// A recovery begins: all processes that were writing have been killed.
+pub fn recovery_begins() {
+    if let Some(table) = table() {
+        table.all_writers_have_ended();
+    }
+    lengths::recovery_begins();
+}
+
+fn wanted_gb() -> usize {
+    let Some(text) = sys::env(VARIABLE) else { return DEFAULT_GB };
+    let number = core::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
+    match number.filter(|number| *number <= MAX_GB) {
+        Some(0) => 0,
+        Some(number) => number.next_power_of_two(),
+        None => {
+            log::line(format_args!(
+                "WARNING: PGSEAL_WATCHED_GB is \"{}\"; the server takes {DEFAULT_GB}, set it to a number from 0 to {MAX_GB} or unset it",
+                Shown(&text)
+            ));
+            DEFAULT_GB
+        }
+    }
+}
+
+/// Makes the shared memory of the versions of pages and of the lengths of files. The postmaster calls
+/// this once, before it forks.
+pub fn share() {
+    let gb = wanted_gb();
+    if table().is_some() || gb == 0 {
+        return;
+    }
+    match made(gb * PAGES_PER_GB).and_then(|table| Ok((table, made(lengths::FILES)?))) {
+        Ok((pages, files)) => {
+            let _ = TABLE.set(pages);
+            lengths::keep_in(files);
+        }
+        Err(errno) => log::line(format_args!(
+            "WARNING: no shared memory for the versions of pages (errno {errno}): an older page with its tag, and a file that was cut, are not noticed while the server runs; lower PGSEAL_WATCHED_GB or give the machine more memory"
+        )),
+    }
+}
+
+/// A table of so many slots, a power of two, in shared memory.
+fn made(slots: usize) -> Result<Table, Errno> {
+    let mut keys = [0; 32];
+    KernelRandom.fill(&mut keys).map_err(|_| libc::EAGAIN)?;
+    let map = sys::shared_memory(HEAD_BYTES + slots * size_of::<Slot>())?;
+    // SAFETY: the map is longer than this, is never unmapped, has zeros, and its start is aligned to
+    // a page; all access is atomic.
+    let epoch: &'static AtomicU32 = unsafe { &*map.cast() };
+    // SAFETY: within the map.
+    let first = unsafe { map.add(HEAD_BYTES) }.cast::<Slot>();
+    // SAFETY: as above; `slots` slots of zeros, aligned to 64 bytes.
+    let slots: &'static [Slot] = unsafe { core::slice::from_raw_parts(first, slots) };
+    let mut numbers = [0; 4];
+    for (number, word) in numbers.iter_mut().zip(keys.as_chunks::<8>().0) {
+        *number = u64::from_le_bytes(*word);
+    }
+    Table::new(slots, epoch, numbers).ok_or(libc::EINVAL)
+}
