@@ -22,6 +22,7 @@ MAKEFLAGS += --no-print-directory
 # Variables:
 #   PG_CONFIG=PATH (one or more)      the PostgreSQL to use; default: all that the distribution installed
 #   EXTENSIONS="postgis plr"          some extensions, for test-extensions
+#   MAJOR=17                          the major version, for image and its tests
 #   MAJORS="15 18"                    some major versions, for test-matrix and test-upstream
 #   RESUME=yes                        only what has no result yet or failed
 #   IMAGES=1000                       how many disks each test of test-power judges
@@ -292,15 +293,40 @@ bench: ## cost against the plain server, interleaved
 # ---- packages ----
 
 .PHONY: deb
-deb: ## Debian packages, in build/deb
+deb: ## Debian packages, in build/deb, for each PostgreSQL here or for those of MAJORS
 	@scripts/setup.sh build deb
-	@$(MAKE) build build-aws-kms
-	@scripts/deb.sh build
+	@config="$(if $(MAJORS),$$(scripts/postgres-versions.sh fetch $(MAJORS) | tr '\n' ' '),$(PG_CONFIG))" && \
+	    $(MAKE) build build-aws-kms PG_CONFIG="$$config" && \
+	    PG_CONFIG="$$config" scripts/deb.sh build
 
 .PHONY: test-deb
 test-deb: ## install them in a clean root (debootstrap, as root) and run clusters there; lintian
 	@scripts/setup.sh test-deb
 	@scripts/deb.sh test
+
+# The packages of the image alone: build/deb keeps those of all majors.
+IMAGE_MAJORS = $(or $(MAJOR),15) $(UPGRADE_FROM)
+.PHONY: image
+image: ## container image of Debian's PostgreSQL MAJOR (15; 17, 18) with pgseal, in build/image (as root); UPGRADE_FROM=15
+	@scripts/setup.sh build deb image
+	@config="$$(scripts/postgres-versions.sh fetch $(IMAGE_MAJORS) | tr '\n' ' ')" && \
+	    $(MAKE) build build-aws-kms PG_CONFIG="$$config" && \
+	    PG_CONFIG="$$config" scripts/deb.sh build build/image/packages >/dev/null
+	@scripts/image.sh build $(or $(MAJOR),15)
+
+.PHONY: test-image
+test-image: ## that image in containers of runc (as root): first start, keys, users, restarts, upgrades; UPGRADE_FROM=15 upgrades
+	@scripts/setup.sh test-image
+	@scripts/image-test.sh $(or $(MAJOR),15)
+
+.PHONY: test-image-reproducible
+test-image-reproducible: ## make that image a second time: the digest is the same
+	@scripts/image.sh reproduce $(or $(MAJOR),15)
+
+.PHONY: test-kubernetes
+test-kubernetes: ## the manifests of packaging/kubernetes against the schemas of Kubernetes and of the operators; fetches these
+	@scripts/setup.sh kubernetes
+	@scripts/kubernetes-check.sh
 
 .PHONY: release
 release: ## what a release has, from the commit HEAD, in build/release; RELEASE_KEY=KEY signs, else a dry run

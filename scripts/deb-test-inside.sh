@@ -126,36 +126,6 @@ step "pg_dropcluster"
 pg_dropcluster "$major" second --stop
 [ ! -e /srv/sealed/PG_VERSION ] || die "pg_dropcluster left the data directory"
 
-# The steps of the official image's entrypoint: initdb with a password file, a server without TCP
-# for the scripts of docker-entrypoint-initdb.d, then the real server. packaging/docker/Dockerfile
-# sets the same variables.
-step "as in the official image"
-export LD_PRELOAD=/usr/lib/pgseal/libpgseal.so PGSEAL_HELPER=/usr/bin/pgseal
-export PGSEAL_PROVIDER="command:cat /run/secrets/pgseal.key" PGDATA=/srv/container/data
-install -d -o postgres -g postgres /srv/container /run/secrets
-install -m 0600 -o postgres -g postgres /etc/pgseal/main.key /run/secrets/pgseal.key
-PG_MAJOR=$major sh /docker-sample.sh
-bin=/usr/lib/postgresql/$major/bin
-printf "CREATE TABLE from_script AS SELECT 'canary-docker-Vx2m' || g AS v FROM generate_series(1, 500) AS g;\n" >/init.sql
-as_postgres bash -c "set -e
-    $bin/initdb --username=postgres --pwfile=<(echo secret) -k >/dev/null
-    [ \"\$($bin/postgres -C password_encryption)\" = scram-sha-256 ]
-    $bin/pg_ctl -s -D \"\$PGDATA\" -o \"-c listen_addresses='' -p 5499\" -w start >/dev/null
-    psql -X -q -v ON_ERROR_STOP=1 -p 5499 -d postgres -f /init.sql
-    $bin/pg_ctl -s -D \"\$PGDATA\" -m fast -w stop" || die "the first start as in a container"
-as_postgres "$bin/postgres" -p 5499 >/srv/container/log 2>&1 &
-server=$!
-for _ in $(seq 100); do
-    as_postgres pg_isready -q -p 5499 && break
-    sleep 0.1
-done
-[ "$(as_postgres psql -X -A -t -p 5499 -d postgres -c "SELECT count(*) FROM from_script")" = 500 ] || die "rows of the script"
-as_postgres "$bin/pg_ctl" -s -D "$PGDATA" -m fast -w stop
-wait "$server" || die "the server's end: $(tail -n 5 /srv/container/log)"
-if grep -rqaF canary-docker "$PGDATA"; then die "the container's data directory shows the marker"; fi
-as_postgres pgseal verify "$PGDATA" >/verify.log || { cat /verify.log; die "verify of the container's data directory"; }
-unset LD_PRELOAD PGSEAL_HELPER PGSEAL_PROVIDER PGDATA
-
 step "promtool"
 apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends prometheus >/promtool.log 2>&1 ||
     { tail -n 20 /promtool.log; die "apt install prometheus"; }

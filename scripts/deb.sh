@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# deb.sh build|test
+# deb.sh build [OUT]|test
 #
-#   build   makes Debian packages of the results of 'make build', in build/deb: pgseal, pgseal-lab,
-#           postgresql-NN-pgseal for each PostgreSQL of the distribution that is installed here,
-#           and their debug symbols. DEB_MAINTAINER sets the maintainer.
+#   build   makes Debian packages of the results of 'make build', in OUT (build/deb): pgseal,
+#           pgseal-lab, postgresql-NN-pgseal for each PostgreSQL of the distribution that is installed
+#           here or that PG_CONFIG names, and their debug symbols. DEB_MAINTAINER sets the maintainer.
+#   place   called by debian/rules: moves what was installed for a PostgreSQL that is not where
+#           Debian's is (scripts/postgres-versions.sh) to where it is on the user's machine
 #   test    installs them in a clean root made by debootstrap (as root), uses a sealed cluster there
 #           as an administrator of Debian would (scripts/deb-test-inside.sh), and runs lintian
 set -euo pipefail
@@ -29,7 +31,7 @@ build() {
     mkdir -p "$work/examples"
     cp -r packaging/debian "$work/debian"
     cp -r README.md SECURITY.md CHANGELOG.md docs spec "$work/"
-    cp packaging/systemd/* packaging/docker/* packaging/barman/* "$work/examples/"
+    cp packaging/systemd/* packaging/container/* packaging/barman/* "$work/examples/"
     cp -r packaging/ansible "$work/examples/"
     for major in "${majors[@]}"; do
         modules="$modules${modules:+ | }postgresql-$major-pgseal"
@@ -54,6 +56,17 @@ LOG
     }
     rm -rf "$work"
     find "$out" -name '*.deb' | sort
+}
+
+place() {
+    local to=$1 config major from into
+    for config in $(pg_configs); do
+        major=$(pg_major "$config")
+        from=$to$("$config" --pkglibdir) into=$to/usr/lib/postgresql/$major/lib
+        if [ "$from" != "$into" ]; then mkdir -p "${into%/*}" && mv "$from" "$into"; fi
+        from=$to$("$config" --sharedir) into=$to/usr/share/postgresql/$major
+        if [ "$from" != "$into" ]; then mkdir -p "${into%/*}" && mv "$from" "$into"; fi
+    done
 }
 
 # Make a clean root of this machine's suite, from the archive that apt uses here.
@@ -116,7 +129,6 @@ test_debs() {
     mkdir "$root/debs"
     find "$out" -maxdepth 1 -name '*.deb' ! -name '*-dbgsym_*' -exec cp -t "$root/debs" {} +
     cp scripts/deb-test-inside.sh "$root/"
-    cp packaging/docker/pgseal.conf.sample.sh "$root/docker-sample.sh"
     in_root "$root" /deb-test-inside.sh
     say "test-deb: lintian"
     # Only errors make this fail; all findings are shown.
@@ -125,7 +137,11 @@ test_debs() {
 }
 
 case "${1:-}" in
-build) build ;;
+build)
+    out=$(realpath -m "${2:-$out}")
+    build
+    ;;
+place) place "$2" ;;
 test) test_debs ;;
 -h | --help) usage ;;
 *) die "build or test?" ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
-#           drivers|report|docs|fips|book|release]...   (default: build)
+#           drivers|report|docs|fips|book|release|image|test-image|kubernetes]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -20,6 +20,9 @@
 #   deb       debhelper and fakeroot, for 'make deb'
 #   release   gpg, for 'make release'
 #   test-deb  debootstrap and lintian
+#   image     debootstrap and jq, for 'make image'
+#   test-image  umoci, runc and jq; PyKMIP, as for test
+#   kubernetes  Go, and Kubernetes' schemas in build/tools, for 'make test-kubernetes'
 #   test-extensions  debootstrap
 #   memcheck  valgrind
 #   drivers   Java, Maven, npm and Python, for the drivers; Go, for pgx, only if it is there
@@ -33,6 +36,7 @@ set -euo pipefail
 
 PREFERRED_MAJOR=15
 MDBOOK_VERSION=0.5.4
+KUBERNETES_VALIDATE_VERSION=1.37.0
 apt_updated=no
 
 as_root() {
@@ -248,6 +252,18 @@ setup_book() {
     cargo install --quiet --locked --root "$tools" --version "$MDBOOK_VERSION" mdbook
 }
 
+# The schemas of Kubernetes' own objects, and what checks against them, in the source tree.
+setup_kubernetes() {
+    local dir=$PGSEAL_ROOT/build/tools/kubernetes
+    [ ! -e "$dir/$KUBERNETES_VALIDATE_VERSION" ] || return 0
+    say "setup: installing kubernetes-validate $KUBERNETES_VALIDATE_VERSION"
+    rm -rf "$dir"
+    mkdir -p "${dir%/*}"
+    python3 -m venv "$dir"
+    "$dir/bin/python3" -m pip --disable-pip-version-check --quiet install "kubernetes-validate==$KUBERNETES_VALIDATE_VERSION"
+    : >"$dir/$KUBERNETES_VALIDATE_VERSION"
+}
+
 # Extensions that scenarios/languages.rs tries in the distribution's own server.
 setup_extensions() {
     local major package want=()
@@ -346,6 +362,23 @@ for purpose in "$@"; do
         need debootstrap debootstrap
         need lintian lintian
         ;;
+    image)
+        need debootstrap debootstrap
+        need jq jq
+        ;;
+    test-image)
+        need umoci umoci
+        need runc runc
+        need jq jq
+        need openssl openssl
+        need_venv "$(system_python)"
+        key_stores=yes
+        ;;
+    kubernetes)
+        need go golang-go
+        need jq jq
+        need_venv python3
+        ;;
     test-extensions)
         need debootstrap debootstrap
         need flock util-linux
@@ -387,7 +420,7 @@ for purpose in "$@"; do
         usage
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book fleet" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book release image test-image kubernetes fleet" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
@@ -407,6 +440,7 @@ case " $* " in *" book "*)
     setup_book
     ;;
 esac
+case " $* " in *" kubernetes "*) setup_kubernetes ;; esac
 case " $* " in *" test "* | *" upstream "*) setup_languages ;; esac
 if [ "$key_stores" = yes ]; then setup_python "key stores for tests" key-stores.txt "$(key_stores_dir)"; fi
 case " $* " in *" fleet "*) setup_python "Ansible, for its role" ansible.txt "$(ansible_dir)" ;; esac

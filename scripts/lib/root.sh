@@ -6,15 +6,27 @@
 # shellcheck disable=SC1091
 host_suite() { (. /etc/os-release && say "$VERSION_CODENAME"); }
 
+# debian_mirror SUITE: prints the address of the archive that apt uses here, for this suite if it has one of its own.
+debian_mirror() {
+    local suite mirror
+    for suite in "$1" "$(host_suite)"; do
+        mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" 2>/dev/null | head -n 1)
+        if [ -n "$mirror" ]; then break; fi
+    done
+    say "$mirror"
+}
+
 # make_root DIR SUITE LOG: makes a clean root in DIR, with this machine's configuration of apt.
 make_root() {
-    local dir=$1 suite=$2 log=$3 mirror
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $suite" 2>/dev/null | head -n 1)
-    [ -n "$mirror" ] || mirror=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $(host_suite)" 2>/dev/null | head -n 1)
+    local dir=$1 suite=$2 log=$3 mirror script=
+    mirror=$(debian_mirror "$suite")
+    # This machine's debootstrap may be older than the suite. All suites since bullseye are made alike.
+    [ -e "/usr/share/debootstrap/scripts/$suite" ] || script=/usr/share/debootstrap/scripts/sid
     # The directory becomes "/", which every user must be able to enter.
     chmod 755 "$dir"
-    debootstrap --variant=minbase "$suite" "$dir" ${mirror:+"$mirror"} >"$log" 2>&1 || die "debootstrap failed; see $log"
-    # Copy this machine's configuration of apt: proxies, sources.
+    debootstrap --variant=minbase "$suite" "$dir" ${mirror:+"$mirror"} $script >"$log" 2>&1 || die "debootstrap failed; see $log"
+    # Copy this machine's configuration of apt: proxies, sources. That of the suite stays beside it.
+    cp -a "$dir/etc/apt" "$dir/etc/apt.suite"
     rm -f "$dir/etc/apt/sources.list"
     cp -rL /etc/apt/. "$dir/etc/apt/"
     if [ "$suite" != "$(host_suite)" ]; then
