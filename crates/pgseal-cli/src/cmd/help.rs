@@ -29,6 +29,7 @@ const PAGES: &[(&str, &str)] = &[
     ("anchor", include_str!("../../../../docs/anchor.md")),
     ("audit", include_str!("../../../../docs/audit.md")),
     ("backup", include_str!("../../../../docs/backup.md")),
+    ("checksums", include_str!("../../../../docs/checksums.md")),
     ("columns", include_str!("../../../../docs/columns.md")),
     ("comparison", include_str!("../../../../docs/comparison.md")),
     ("compliance", include_str!("../../../../docs/compliance.md")),
