@@ -31,6 +31,7 @@ MAKEFLAGS += --no-print-directory
 #   PAGES="docs/backup.md"            some pages, for test-docs
 #   CHECKS="upgrade,crash"            some checks, for test-matrix
 #   RELEASE_KEY=KEY                   the key of GnuPG that signs, for release
+#   ACTIONS="build unit"              some parts of test-aarch64 (scripts/aarch64.sh --help)
 #   HOURS=8 SEED=1 EVENTS=crash       how long, in which order and which, for soak
 #   FIPS=1                            over AWS-LC's FIPS module (docs/fips.md), for build, test and install
 #   SUITES="recovery,src/bin/pg_rewind"   some of PostgreSQL's own suites, for test-upstream
@@ -274,6 +275,11 @@ test-newest: ## the same, but for the long scenarios, against the newest stable 
 	@scripts/setup.sh test
 	@$(MAKE) build build-aws-kms
 	@env -u PG_CONFIG scripts/matrix.sh run --short newest
+
+.PHONY: test-aarch64
+test-aarch64: ## pgseal for aarch64, cross-compiled, under qemu-user with Debian's PostgreSQL for arm64 (as root); ACTIONS="build hooks"
+	@scripts/setup.sh aarch64
+	@scripts/aarch64.sh $(or $(ACTIONS),build hooks unit scenarios)
 
 .PHONY: versions
 versions: ## write the table of docs/versions.md from the last runs of test-matrix

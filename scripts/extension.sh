@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$PGSEAL_ROOT"
 
 action=${1:-}
-library=$PGSEAL_ROOT/target/release/libpgseal_column.a
+library=$PGSEAL_ROOT/$(target_dir)/release/libpgseal_column.a
 
 # compile CONFIG WORK: builds in a copy for each major version, since PGXS builds in place.
 compile() {
@@ -23,14 +23,14 @@ compile() {
     rm -rf "$work"
     mkdir -p "$work"
     cp server/extension/Makefile server/extension/*.[ch] server/extension/pgseal.control server/extension/*.sql "$work/"
-    env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$work" PG_CONFIG="$config" COLUMN_LIBRARY="$library" \
-        COLUMN_INCLUDE="$PGSEAL_ROOT/crates/pgseal-column/include" >/dev/null
+    make_module "$work" PG_CONFIG="$config" COLUMN_LIBRARY="$library" \
+        COLUMN_INCLUDE="$PGSEAL_ROOT/crates/pgseal-column/include"
 }
 
 done_any=no
 for config in $(pg_configs); do
     major=$(pg_major "$config")
-    built=target/extension/$major
+    built=$(target_dir)/extension/$major
     modules=${DESTDIR:-}$("$config" --pkglibdir)
     share=${DESTDIR:-}$("$config" --sharedir)/extension
     if [ "$major" -lt 15 ] || [ "$major" -gt 18 ]; then

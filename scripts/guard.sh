@@ -12,7 +12,7 @@ action=${1:-}
 done_any=no
 for config in $(pg_configs); do
     major=$(pg_major "$config")
-    built=target/guard/$major/pgseal_guard.so
+    built=$(target_dir)/guard/$major/pgseal_guard.so
     installed=${DESTDIR:-}$("$config" --pkglibdir)/pgseal_guard.so
     case "$action" in
     build)
@@ -27,11 +27,11 @@ for config in $(pg_configs); do
             continue
         fi
         # A copy for each major version: PGXS builds in place, and object files must not be shared.
-        work=target/guard/$major/build
+        work=${built%/*}/build
         rm -rf "$work"
         mkdir -p "$work"
         cp server/guard/Makefile server/guard/*.[ch] "$work/"
-        env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$work" PG_CONFIG="$config" >/dev/null
+        make_module "$work" PG_CONFIG="$config"
         mv -f "$work/pgseal_guard.so" "$built"
         rm -rf "$work"
         say "guard: PostgreSQL $major: $built"

@@ -9,8 +9,12 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
 
-cargo build --quiet --locked -p pgseal-preload --example symbol_check
-check=$(cargo metadata --format-version 1 --no-deps | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')/debug/examples/symbol_check
+cargo build ${PGSEAL_CROSS:+--target="$PGSEAL_CROSS"} --quiet --locked -p pgseal-preload --example symbol_check
+check=$(cargo metadata --format-version 1 --no-deps | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+check=$check/${PGSEAL_CROSS:+$PGSEAL_CROSS/}debug/examples/symbol_check
+# Of another architecture: its emulator, which needs no root of its own for this program.
+emulator=()
+if [ -n "$PGSEAL_CROSS" ]; then emulator=("$PGSEAL_CROSS_EMULATOR" -L "$PGSEAL_CROSS_ROOT"); fi
 # The programs of PostgreSQL in which the library is active.
 active=$(sed -n '/^const ACTIVE/,/^];/p' server/pgseal-preload/src/place/program.rs | grep -oE '"[a-z_]+"' | tr -d '"')
 [ -n "$active" ] || die "server/pgseal-preload/src/place/program.rs lists no programs"
@@ -44,7 +48,7 @@ judge() {
     local name=$1 kind=$2 fails=$3 found
     shift 3
     [ $# -gt 0 ] || return 0
-    if found=$("$check" "$kind" "$@" 2>"$counts"); then
+    if found=$(${emulator[@]+"${emulator[@]}"} "$check" "$kind" "$@" 2>"$counts"); then
         say "$name: $(cat "$counts")"
         return
     fi

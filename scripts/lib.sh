@@ -10,6 +10,20 @@ die() {
     exit 1
 }
 
+# Of a build for another architecture: its name for Rust, the C compiler, the root with its programs, and the program
+# that runs them. scripts/aarch64.sh sets them.
+: "${PGSEAL_CROSS:=}" "${PGSEAL_CROSS_CC:=}" "${PGSEAL_CROSS_ROOT:=}" "${PGSEAL_CROSS_EMULATOR:=}"
+
+# Prints where what is built lies, relative to the project's directory.
+target_dir() { say "target${PGSEAL_CROSS:+/$PGSEAL_CROSS}"; }
+
+# make_module DIR OPTION...: runs make with PGXS, and nothing of the make that runs this script.
+make_module() {
+    local dir=$1
+    shift
+    env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$dir" ${PGSEAL_CROSS:+CC="$PGSEAL_CROSS_CC"} "$@" >/dev/null
+}
+
 # Prints the version of pgseal.
 project_version() {
     sed -nE '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "(.*)"/\1/p' "$PGSEAL_ROOT/Cargo.toml"

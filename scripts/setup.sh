@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
-#           drivers|report|docs|fips|book|release|image|test-image|kubernetes]...   (default: build)
+#           drivers|report|docs|fips|book|release|image|test-image|kubernetes|aarch64|fleet]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -19,6 +19,7 @@
 #   fips      CMake and Go, for a build over the FIPS module (FIPS=1)
 #   deb       debhelper and fakeroot, for 'make deb'
 #   release   gpg, for 'make release'
+#   aarch64   a compiler and Rust's library for arm64, and qemu-user, for 'make test-aarch64'
 #   test-deb  debootstrap and lintian
 #   image     debootstrap and jq, for 'make image'
 #   test-image  umoci, runc and jq; PyKMIP, as for test
@@ -244,6 +245,16 @@ setup_rust() {
         die "cargo is $have, this project needs $pinned or newer; install it through rustup"
 }
 
+# rust_target NAME: Rust's library for another architecture.
+rust_target() {
+    local toolchain
+    toolchain=$(cd "$PGSEAL_ROOT" && rustc --print sysroot)
+    [ ! -d "$toolchain/lib/rustlib/$1" ] || return 0
+    command -v rustup >/dev/null || die "Rust's library for $1 is missing; install it, or Rust through rustup"
+    say "setup: installing Rust's library for $1"
+    (cd "$PGSEAL_ROOT" && rustup --quiet target add "$1")
+}
+
 # mdbook, in a version of our choice, in the source tree.
 setup_book() {
     local tools=$PGSEAL_ROOT/build/tools
@@ -358,6 +369,13 @@ for purpose in "$@"; do
         need fakeroot fakeroot
         ;;
     release) need gpg gpg ;;
+    aarch64)
+        need_compiler
+        need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+        need_package libc6-dev-arm64-cross
+        need qemu-aarch64-static qemu-user-static
+        need unshare util-linux
+        ;;
     test-deb)
         need debootstrap debootstrap
         need lintian lintian
@@ -420,7 +438,7 @@ for purpose in "$@"; do
         usage
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book release image test-image kubernetes fleet" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book release image test-image kubernetes fleet aarch64" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
@@ -435,6 +453,11 @@ case " $* " in
     ;;
 esac
 case " $* " in *" server "*) setup_postgres ;; esac
+case " $* " in *" aarch64 "*)
+    setup_rust
+    rust_target aarch64-unknown-linux-gnu
+    ;;
+esac
 case " $* " in *" book "*)
     setup_rust
     setup_book

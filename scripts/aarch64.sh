@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# aarch64.sh build|unit|hooks|guard|columns|scenarios|core...
+#
+# Builds pgseal for aarch64 with a compiler of this machine (x86-64), and tests it under qemu-user with Debian's
+# PostgreSQL for arm64, in a root that is made in the cache (as root; Linux 6.7 or later):
+#   build      library, programs, plugins, library of columns; guard module and extension
+#   unit       tests of the crates with their vectors, and the programs that call each hook; tests/aarch64-skip.tsv
+#              names what emulation cannot run, and why
+#   hooks      what PostgreSQL's programs for arm64 import
+#   guard      the guard module against the real server
+#   columns    the extension against the real server
+#   scenarios  the scenarios of SCENARIOS (default: crash canary)
+#   core       PostgreSQL's core regression tests, plain and sealed, compared
+# Emulation shows nothing of speed, and not what a processor with a weaker order of memory does: qemu on x86-64
+# keeps the order of x86-64. The pages are those of this machine.
+set -euo pipefail
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/apt.sh"
+. "$(dirname "$0")/lib/root.sh"
+. "$(dirname "$0")/lib/aarch64.sh"
+cd "$PGSEAL_ROOT"
+
+MAJOR=15
+PLUGINS=(pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault)
+CRATES=(pgseal-core pgseal-crypto pgseal-keys pgseal-pgdata pgseal-column pgseal-random pgseal-preload)
+: "${SCENARIOS:=crash canary}"
+
+export PGSEAL_CROSS=$AARCH64_TARGET PGSEAL_CROSS_CC="aarch64-linux-gnu-gcc --sysroot=$AARCH64_ROOT"
+export PGSEAL_CROSS_ROOT=$AARCH64_ROOT PGSEAL_CROSS_EMULATOR=$AARCH64_QEMU PG_CONFIG=$AARCH64_DIR/pg_config
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$PGSEAL_ROOT/scripts/aarch64-run.sh
+
+prepare() {
+    [ "$(id -u)" = 0 ] || die "a root of its own can only be made as root"
+    for program in "$AARCH64_QEMU" aarch64-linux-gnu-gcc; do
+        command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh aarch64"
+    done
+    make_aarch64_root "$(host_suite)" "$MAJOR"
+}
+
+cross() { "${CARGO:-cargo}" build --quiet --release --locked --target "$AARCH64_TARGET" "$@"; }
+
+build() {
+    cross -p pgseal-preload
+    cross -p pgseal-cli "${PLUGINS[@]/#/-p=}"
+    cross -p pgseal-column
+    scripts/guard.sh build
+    scripts/extension.sh build
+}
+
+unit() { scripts/cargo-test.sh "${CRATES[@]/#/-p=}"; }
+
+scenarios() {
+    local names
+    read -ra names <<<"$SCENARIOS"
+    scripts/cargo-test.sh -p pgseal-scenarios "${names[@]/#/--test=}"
+}
+
+# In the root, where nothing says that this is another architecture.
+inside() {
+    env -u PGSEAL_CROSS -u PG_CONFIG scripts/aarch64-run.sh "$@"
+}
+
+hooks() { scripts/hooks-audit.sh; }
+
+guard() { inside scripts/guard.sh test; }
+
+columns() { inside scripts/extension.sh test; }
+
+core() {
+    local mode
+    tests/upstream/fetch.sh "$MAJOR"
+    for mode in plain sealed; do inside tests/upstream/run-core.sh --major "$MAJOR" --mode "$mode" --limit 10000; done
+    inside tests/upstream/compare.sh core
+}
+
+[ $# -gt 0 ] || die "what? (see --help)"
+for action; do
+    case "$action" in
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    build | unit | hooks | guard | columns | scenarios | core) ;;
+    *) die "unknown action '$action'" ;;
+    esac
+done
+prepare
+for action; do
+    start=$SECONDS
+    "$action"
+    say "aarch64: $action: $((SECONDS - start)) s"
+done
