@@ -261,20 +261,18 @@ fn columns_under_two_stores() {
     succeeds(&columns.pgseal(&["key", "backup", &keyring, "--lock", lock, "-o", &newer]));
     fs::remove_file(&columns.keyring).expect("the keyring is lost");
     columns.fails("", "there is no keyring");
-    let restore = |copy: &str, more: &[&str]| {
+    let restore = |columns: &Columns, copy: &str, more: &[&str]| {
         let words = ["key", "restore", &keyring, copy, "--unlock", lock, "-K", &next];
         columns.pgseal(&[&words[..], more].concat())
     };
-    succeeds(&restore(&copy, &[]));
+    succeeds(&restore(&columns, &copy, &[]));
     columns.fails("", "wrong key-encryption key");
-    succeeds(&restore(&newer, &["--force"]));
+    succeeds(&restore(&columns, &newer, &["--force"]));
     columns.opens();
     assert!(columns.base.node.sql(wrapped).contains(&moved_key));
 
     // The older data keys go once no column key is under them.
-    columns.base.node.sql(
-        "select pgseal.change_provider('keyring:KEYRING')".replace("KEYRING", &keyring).as_str(),
-    );
+    columns.base.node.sql(&moved);
     let forget = columns.pgseal(&["key", "forget", &keyring]);
     assert!(forget.code == 2 && forget.text.contains("pgseal.change_provider"), "{}", forget.text);
     let forget = ["key", "forget", &keyring, "--no-backup-has-them"];
@@ -324,7 +322,7 @@ fn columns_under_two_stores() {
     let receipt = fs::read_to_string(receipt).expect("the receipt");
     assert!(receipt.contains("keyring.replaced.1") && receipt.contains("escrow copy"), "{receipt}");
     columns.fails("", "there is no keyring");
-    succeeds(&restore(&newer, &[]));
+    succeeds(&restore(&columns, &newer, &[]));
     columns.opens();
     columns.base.node.stop();
 }
