@@ -272,9 +272,7 @@ fn columns_under_two_stores() {
     assert!(columns.base.node.sql(wrapped).contains(&moved_key));
 
     // The older data keys go once no column key is under them.
-    columns.base.node.sql(
-        "select pgseal.change_provider('keyring:KEYRING')".replace("KEYRING", &keyring).as_str(),
-    );
+    columns.base.node.sql(&moved);
     let forget = columns.pgseal(&["key", "forget", &keyring]);
     assert!(forget.code == 2 && forget.text.contains("pgseal.change_provider"), "{}", forget.text);
     let forget = ["key", "forget", &keyring, "--no-backup-has-them"];

@@ -93,6 +93,34 @@ fn in_a_resealing() {
     loses_nothing(test, cuts(test, Kind::sealed("aes-256-gcm"), limit));
 }
 
+/// Cuts while the suite of new files changes, and while relations are made anew in it, beside clients.
+/// Some images are changed to the end with the same commands.
+fn change_of_suite(test: &str, from: &'static str, to: &'static str, cuts_at: &'static str) {
+    let kind = Kind { changes_to: Some(to), ..Kind::sealed(from) };
+    loses_nothing(test, cuts(test, kind, Limit::all().of_kind(cuts_at)));
+}
+
+#[test]
+#[ignore = "long: make test-power"]
+fn in_a_change_of_suite() {
+    let (from, to) = ("aes-256-xts", "aes-256-gcm");
+    change_of_suite("power::in_a_change_of_suite", from, to, "in a change of the suite");
+}
+
+#[test]
+#[ignore = "long: make test-power"]
+fn in_a_rewrite_with_tags() {
+    let (from, to) = ("aes-256-xts", "aes-256-gcm");
+    change_of_suite("power::in_a_rewrite_with_tags", from, to, "while relations are made anew");
+}
+
+#[test]
+#[ignore = "long: make test-power"]
+fn in_a_rewrite_without_tags() {
+    let (from, to) = ("aes-128-gcm", "aes-256-xts");
+    change_of_suite("power::in_a_rewrite_without_tags", from, to, "while relations are made anew");
+}
+
 #[test]
 #[ignore = "long: make test-power"]
 fn ctr() {

@@ -287,10 +287,9 @@ pub unsafe extern "C" fn pgseal_suite_of(
             let len = suite.name().len().min(SUITE_NAME_LEN - 1);
             text[..len].copy_from_slice(&suite.name().as_bytes()[..len]);
             // SAFETY: the caller's contract.
-            unsafe {
-                core::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len());
-                is_older.write(c_int::from(older));
-            }
+            unsafe { core::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len()) };
+            // SAFETY: the same.
+            unsafe { is_older.write(c_int::from(older)) };
             0
         }
         Err(errno) => errno,

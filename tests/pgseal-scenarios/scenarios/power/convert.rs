@@ -101,6 +101,7 @@ pub fn cuts(test: &str, from: Kind, conversion: Conversion, limit: Limit) -> Opt
                     acknowledged: &marks,
                     sealed,
                     is_standby: false,
+                    changes_to: None,
                     seed,
                 };
                 judge::image(&mut machine.node, &case, figures)

@@ -90,8 +90,14 @@ pub fn cuts(test: &str, kind: Kind, limit: Limit) -> Option<Findings> {
     let mut machine = Machine { node, place: Place::new(&images), kind };
     Some(judged(&mut machine, &run, limit, |machine, _, marks, seed, figures| {
         let sealed = machine.is_sealed();
-        let case =
-            Case { workload: &workload, acknowledged: marks, sealed, is_standby: false, seed };
+        let case = Case {
+            workload: &workload,
+            acknowledged: marks,
+            sealed,
+            is_standby: false,
+            changes_to: None,
+            seed,
+        };
         let _mounted = Mounted::of(&images.join(BLOCKS), &at);
         judge::image(&mut machine.node, &case, figures)
     }))

@@ -9,6 +9,7 @@ use pgseal_scenarios::Node;
 use pgseal_scenarios::backup::base_backup_command;
 
 use crate::findings::Findings;
+use crate::machine::{change_suite, rewrite};
 use crate::phase::of_mark;
 use crate::workload::{BUILDER, TELLERS, Workload};
 
@@ -58,8 +59,17 @@ pub struct Case<'a> {
     pub sealed: bool,
     /// Whether the server is a standby, which has to be promoted.
     pub is_standby: bool,
+    /// The suite that the server was changing to.
+    pub changes_to: Option<&'a str>,
     /// The seed of the cut. For some seeds more is checked.
     pub seed: u64,
+}
+
+impl Case<'_> {
+    /// The suite that the server is changed to at the end, if that is checked for this seed.
+    fn finishes_change(&self) -> Option<&str> {
+        self.changes_to.filter(|_| self.seed.is_multiple_of(4))
+    }
 }
 
 /// The main fork of an unlogged relation that PostgreSQL, also a plain one, could not make anew.
@@ -106,6 +116,12 @@ pub fn image(node: &mut Node, case: &Case<'_>, figures: &mut Findings) -> Vec<St
     let log = node.log();
     found.extend(log.lines().filter(|line| is_damage(line)).map(|line| format!("log: {line}")));
     figures.spent("queries", start);
+    let mut known_files = known_files;
+    if let Some(suite) = case.finishes_change() {
+        let start = Instant::now();
+        known_files = finish_change(node, suite, &mut found);
+        figures.spent("change of the suite", start);
+    }
     let can_backup = case.sealed || !node.pgseal_program().is_file();
     if case.seed.is_multiple_of(8) && can_backup && node.sql("show max_wal_senders") != "0" {
         let start = Instant::now();
@@ -151,6 +167,31 @@ pub fn promote(node: &Node) -> bool {
     })
 }
 
+/// The files that the catalogs know: databases, and the relations of this one.
+const KNOWN_FILES: &str = "select 'base/' || oid from pg_database where datconnlimit <> -2 union all \
+    select pg_relation_filepath(oid) from pg_class \
+    where pg_relation_filepath(oid) is not null union all \
+    select regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', '1259')";
+
+/// Finishes a change of the suite that was cut off, with the same commands. Returns the files that the
+/// catalogs know then.
+fn finish_change(node: &Node, suite: &str, found: &mut Vec<String>) -> HashSet<String> {
+    change_suite(node, suite);
+    let (_, said) = rewrite(node, &["--pages-per-second", "0"]);
+    let known: HashSet<String> = node.sql(KNOWN_FILES).lines().map(str::to_owned).collect();
+    let left = said.lines().filter_map(|line| line.strip_prefix("  "));
+    found.extend(
+        left.filter(|name| !name.starts_with("and ") && !is_left_behind(name, &known))
+            .map(|name| format!("{name} is still in an older suite:\n{said}")),
+    );
+    if !said.contains("made anew in") || said.contains("could not be made anew") {
+        found.push(format!("the change of the suite does not end:\n{said}"));
+    }
+    let wrong = node.sql("select check_all()");
+    found.extend(without_maps_made_anew(&wrong).into_iter().map(str::to_owned));
+    known
+}
+
 /// Queries and changes the data in one session. Returns the files that the catalogs know.
 fn use_server(node: &Node, case: &Case<'_>, found: &mut Vec<String>) -> HashSet<String> {
     let mut session = node.session();
@@ -165,12 +206,12 @@ fn use_server(node: &Node, case: &Case<'_>, found: &mut Vec<String>) -> HashSet<
     };
     let there = ask("select client || ' ' || max(n) from ledger group by client");
     let steps = ask("select coalesce(max(n), 0) || ' ' || count(*) from step");
-    let wrong = ask("select check_all()");
-    let known_files =
-        ask("select 'base/' || oid from pg_database where datconnlimit <> -2 union all \
-         select pg_relation_filepath(oid) from pg_class \
-         where pg_relation_filepath(oid) is not null union all \
-         select regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', '1259')");
+    // The check writes as well, and is made again when a change of the suite has been finished.
+    let wrong = match case.finishes_change() {
+        Some(_) => ask("begin; select check_all(); rollback"),
+        None => ask("select check_all()"),
+    };
+    let known_files = ask(KNOWN_FILES);
     match case.seed.is_multiple_of(4) {
         true => ask("vacuum (analyze)"),
         false => ask("vacuum (analyze) account, ledger, step, shrinking, scratch, pg_class"),

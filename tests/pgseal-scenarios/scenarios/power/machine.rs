@@ -42,6 +42,8 @@ pub struct Kind {
     pub fsync: &'static str,
     /// Whether changes of hint bits are in the WAL.
     pub hint_bits: HintBits,
+    /// The suite that the server changes to while it runs.
+    pub changes_to: Option<&'static str>,
     /// The order of writes that the library and the program break: a name of
     /// `pgseal_core::broken::Order`. The programs are those of `PGSEAL_POWER_BROKEN`.
     pub broken: Option<&'static str>,
@@ -65,6 +67,7 @@ impl Kind {
         wal_level: "logical",
         fsync: "on",
         hint_bits: HintBits::Checksums,
+        changes_to: None,
         broken: None,
     };
 
@@ -116,6 +119,8 @@ impl Kind {
                 // New relations are synced at commit, however small they are.
                 ("wal_skip_threshold", "0"),
                 ("log_error_verbosity", "terse"),
+                // Whoever makes a relation anew gives way to clients: its lock times out before.
+                ("deadlock_timeout", "30s"),
             ],
         );
         if self.suite.is_some() {
@@ -227,7 +232,10 @@ pub fn work(node: &mut Node, recorder: &Recorder, workload: &mut Workload, kind:
             Phase::KeyRotate.does(&note, || rotate_key(node));
             Phase::KeyRenew.does(&note, || renew_key(node));
         }
-        if kind.reseals() {
+        if let Some(suite) = kind.changes_to {
+            Phase::NewSuite.does(&note, || change_suite(node, suite));
+            Phase::Rewrite.does(&note, || rewrite_again_and_again(node));
+        } else if kind.reseals() {
             Phase::Reseal.does(&note, || reseal_all(node));
         }
     });
@@ -265,6 +273,35 @@ fn rotate_key(node: &Node) {
 fn renew_key(node: &Node) {
     let renewed = node.pgseal(&["key", "renew", &node.data().display().to_string()]);
     assert_eq!(renewed.code, 0, "{}", renewed.text);
+}
+
+/// New files get another suite.
+pub fn change_suite(node: &Node, suite: &str) {
+    let data = node.data().display().to_string();
+    let renewed = node.pgseal(&["key", "renew", "--suite", suite, &data]);
+    assert_eq!(renewed.code, 0, "{}", renewed.text);
+}
+
+/// Has the server make relations anew that have an older suite. Returns the exit status and what the
+/// command said.
+pub fn rewrite(node: &Node, more: &[&str]) -> (i32, String) {
+    let (data, host) =
+        (node.data().display().to_string(), node.sql("show unix_socket_directories"));
+    let port = node.port().to_string();
+    let all = ["reseal", "--rewrite", "--host", &host, "--port", &port, "-U", "postgres", &data];
+    let done = node.pgseal(&[&all[..], more].concat());
+    (done.code, done.text)
+}
+
+/// The same beside clients that make and drop tables, and databases after `template1`: what cannot be
+/// locked at once is left, and the next run goes on.
+fn rewrite_again_and_again(node: &Node) {
+    let more =
+        ["-d", "postgres", "-d", "template0", "--lock-timeout", "2", "--pages-per-second", "0"];
+    for _ in 0..3 {
+        let (code, said) = rewrite(node, &more);
+        assert!(code == 0 || code == 1, "{code} {said}");
+    }
 }
 
 /// Gives every relation a new file key, counts writes under keys, and begins with another one, so
@@ -320,6 +357,7 @@ pub fn cuts(test: &str, kind: Kind, limit: Limit) -> Option<Findings> {
             acknowledged: marks,
             sealed: machine.is_sealed(),
             is_standby: false,
+            changes_to: kind.changes_to,
             seed,
         };
         let found = judge::image(&mut machine.node, &case, figures);

@@ -34,6 +34,10 @@ pub enum Phase {
     KeyRenew,
     /// New file keys for all relations, and a run that is cut off.
     Reseal,
+    /// Another suite: `pgseal key renew --suite`.
+    NewSuite,
+    /// Relations are made anew in another suite: `pgseal reseal --rewrite`.
+    Rewrite,
     /// `pgseal encrypt`, `rekey` or `decrypt`.
     Conversion,
     /// The promotion of a standby.
@@ -42,7 +46,7 @@ pub enum Phase {
 
 impl Phase {
     /// All phases, with the names that the figures show.
-    pub const ALL: [(Phase, &str); 9] = [
+    pub const ALL: [(Phase, &str); 11] = [
         (Phase::Checkpoint, "in a checkpoint"),
         (Phase::Stop, "in a clean stop"),
         (Phase::Start, "in a start"),
@@ -50,6 +54,8 @@ impl Phase {
         (Phase::KeyRotate, "in key rotate"),
         (Phase::KeyRenew, "in key renew"),
         (Phase::Reseal, "in a resealing"),
+        (Phase::NewSuite, "in a change of the suite"),
+        (Phase::Rewrite, "while relations are made anew"),
         (Phase::Conversion, "in a conversion"),
         (Phase::Promotion, "in a promotion"),
     ];

@@ -45,8 +45,14 @@ pub fn cuts(test: &str, kind: Kind, limit: Limit) -> Option<Findings> {
     };
     let sealed = machine.is_sealed();
     Some(judged(&mut machine, &run, limit, |machine, _, marks, seed, figures| {
-        let case =
-            Case { workload: &workload, acknowledged: marks, sealed, is_standby: true, seed };
+        let case = Case {
+            workload: &workload,
+            acknowledged: marks,
+            sealed,
+            is_standby: true,
+            changes_to: None,
+            seed,
+        };
         judge::image(&mut machine.node, &case, figures)
     }))
 }

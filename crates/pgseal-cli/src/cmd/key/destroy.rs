@@ -143,11 +143,11 @@ fn files(place: &KeyringPlace, own: &Path) -> Result<Vec<PathBuf>, CliError> {
     for item in listing {
         let item = item.map_err(CliError::io(own, "read the directory"))?;
         let name = item.file_name();
-        let begins = |stem: &&str| name.as_encoded_bytes().starts_with(stem.as_bytes());
+        let begins = |stem: &str| name.as_encoded_bytes().starts_with(stem.as_bytes());
         let is_wanted = match place {
-            KeyringPlace::DataDir(_) => STEMS.iter().any(|stem| begins(&stem)),
+            KeyringPlace::DataDir(_) => STEMS.iter().any(|stem| begins(stem)),
             KeyringPlace::File(path) => {
-                item.path() == *path || KEPT_BESIDE.iter().any(|stem| begins(&stem))
+                item.path() == *path || KEPT_BESIDE.iter().any(|stem| begins(stem))
             }
         };
         if is_wanted {

@@ -183,9 +183,10 @@ impl Server {
         Ok(server)
     }
 
-    /// The databases that allow connections.
+    /// The databases that allow connections, but for those that are being dropped.
     pub fn databases(&self) -> Result<Vec<String>, CliError> {
-        let sql = "SELECT datname FROM pg_database WHERE datallowconn ORDER BY datname";
+        let sql = "SELECT datname FROM pg_database WHERE datallowconn AND datconnlimit <> -2 \
+                   ORDER BY datname";
         Ok(self.ask(None, &[sql])?.lines().map(str::to_owned).collect())
     }
 
