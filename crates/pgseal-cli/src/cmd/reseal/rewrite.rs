@@ -12,11 +12,10 @@ use pgseal_pgdata::Class;
 use serde::Serialize;
 
 use super::server::{Outcome, Server, Work};
-use super::wait;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::exit;
-use crate::out::{self, Out, count};
+use crate::out::{Out, count};
 use crate::scan::{self, Root};
 
 /// How many names of files are shown.
@@ -152,9 +151,7 @@ fn rewrite(
         return Ok(None);
     }
     let hides = wish.json || !io::stderr().is_terminal();
-    let bar = out::progress_bar(0, hides, "{spinner} {msg}");
-    wait(server, worker, database, &bar)?;
-    bar.finish_and_clear();
+    server.watch(worker, database, hides)?;
     let Outcome { ended, failed } = server.outcome("postgres")?;
     Ok(match failed.saturating_sub(before.failed) {
         _ if ended == before.ended => {
