@@ -153,7 +153,7 @@ fn from_a_suite_without_tags_to_one_with_tags() {
 
     // The server is killed while relations are made anew, and the next run goes on.
     for wait in [100, 400, 900] {
-        let arguments = rewrite_arguments(&node, &[]);
+        let arguments = rewrite_arguments(&node, &["--pages-per-second", "300"]);
         let mut command =
             node.pgseal_command(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
         let mut child =

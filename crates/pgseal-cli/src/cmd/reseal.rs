@@ -5,10 +5,7 @@ mod rewrite;
 mod server;
 
 use std::io::{self, IsTerminal, Write};
-use std::thread;
-use std::time::Duration;
 
-use indicatif::ProgressBar;
 use pgseal_core::Suite;
 use serde::Serialize;
 
@@ -17,7 +14,7 @@ use self::server::{Connection, FileKey, Outcome, Server, Which, Work};
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::given_dir::GivenDir;
-use crate::out::{self, Out, count};
+use crate::out::{Out, count};
 use crate::{exit, keys};
 
 const EXAMPLES: &str = "\
@@ -36,9 +33,6 @@ is the one of DIR is checked.
 
 Exit status: 0 all is done, 1 files have two keys or kept their old one, or have an older suite, 22 no server runs, or it is
 a standby.";
-
-/// How often the server is asked how far it is.
-const PAUSE: Duration = Duration::from_millis(500);
 
 /// Give relations new file keys while the server runs
 ///
@@ -185,7 +179,7 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
         false => args.databases.clone(),
     };
     if args.wait {
-        server.wait_for_workers(PAUSE)?;
+        server.wait_for_workers()?;
     }
     let mut report = Report {
         data_directory: dir.root.display().to_string(),
@@ -229,29 +223,12 @@ fn reseal(args: &Args, server: &Server, database: String) -> Result<Done, CliErr
         if args.no_wait {
             return Ok(done);
         }
-        let bar = out::progress_bar(0, hides, "{spinner} {msg}");
-        wait(server, worker, &done.database, &bar)?;
-        bar.finish_and_clear();
+        server.watch(worker, &done.database, hides)?;
         let Outcome { ended, failed } = server.outcome(&done.database)?;
         done.ended = Some(done.ended.unwrap_or(true) && ended > before.ended);
         done.failed = Some(done.failed.unwrap_or(0) + failed.saturating_sub(before.failed));
     }
     Ok(done)
-}
-
-fn wait(
-    server: &Server,
-    worker: Option<u32>,
-    database: &str,
-    bar: &ProgressBar,
-) -> Result<(), CliError> {
-    let Some(worker) = worker else { return Ok(()) };
-    while let Some(doing) = server.doing(worker)? {
-        bar.set_message(format!("{database}: {doing}"));
-        bar.tick();
-        thread::sleep(PAUSE);
-    }
-    Ok(())
 }
 
 fn print(out: &mut Out, report: &Report, args: &Args) -> io::Result<()> {

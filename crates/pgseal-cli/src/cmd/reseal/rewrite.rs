@@ -12,11 +12,10 @@ use pgseal_pgdata::Class;
 use serde::Serialize;
 
 use super::server::{Outcome, Server, Work};
-use super::wait;
 use crate::datadir::DataDir;
 use crate::error::CliError;
 use crate::exit;
-use crate::out::{self, Out, count};
+use crate::out::{Out, count};
 use crate::scan::{self, Root};
 
 /// How many names of files are shown.
@@ -47,6 +46,14 @@ pub struct Wish<'a> {
 struct Failed {
     database: String,
     why: String,
+    /// Somebody or something ended the worker: no other one is started.
+    was_stopped: bool,
+}
+
+impl Failed {
+    fn new(database: &str, why: String) -> Failed {
+        Failed { database: database.to_owned(), why, was_stopped: false }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -104,23 +111,27 @@ pub fn run(wish: &Wish<'_>, dir: &DataDir, server: &Server) -> Result<u8, CliErr
             true => server.every_database()?,
             false => wish.databases.to_vec(),
         };
-        for database in &databases {
+        'all: for database in &databases {
             let relations: Vec<Option<&str>> = match wish.relations.is_empty() {
                 true => vec![None],
                 false => wish.relations.iter().map(|name| Some(name.as_str())).collect(),
             };
             for relation in relations {
-                let why = match rewrite(wish, server, database, relation) {
-                    Ok(why) => why,
-                    Err(error) => Some(error.to_string()),
+                let outcome = rewrite(wish, server, database, relation);
+                let Some(one) =
+                    outcome.unwrap_or_else(|error| Some(Failed::new(database, error.to_string())))
+                else {
+                    continue;
                 };
-                failed.extend(why.map(|why| Failed { database: database.clone(), why }));
+                // What was dropped meanwhile has nothing left to be made anew.
+                if !server.every_database()?.contains(database) {
+                    break;
+                }
+                failed.push(one);
+                if failed.iter().any(|failed| failed.was_stopped) {
+                    break 'all;
+                }
             }
-        }
-        // What was dropped meanwhile has nothing left to be made anew.
-        if !failed.is_empty() {
-            let there = server.every_database()?;
-            failed.retain(|failed| there.contains(&failed.database));
         }
         if !wish.no_wait {
             // The files of before are removed with the next checkpoint.
@@ -145,26 +156,27 @@ fn rewrite(
     server: &Server,
     database: &str,
     relation: Option<&str>,
-) -> Result<Option<String>, CliError> {
+) -> Result<Option<Failed>, CliError> {
     let before = server.outcome("postgres")?;
     let worker = server.start(database, relation, &wish.work)?;
     if wish.no_wait {
         return Ok(None);
     }
     let hides = wish.json || !io::stderr().is_terminal();
-    let bar = out::progress_bar(0, hides, "{spinner} {msg}");
-    wait(server, worker, database, &bar)?;
-    bar.finish_and_clear();
+    server.watch(worker, database, hides)?;
     let Outcome { ended, failed } = server.outcome("postgres")?;
     Ok(match failed.saturating_sub(before.failed) {
         _ if ended == before.ended => {
-            Some("the worker was stopped; the server's log says why".to_owned())
+            let why = "the worker was stopped; the server's log says why".to_owned();
+            Some(Failed { was_stopped: true, ..Failed::new(database, why) })
         }
         0 => None,
-        failed => Some(format!(
-            "{} could not be made anew; the server's log says which and why",
-            count(failed, "relation")
-        )),
+        failed => {
+            let relations = count(failed, "relation");
+            let why =
+                format!("{relations} could not be made anew; the server's log says which and why");
+            Some(Failed::new(database, why))
+        }
     })
 }
 
@@ -218,7 +230,7 @@ fn print(out: &mut Out, report: &Report, wish: &Wish<'_>) -> io::Result<()> {
     for text in &report.at_work {
         writeln!(out, "At work: {text}")?;
     }
-    for Failed { database, why } in &report.failed {
+    for Failed { database, why, .. } in &report.failed {
         writeln!(out, "{database}: {why}")?;
     }
     if !report.left.is_empty() {

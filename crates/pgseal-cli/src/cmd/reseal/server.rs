@@ -16,12 +16,14 @@ use serde::Serialize;
 
 use crate::datadir::DataDir;
 use crate::error::CliError;
-use crate::{bindir, child};
+use crate::{bindir, child, out};
 
 /// How long one question may take: the state of all files of a database needs a look at each.
 const TIMEOUT: Duration = Duration::from_secs(600);
 /// How long a checkpoint may take.
 const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// How often the server is asked how far it is.
+const PAUSE: Duration = Duration::from_millis(500);
 /// How many files are shown of each database.
 const SHOWN: u32 = 500;
 
@@ -248,7 +250,7 @@ impl Server {
     }
 
     /// What a worker does; `None`: it has ended.
-    pub fn doing(&self, worker: u32) -> Result<Option<String>, CliError> {
+    fn doing(&self, worker: u32) -> Result<Option<String>, CliError> {
         let sql = format!(
             "SELECT coalesce(query, '') FROM pg_stat_activity \
              WHERE pid = {worker} AND backend_type = 'pgseal reseal'"
@@ -271,10 +273,28 @@ impl Server {
         answer.trim().parse().map_err(|_| unexpected(&answer))
     }
 
+    /// Waits until a worker has ended, and shows what it does.
+    pub fn watch(
+        &self,
+        worker: Option<u32>,
+        database: &str,
+        is_hidden: bool,
+    ) -> Result<(), CliError> {
+        let Some(worker) = worker else { return Ok(()) };
+        let bar = out::progress_bar(0, is_hidden, "{spinner} {msg}");
+        while let Some(doing) = self.doing(worker)? {
+            bar.set_message(format!("{database}: {doing}"));
+            bar.tick();
+            thread::sleep(PAUSE);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    }
+
     /// Waits until no worker runs.
-    pub fn wait_for_workers(&self, pause: Duration) -> Result<(), CliError> {
+    pub fn wait_for_workers(&self) -> Result<(), CliError> {
         while self.workers()? > 0 {
-            thread::sleep(pause);
+            thread::sleep(PAUSE);
         }
         Ok(())
     }
