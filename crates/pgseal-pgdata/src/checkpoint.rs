@@ -91,6 +91,21 @@ pub fn is_shut_down(control: &[u8]) -> bool {
     control.get(16..20) == Some(&1_u32.to_le_bytes())
 }
 
+/// Whether a transaction may have been running at the last checkpoint, and may have committed since
+/// (`oldestActiveXid` and `nextXid` of `CheckPoint`; the former is 0 if the server was shut down).
+/// True of another version than 15 to 18.
+#[must_use]
+pub fn was_running(control: &[u8], xid: u32) -> bool {
+    let u32_at = |at: usize| Some(u32::from_le_bytes(*control.get(at..)?.first_chunk()?));
+    match (u32_at(8), u32_at(64), u32_at(120)) {
+        (Some(1300 | 1800), Some(_), Some(0)) => false,
+        (Some(1300 | 1800), Some(next), Some(oldest)) => {
+            xid.wrapping_sub(oldest) < next.wrapping_sub(oldest)
+        }
+        _ => true,
+    }
+}
+
 /// Whether this content of `global/pg_control` is of a cluster with data checksums
 /// (`data_checksum_version`, `catalog/pg_control.h`). `None` of another version than 15 to 18.
 #[must_use]
@@ -115,6 +130,20 @@ mod tests {
         bytes[at + 12..at + 16].copy_from_slice(&next_multi.to_le_bytes());
         bytes[at + 16..at + 24].copy_from_slice(&next_member.to_le_bytes());
         bytes
+    }
+
+    #[test]
+    fn transactions_between_the_oldest_and_the_next_may_have_been_running() {
+        let mut bytes = control(1300, 5, 1, 0);
+        assert!(!was_running(&bytes, 4), "shut down");
+        for (oldest, running, not) in
+            [(3_u32, [3, 4, 4], [2, 5, 6]), (u32::MAX, [u32::MAX, 3, 4], [5, 6, 7])]
+        {
+            bytes[120..124].copy_from_slice(&oldest.to_le_bytes());
+            assert!(running.iter().all(|xid| was_running(&bytes, *xid)), "{oldest}");
+            assert!(!not.iter().any(|xid| was_running(&bytes, *xid)), "{oldest}");
+        }
+        assert!(was_running(&control(1905, 5, 1, 0), 1) && was_running(&bytes[..100], 1));
     }
 
     #[test]

@@ -189,14 +189,26 @@ fn what_a_crash_leaves_stops_no_base_backup() {
         assert!(line.is_some(), "{file}: {what}: {log}");
     }
 
+    // So may be the table of a transaction that goes on.
+    let mut session = node.session();
+    let path = session.sql(
+        "begin; create table later as select g, repeat('x', 900) v from generate_series(1, 200) g; \
+         select pg_relation_filepath('later')",
+    );
+    let later = path.lines().find(|line| line.starts_with("base/")).expect("a path");
+    node.sql("checkpoint");
+    flip_bit(&node.file(later), page_off(1) + 5000);
+    fs::remove_dir_all(&target).expect("it can be removed");
+    let said = Outcome::from(base_backup_command(&node, &target).output().expect("it runs"));
+    assert_ne!(said.code, 0, "{}", said.text);
+    session.sql("rollback");
+
     // A table that is there stops it, whatever happened to the file.
     let there = node.file(&node.relation("t"));
     node.kill9();
     zero(&there, 0, 8192);
     node.start();
-    fs::remove_dir_all(&target).expect("it can be removed");
-    let mut backup = base_backup_command(&node, &target);
-    let said = Outcome::from(backup.output().expect("it runs"));
+    let said = Outcome::from(base_backup_command(&node, &target).output().expect("it runs"));
     assert_ne!(said.code, 0, "{}", said.text);
     assert!(node.log().contains("its pages are not handed on, restore it"), "{}", node.log());
     node.sql("drop table t");

@@ -5,6 +5,8 @@
 
 use super::{Catalogs, Path, PlainFiles, Row, Tuples, number_of, place_of, u32_at};
 use super::{MAX_PAGES, PAGE_LEN, PG_CLASS, PG_DATABASE};
+use crate::checkpoint::was_running;
+use crate::listed::catalog_version;
 
 /// Statuses in a page, and pages in a segment, of `pg_xact` (`access/transam/clog.c`,
 /// `access/slru.h`).
@@ -26,19 +28,22 @@ pub trait WatchedFiles: PlainFiles {
 
 /// Whether the catalogs on the disk show that the file at `rel`, a path relative to the root of a
 /// data directory, belongs to no relation that a committed transaction made. `false` if a catalog
-/// cannot be read as a whole, and for every file that is not one of a relation.
+/// cannot be read as a whole, for every file that is not one of a relation, and for what a
+/// transaction made that was running at the last checkpoint. `control`: the content of
+/// `global/pg_control`.
 ///
 /// The catalogs on the disk are those of the last checkpoint or newer, so `true` is also the answer
 /// for a relation that was made after it; the WAL since then has all its pages.
-pub fn is_orphan(files: &mut impl WatchedFiles, rel: &[u8], catalog_version: u32) -> bool {
+pub fn is_orphan(files: &mut impl WatchedFiles, rel: &[u8], control: &[u8]) -> bool {
     let Some((directory, number)) = place_of(rel) else { return false };
+    let Some(catalog_version) = catalog_version(control) else { return false };
     let mut catalogs = Catalogs { files, home: Path::new(), catalog_version, page: [0; PAGE_LEN] };
-    catalogs.is_orphan(directory, number).unwrap_or(false)
+    catalogs.is_orphan(directory, number, control).unwrap_or(false)
 }
 
 impl<F: WatchedFiles> Catalogs<'_, F> {
     /// As [`is_orphan`]; `None`: not known.
-    fn is_orphan(&mut self, directory: &[u8], number: u32) -> Option<bool> {
+    fn is_orphan(&mut self, directory: &[u8], number: u32, control: &[u8]) -> Option<bool> {
         if directory == b"global" {
             // The map lists all relations here.
             self.mapped_path_in(Path::joined(&[directory])?, PG_DATABASE)?;
@@ -46,7 +51,7 @@ impl<F: WatchedFiles> Catalogs<'_, F> {
         }
         let database = number_of(directory.rsplit(|byte| *byte == b'/').next()?)?;
         let databases = self.mapped_path_in(Path::joined(&[b"global"])?, PG_DATABASE)?;
-        let is_listed = self.lists(&databases, &|row, data| {
+        let is_listed = self.lists(&databases, control, &|row, data| {
             row.oid == database && u32_at(data, CONNECTION_LIMIT) != Some(INVALID_DATABASE)
         })?;
         if !is_listed {
@@ -57,12 +62,17 @@ impl<F: WatchedFiles> Catalogs<'_, F> {
             return Some(false);
         }
         let classes = self.mapped_path(PG_CLASS)?;
-        Some(!self.lists(&classes, &|row, _| row.file_number == number)?)
+        Some(!self.lists(&classes, control, &|row, _| row.file_number == number)?)
     }
 
-    /// Whether a catalog has such a row, and it is committed. `None`: the catalog cannot be read as
-    /// a whole.
-    fn lists(&mut self, path: &Path, is_wanted: &dyn Fn(&Row, &[u8]) -> bool) -> Option<bool> {
+    /// Whether a catalog has such a row that is committed, or may yet be. `None`: the catalog cannot
+    /// be read as a whole.
+    fn lists(
+        &mut self,
+        path: &Path,
+        control: &[u8],
+        is_wanted: &dyn Fn(&Row, &[u8]) -> bool,
+    ) -> Option<bool> {
         // What went wrong before was another file.
         self.files.has_failed();
         for page in 0..MAX_PAGES {
@@ -77,7 +87,7 @@ impl<F: WatchedFiles> Catalogs<'_, F> {
             for tuple in Tuples::of(&self.page) {
                 let row = Row::of(tuple.data, self.catalog_version);
                 if row.is_some_and(|row| is_wanted(&row, tuple.data))
-                    && tuple.made_by.is_none_or(|xid| may_have_committed(self.files, xid))
+                    && tuple.made_by.is_none_or(|xid| may_have_committed(self.files, control, xid))
                 {
                     return Some(true);
                 }
@@ -87,8 +97,9 @@ impl<F: WatchedFiles> Catalogs<'_, F> {
     }
 }
 
-/// Whether `pg_xact` says that a transaction committed, or says nothing of it.
-fn may_have_committed(files: &mut impl WatchedFiles, xid: u32) -> bool {
+/// Whether `pg_xact` says that a transaction committed, or says nothing of it, or the transaction
+/// was running at the last checkpoint.
+fn may_have_committed(files: &mut impl WatchedFiles, control: &[u8], xid: u32) -> bool {
     let page = xid / XACTS_PER_PAGE;
     let Some(path) = segment(page / PAGES_PER_SEGMENT) else { return true };
     let off = page % PAGES_PER_SEGMENT * PAGE_LEN as u32 + xid % XACTS_PER_PAGE / 4;
@@ -97,8 +108,11 @@ fn may_have_committed(files: &mut impl WatchedFiles, xid: u32) -> bool {
     if files.has_failed() || got == 0 {
         return true;
     }
-    let status = statuses[0] >> (xid % 4 * 2) & 3;
-    ![IN_PROGRESS, ABORTED].contains(&status)
+    match statuses[0] >> (xid % 4 * 2) & 3 {
+        ABORTED => false,
+        IN_PROGRESS => was_running(control, xid),
+        _ => true,
+    }
 }
 
 /// The path of a segment of `pg_xact`: four hexadecimal digits.
@@ -136,6 +150,15 @@ mod tests {
         files
     }
 
+    /// `pg_control` of this catalog version; `oldest`: the oldest transaction that was running.
+    fn control(version: u32, oldest: u32) -> [u8; 256] {
+        let mut control = [0; 256];
+        for (at, value) in [(8, 1300), (12, version), (64, 10), (120, oldest)] {
+            control[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        control
+    }
+
     #[test]
     fn what_no_committed_transaction_made_is_an_orphan() {
         for (version, status, late) in
@@ -159,7 +182,8 @@ mod tests {
                 ("base/5/pg_filenode.map", false),
                 ("pg_xact/0000", false),
             ] {
-                assert_eq!(is_orphan(&mut files, file.as_bytes(), version), wanted, "{file}");
+                let control = control(version, 0);
+                assert_eq!(is_orphan(&mut files, file.as_bytes(), &control), wanted, "{file}");
             }
         }
     }
@@ -169,16 +193,20 @@ mod tests {
         for lost in ["global/1262", "base/5/900", "base/5/pg_filenode.map"] {
             let mut files = with_status(V15, 0);
             files.all.remove(lost);
-            assert!(!is_orphan(&mut files, b"base/5/16999", V15), "{lost}");
+            assert!(!is_orphan(&mut files, b"base/5/16999", &control(V15, 0)), "{lost}");
             let mut files = with_status(V15, 0);
             files.all.get_mut(lost).unwrap().clear();
-            assert!(!is_orphan(&mut files, b"base/5/16999", V15), "{lost}");
+            assert!(!is_orphan(&mut files, b"base/5/16999", &control(V15, 0)), "{lost}");
         }
+        // The transaction was running at the checkpoint: it may have committed since.
+        let mut files = with_status(V15, 0);
+        assert!(!is_orphan(&mut files, b"base/5/17000", &control(V15, MADE_BY)));
+        assert!(is_orphan(&mut files, b"base/5/17000", &control(V15, MADE_BY + 1)));
         // Without the status of its transaction a relation may be there.
         let mut files = with_status(V15, 0);
         files.all.remove("pg_xact/0000");
-        assert!(!is_orphan(&mut files, b"base/5/17000", V15));
-        assert!(is_orphan(&mut files, b"base/5/16999", V15));
+        assert!(!is_orphan(&mut files, b"base/5/17000", &control(V15, 0)));
+        assert!(is_orphan(&mut files, b"base/5/16999", &control(V15, 0)));
     }
 
     #[test]
@@ -188,6 +216,6 @@ mod tests {
         dropped[CONNECTION_LIMIT..CONNECTION_LIMIT + 4]
             .copy_from_slice(&INVALID_DATABASE.to_le_bytes());
         files.all.insert("global/1262".into(), page(&[(dropped, LIVE)]));
-        assert!(is_orphan(&mut files, b"base/5/16384", V15));
+        assert!(is_orphan(&mut files, b"base/5/16384", &control(V15, 0)));
     }
 }

@@ -85,7 +85,9 @@ fn relation(path: &[u8]) -> Option<Relation> {
 }
 
 fn look_up(path: &[u8]) -> Option<Relation> {
-    in_catalogs(path, pgseal_pgdata::relation_of)?
+    in_catalogs(path, |catalogs, rel, control| {
+        pgseal_pgdata::relation_of(catalogs, rel, pgseal_pgdata::catalog_version(control)?)
+    })?
 }
 
 /// Whether the file belongs to no relation that a committed transaction made
@@ -94,16 +96,16 @@ pub fn is_orphan(path: &[u8]) -> bool {
     in_catalogs(path, pgseal_pgdata::is_orphan).unwrap_or(false)
 }
 
-/// Looks something up in the catalogs: with the path below the data directory, and the version of
-/// the catalogs.
-fn in_catalogs<T>(path: &[u8], look: impl FnOnce(&mut Catalogs, &[u8], u32) -> T) -> Option<T> {
+/// Looks something up in the catalogs: with the path below the data directory, and the content of
+/// `pg_control`.
+fn in_catalogs<T>(path: &[u8], look: impl FnOnce(&mut Catalogs, &[u8], &[u8]) -> T) -> Option<T> {
     let root = datadir::locate(path)?.root;
     root.loaded_keys()?;
-    let catalog_version = pgseal_pgdata::catalog_version(&datadir::control_file(root)?)?;
+    let control = datadir::control_file(root)?;
     let mut scratch = Scratch::new();
     scratch.reserve().ok()?;
     let mut catalogs = Catalogs { root, open: None, scratch, failed: false };
-    datadir::within(root, path, |rel| look(&mut catalogs, rel, catalog_version))
+    datadir::within(root, path, |rel| look(&mut catalogs, rel, &control))
 }
 
 /// The catalogs of a data directory, of which one is open at a time.
