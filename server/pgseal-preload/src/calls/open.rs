@@ -151,7 +151,7 @@ fn enter(fd: sys::Fd, path: &CStr, flags: c_int, target: SealTarget) -> Result<c
     let examined = examine::examine(number, bytes, flags, truncates, target)
         .inspect_err(|_| counters::add(target.counted(), Counter::FailedFiles, 1))?;
     let Some(mut open) = examined else { return Ok(pass(fd)) };
-    open.set_class(target.class);
+    open.set_class(target.class, bytes);
     open.set_write_only(flags & libc::O_ACCMODE == libc::O_WRONLY);
     // O_SYNC contains the bit of O_DSYNC.
     open.set_syncs(flags & libc::O_DSYNC != 0);

@@ -50,7 +50,7 @@ fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, 
     }
     let mut open = examine::examine(fd, path, access, false, target)?;
     if let Some(open) = &mut open {
-        open.set_class(target.class);
+        open.set_class(target.class, path);
         // SAFETY: no pointers involved. The kernel's position is only meaningful for a sealed file
         // if it is still 0.
         if unsafe { real::lseek(fd, 0, libc::SEEK_CUR) } != 0 {

@@ -200,13 +200,16 @@ impl OpenFile {
         self.write_only = write_only;
     }
 
-    /// Sets the class of the file, and with it the class that its counters belong to.
-    pub fn set_class(&mut self, class: Option<Class>) {
+    /// Sets the class of the file, and what follows from it and from the path: the class that its
+    /// counters belong to, whether its length is kept, and whether it is a WAL segment. The path is
+    /// that of the call: without memory `self.path` is empty, and a truncation that the other
+    /// processes do not learn of would look to them like a file that somebody cut.
+    pub fn set_class(&mut self, class: Option<Class>, path: &[u8]) {
         self.class = class;
         self.counted = class.map_or(ClassIndex::OUTSIDE, ClassIndex::of);
-        self.watched = Watched::at(&self.path, class);
-        self.is_wal_segment = class == Some(Class::Wal)
-            && WalSegment::of_name(datadir::base_name(&self.path)).is_some();
+        self.watched = Watched::at(path, class);
+        self.is_wal_segment =
+            class == Some(Class::Wal) && WalSegment::of_name(datadir::base_name(path)).is_some();
     }
 
     /// Whether this is a WAL segment under its own name.
