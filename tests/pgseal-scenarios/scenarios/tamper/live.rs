@@ -33,9 +33,20 @@ pub fn wal(lab: &mut Lab) {
     let before = lab.node.sql("select pg_current_wal_insert_lsn() - '0/0'");
     let before_crash = lab.node.home().join("segment");
     fs::copy(lab.file("pg_wal").join(&first), &before_crash).expect("a copy of the segment");
-    for id in 65..=128 {
+    for id in 65..=127 {
         lab.node.sql(&format!("insert into fresh values ({id})"));
     }
+    // However long these records are, their page is far behind the position that was flushed, and
+    // the last commit is not at the very start of a page.
+    lab.node.sql(&format!("{};; insert into fresh values (128)", message(20_000)));
+    let flushed = loop {
+        let flushed = lab.node.sql("select pg_current_wal_flush_lsn() - '0/0'");
+        let flushed = flushed.parse::<u64>().expect("a number") % SEGMENT;
+        if flushed % PAGE > 500 {
+            break flushed;
+        }
+        lab.node.sql("select pg_logical_emit_message(true, 'x', repeat('x', 500))");
+    };
     let last = lab.node.sql("select pg_walfile_name(pg_current_wal_insert_lsn())");
     assert_eq!(first, last, "all in one segment");
     lab.node.kill9();
@@ -65,6 +76,9 @@ pub fn wal(lab: &mut Lab) {
         let (a, b) = (read(&path, start, PAGE), read(&path, start + PAGE, PAGE));
         write(&path, start, &b);
         write(&path, start + PAGE, &a);
+    });
+    lab.try_change("WAL, then recovery", "one bit of the last commit", |lab| {
+        flip_bit(&lab.file(&segment), HEADER + TAG_BLOCK + flushed - 20);
     });
     lab.try_change("WAL, then recovery", "an older copy of the segment", |lab| {
         replace(&lab.file(&segment), &before_crash);
