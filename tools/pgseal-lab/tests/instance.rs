@@ -78,7 +78,11 @@ fn every_case_of_every_arm_is_measured_and_each_arm_stores_what_it_says() {
         let shown = missing.iter().filter(|missing| !**missing).count();
         assert_eq!(series.points.len(), shown, "{chart:?}");
     }
-    assert!(exhibits.findings.iter().any(|finding| finding.study.is_some()));
+    // The finding on the study is about the two ends of the sweep.
+    let has_figure = |case| !withheld(case, "aes-256-gcm");
+    if ["select-4mb", "select-64mb"].into_iter().any(has_figure) {
+        assert!(exhibits.findings.iter().any(|finding| finding.study.is_some()));
+    }
     for file in ["results.json", "results.csv", "report.html", "samples.jsonl"] {
         assert!(fs::metadata(dir.path().join("instance").join(file)).unwrap().len() > 0, "{file}");
     }
