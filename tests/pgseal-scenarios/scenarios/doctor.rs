@@ -73,6 +73,7 @@ fn doctor_finds_a_running_server_well_and_names_what_is_broken() {
         "full-page-writes",
         "log-statements",
         "connections",
+        "watched-pages",
     ] {
         assert!(well.line(check).starts_with("ok"), "{}", well.0.text);
     }

@@ -1,7 +1,7 @@
 //! What the server knows of its files while it runs (`spec/while-it-runs.md`): older pages and files
 //! that were cut are noticed, the relation can be repaired, and there is no false alarm.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -165,6 +165,58 @@ fn a_cut_is_noticed_and_repaired_in_xts() {
 }
 
 /// A standby notices what is done to its own files, replays on, and can be repaired.
+/// The sealed length of a full segment of 1 GiB: a header, and for each of 512 groups a tag block and
+/// 256 pages.
+const FULL_SEGMENT: u64 = 8192 * (1 + 512 * (1 + 256));
+
+/// A later segment that is removed below the running server is no shorter table. Its first segment
+/// is full of pages that were never written: a hole, made while the server is down after a crash,
+/// when no manifest lists the file's length.
+#[test]
+fn a_segment_that_was_removed_is_noticed() {
+    let mut node = node("aes-256-gcm");
+    node.start();
+    fill(&node, "t");
+    node.sql("checkpoint");
+    let file = node.file(&node.relation("t"));
+    let second = file.with_extension("1");
+    node.kill9();
+    OpenOptions::new()
+        .write(true)
+        .open(&file)
+        .and_then(|opened| opened.set_len(FULL_SEGMENT))
+        .expect("the hole");
+    node.start();
+    node.sql("insert into t select g, repeat('n', 900) from generate_series(1, 2000) g");
+    node.sql("checkpoint");
+    assert!(second.exists(), "{} is not there", second.display());
+    let end = "select count(*) from t where ctid >= '(131072,0)'";
+    assert_ne!(node.sql(end), "0");
+    // The read set hint bits. A page that cannot be written would keep new connections out.
+    node.sql("checkpoint");
+
+    fs::remove_file(&second).expect("the second segment");
+    for statement in [end, "select count(*) from t", "vacuum (disable_page_skipping) t"] {
+        let error = node.try_sql(statement).expect_err("the second segment is missing");
+        assert!(error.contains("invalid page in block"), "{statement}: {error}");
+    }
+    let insert = "insert into t select g, repeat('m', 900) from generate_series(1, 2000) g";
+    let size = "select pg_relation_size('t')";
+    for (statement, words) in [(insert, ""), (size, "Input/output error")] {
+        let error = node.try_sql(statement).expect_err("the second segment is missing");
+        assert!(error.contains(words), "{statement}: {error}");
+    }
+    assert!(!second.exists(), "{} was made anew", second.display());
+    let log = node.log();
+    let name = node.relation("t") + ".1";
+    let told = |line: &str| line.contains(&name) && line.contains("was removed while the server");
+    assert!(log.lines().any(told), "{log}");
+    node.sql("drop table t");
+    fill(&node, "t");
+    assert_eq!(node.sql("select count(*) from t"), "2500");
+    node.stop();
+}
+
 #[test]
 fn a_standby_notices_it_too() {
     let mut primary = Node::sealed(&[("shared_buffers", "128kB")]);

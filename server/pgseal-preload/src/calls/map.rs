@@ -11,7 +11,7 @@ use crate::file::fds::{self, SharedFile};
 use crate::os::log::{self, Shown};
 use crate::os::real;
 use crate::os::real::Errno;
-use crate::os::sys::Fd;
+use crate::os::sys;
 
 /// The size of the pieces in which a copy is made.
 const CHUNK: usize = 1 << 20;
@@ -66,14 +66,8 @@ fn refusal(errno: Errno) -> Errno {
 /// rest of the last page with zeros, raises SIGBUS for access beyond the last page, and applies
 /// MAP_FIXED in one step.
 fn copy(file: &SharedFile, fd: c_int, asked: Asked, held: u64) -> Result<*mut c_void, Errno> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: a C string.
-    let memory = unsafe { libc::memfd_create(c"pgseal-map".as_ptr(), flags) };
-    if memory < 0 {
-        let errno = real::errno();
-        return Err(if errno == libc::EMFILE { libc::ENFILE } else { errno });
-    }
-    let memory = Fd(memory);
+    let memory = sys::memory_file(c"pgseal-map", true)
+        .map_err(|errno| if errno == libc::EMFILE { libc::ENFILE } else { errno })?;
     let end = off_t::try_from(held).map_err(|_| libc::EOVERFLOW)?;
     // SAFETY: no pointers involved.
     if unsafe { real::ftruncate(memory.0, end) } != 0 {

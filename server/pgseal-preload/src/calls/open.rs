@@ -109,7 +109,7 @@ fn open_found(path: &CStr, flags: c_int, mode: mode_t, target: SealTarget) -> Re
             return Err(real::errno());
         }
     }
-    enter(fd, path, flags, target)
+    enter(fd, path, flags, target, false)
 }
 
 /// Opens a file that is sealed or will be sealed, and enters it into the table.
@@ -124,26 +124,47 @@ fn open_sealed(
         // Writing a part of a block needs the rest of the block, which must be read.
         inner = (inner & !libc::O_ACCMODE) | libc::O_RDWR;
     }
-    let fd = sys::open(path, inner, mode).map_err(|errno| match errno {
-        libc::ENOENT if lengths::is_lost_segment(path.to_bytes()) => {
-            let named = Named::of(path.to_bytes());
-            log::line(format_args!(
-                "ERROR: {named}: this segment of the relation was removed while the server runs; {}",
-                named.remedy()
-            ));
-            libc::EIO
+    let fd = match sys::open(path, inner, mode) {
+        Ok(fd) => fd,
+        Err(libc::ENOENT) if lengths::is_lost_segment(path.to_bytes()) => {
+            return lost_segment(path, flags, target);
         }
-        errno => errno,
-    })?;
+        Err(errno) => return Err(errno),
+    };
     if flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL {
         lengths::forget(path.to_bytes());
     }
-    enter(fd, path, flags, target)
+    enter(fd, path, flags, target, false)
+}
+
+/// Opens a segment of a relation that somebody removed while the server runs. With an error
+/// PostgreSQL would take the segment before for the last one (`mdnblocks`, `storage/smgr/md.c`), and
+/// miss rows. So an empty file in memory stands in for the segment: its length is the one that the
+/// segment must have, each page is an invalid page, and no write or sync succeeds. The process that
+/// replays WAL has to make the segment anew, so that one finds no file.
+fn lost_segment(path: &CStr, flags: c_int, target: SealTarget) -> Result<c_int, Errno> {
+    let named = Named::of(path.to_bytes());
+    log::line(format_args!(
+        "ERROR: {named}: this segment of the relation was removed while the server runs; {}",
+        named.remedy()
+    ));
+    if datadir::replays_here() == Some(true) {
+        return Err(libc::ENOENT);
+    }
+    let fd = sys::memory_file(c"pgseal-lost-segment", flags & libc::O_CLOEXEC != 0)?;
+    sys::seal_memory_file(&fd, libc::F_SEAL_GROW | libc::F_SEAL_WRITE)?;
+    enter(fd, path, flags, target, true)
 }
 
 /// Examines the file of a descriptor and enters it into the table. `flags` are those that the
-/// program passed to `open`.
-fn enter(fd: sys::Fd, path: &CStr, flags: c_int, target: SealTarget) -> Result<c_int, Errno> {
+/// program passed to `open`. `stands_in`: the file stands in for one that was removed.
+fn enter(
+    fd: sys::Fd,
+    path: &CStr,
+    flags: c_int,
+    target: SealTarget,
+    stands_in: bool,
+) -> Result<c_int, Errno> {
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
     let number = fd.0;
     let truncates = flags & libc::O_TRUNC != 0 && writes;
@@ -153,6 +174,7 @@ fn enter(fd: sys::Fd, path: &CStr, flags: c_int, target: SealTarget) -> Result<c
     let Some(mut open) = examined else { return Ok(pass(fd)) };
     open.set_class(target.class, bytes);
     open.set_write_only(flags & libc::O_ACCMODE == libc::O_WRONLY);
+    open.set_stands_in(stands_in);
     // O_SYNC contains the bit of O_DSYNC.
     open.set_syncs(flags & libc::O_DSYNC != 0);
     let shared = memory::shared(Mutex::new(open)).map_err(|_| libc::ENOMEM)?;

@@ -91,6 +91,11 @@ unsafe fn stat_at(dir: c_int, path: *const c_char, st: *mut libc::stat, flags: c
     // SAFETY: the caller's arguments.
     let done = unsafe { real::fstatat(dir, path, st, flags) };
     config::looked_at(name.to_bytes(), done == 0);
+    if done != 0 && real::errno() == libc::ENOENT && program::active() {
+        let full = open::path_at(dir, name);
+        let is_lost = lengths::is_lost_segment(full.as_deref().unwrap_or(name).to_bytes());
+        real::set_errno(if is_lost { libc::EIO } else { libc::ENOENT });
+    }
     if done == 0 && program::active() {
         let full = open::path_at(dir, name);
         let name = full.as_deref().unwrap_or(name);

@@ -30,11 +30,24 @@ fn after_sync(fd: c_int) {
     real::set_errno(errno);
 }
 
+/// Whether the descriptor is of a file that stands in for one that was removed. Sets `errno` then.
+#[inline]
+fn stands_in(fd: c_int) -> bool {
+    let stands_in = fds::get(fd).is_some_and(|file| fds::lock(&file).stands_in());
+    if stands_in {
+        real::set_errno(libc::EIO);
+    }
+    stands_in
+}
+
 /// `fsync(2)`.
 /// # Safety
 /// As for `fsync(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
+    if stands_in(fd) {
+        return -1;
+    }
     // SAFETY: no pointers involved.
     let done = unsafe { real::fsync(fd) };
     if done == 0 {
@@ -48,6 +61,9 @@ pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
 /// As for `fdatasync(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
+    if stands_in(fd) {
+        return -1;
+    }
     // SAFETY: no pointers involved.
     let done = unsafe { real::fdatasync(fd) };
     if done == 0 {

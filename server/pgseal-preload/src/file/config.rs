@@ -308,13 +308,7 @@ fn read(path: &CStr) -> Result<Option<Vec<u8>>, Errno> {
 
 /// Returns a descriptor of anonymous memory with this content, at position 0.
 fn in_memory(bytes: &[u8], flags: c_int) -> Result<c_int, Errno> {
-    let cloexec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
-    // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(c"pgseal-configuration".as_ptr(), cloexec) };
-    if fd < 0 {
-        return Err(real::errno());
-    }
-    let fd = sys::Fd(fd);
+    let fd = sys::memory_file(c"pgseal-configuration", flags & libc::O_CLOEXEC != 0)?;
     sys::pwrite_all(fd.0, bytes, 0)?;
     let number = fd.0;
     core::mem::forget(fd);

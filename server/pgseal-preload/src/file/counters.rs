@@ -23,6 +23,7 @@ use pgseal_pgdata::counters::{
 
 use crate::os::log;
 use crate::os::real;
+use crate::os::sys;
 
 /// The number of slots, a power of two; on a machine with more CPUs, several CPUs share a slot.
 const SLOTS: usize = 64;
@@ -122,25 +123,17 @@ pub fn share() {
 
 /// Maps the memory, [`BYTES`] long, and writes its header. The descriptor stays open for readers.
 fn map() -> Result<*mut u8, c_int> {
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a C string.
-    let fd = unsafe { libc::memfd_create(MEMORY_NAME.as_ptr(), flags) };
-    if fd < 0 {
-        return Err(real::errno());
-    }
-    let owned = crate::os::sys::Fd(fd);
+    let owned = sys::memory_file(MEMORY_NAME, true)?;
+    let fd = owned.0;
     // SAFETY: no pointers involved.
     let private = unsafe { libc::fchmod(fd, 0o600) };
     // SAFETY: no pointers involved.
     let sized = unsafe { real::ftruncate(fd, BYTES as libc::off_t) };
     // Seals against truncation, which would kill the processes that count.
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-    // SAFETY: the command takes a number.
-    let fixed =
-        unsafe { real::fcntl(fd, libc::F_ADD_SEALS, ptr::without_provenance_mut(seals as usize)) };
-    if private != 0 || sized != 0 || fixed != 0 {
+    if private != 0 || sized != 0 {
         return Err(real::errno());
     }
+    sys::seal_memory_file(&owned, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW)?;
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new map at an address of the kernel's choice.
     let start = unsafe { real::mmap(ptr::null_mut(), BYTES, prot, libc::MAP_SHARED, fd, 0) };

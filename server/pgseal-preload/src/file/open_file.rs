@@ -79,6 +79,8 @@ pub struct OpenFile {
     is_wal_segment: bool,
     /// Opened with `O_DSYNC` or `O_SYNC`.
     syncs: bool,
+    /// Whether this is an empty file that stands in for one that somebody removed.
+    stands_in: bool,
     /// How many changes of headers behind the gate of this file its file keys take into account.
     changes: u64,
     /// Whether the file belongs to no relation; `None`: nobody has asked.
@@ -138,6 +140,7 @@ impl OpenFile {
             header_flushed: false,
             is_told: false,
             is_wal_segment: false,
+            stands_in: false,
             syncs: false,
             changes: 0,
             orphan: None,
@@ -220,6 +223,17 @@ impl OpenFile {
     /// Records whether each write returns only when its bytes are on the disk.
     pub fn set_syncs(&mut self, syncs: bool) {
         self.syncs = syncs;
+    }
+
+    /// Records that the file stands in for one that somebody removed: it cannot be written.
+    pub fn set_stands_in(&mut self, stands_in: bool) {
+        self.stands_in = stands_in;
+    }
+
+    /// Whether the file stands in for one that somebody removed. It cannot be synced either: nothing
+    /// of that one is known to be on the disk.
+    pub fn stands_in(&self) -> bool {
+        self.stands_in
     }
 
     /// `fcntl(F_SETFL)` with or without `O_APPEND`.
@@ -540,6 +554,9 @@ impl OpenFile {
     pub fn write_at(&mut self, fd: c_int, buf: &[u8], off: u64) -> Result<usize, Errno> {
         if !self.writable {
             return Err(libc::EBADF);
+        }
+        if self.stands_in {
+            return Err(libc::EIO);
         }
         manifest::before_write(self.class, &self.path, &mut self.is_told);
         let growth = self.before_growth(fd, off, off.saturating_add(buf.len() as u64))?;

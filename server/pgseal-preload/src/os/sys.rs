@@ -67,6 +67,22 @@ pub fn open(path: &CStr, flags: c_int, mode: libc::mode_t) -> Result<Fd, c_int> 
     if fd < 0 { Err(real::errno()) } else { Ok(Fd(fd)) }
 }
 
+/// A new file in memory alone, which can be sealed against changes (`memfd_create(2)`).
+pub fn memory_file(name: &CStr, closes_on_exec: bool) -> Result<Fd, c_int> {
+    let cloexec = if closes_on_exec { libc::MFD_CLOEXEC } else { 0 };
+    // SAFETY: `name` is a C string.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), cloexec | libc::MFD_ALLOW_SEALING) };
+    if fd < 0 { Err(real::errno()) } else { Ok(Fd(fd)) }
+}
+
+/// Seals a file in memory against these changes for good (`F_SEAL_GROW` and others).
+pub fn seal_memory_file(fd: &Fd, seals: c_int) -> Result<(), c_int> {
+    let seals = core::ptr::without_provenance_mut((seals | libc::F_SEAL_SEAL) as usize);
+    // SAFETY: the command takes a number.
+    let done = unsafe { real::fcntl(fd.0, libc::F_ADD_SEALS, seals) };
+    if done == 0 { Ok(()) } else { Err(real::errno()) }
+}
+
 /// Reads from a descriptor at an offset until `buf` is full or the file ends.
 pub fn pread_full(fd: c_int, buf: &mut [u8], off: u64) -> Result<usize, c_int> {
     let mut done = 0;

@@ -100,6 +100,12 @@ pub const CHECKS: &[Check] = &[
         postgres::accelerators,
     ),
     check(
+        "watched-pages",
+        "The server remembers the newest version of every page of its relations",
+        "set PGSEAL_WATCHED_GB for the server to the size of the relations in GiB, then restart; docs/reference.md",
+        postgres::watched_pages,
+    ),
+    check(
         "modules",
         "No module may be loaded that the library would refuse",
         "unset PGSEAL_ALLOW_MODULES for the server unless it must be so, then restart; docs/modules.md",

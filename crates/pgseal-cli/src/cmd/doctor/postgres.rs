@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pgseal_pgdata::Class;
+
 use super::context::Context;
 use super::verdict::{Verdict, fail, ok, skip, warn};
 use crate::library;
@@ -137,7 +139,7 @@ pub fn audit(context: &Context) -> Verdict {
 }
 
 /// Judges the environment of the running server.
-fn of_server(context: &Context, judge: fn(&[u8]) -> Verdict) -> Verdict {
+fn of_server(context: &Context, judge: impl FnOnce(&[u8]) -> Verdict) -> Verdict {
     let Some(pid) = context.server_pid else { return skip("no server runs") };
     match fs::read(format!("/proc/{pid}/environ")) {
         Ok(environ) => judge(&environ),
@@ -195,12 +197,36 @@ fn judge_accelerators(environ: &[u8]) -> Verdict {
     }
 }
 
-pub fn modules(context: &Context) -> Verdict {
-    let Some(pid) = context.server_pid else { return skip("no server runs") };
-    match fs::read(format!("/proc/{pid}/environ")) {
-        Ok(environ) => judge_modules(&environ),
-        Err(error) => skip(format!("the server's environment: {error}")),
+/// What the server watches if `PGSEAL_WATCHED_GB` is not set (`spec/while-it-runs.md`, section 1).
+const WATCHED_GIB: u64 = 16;
+
+pub fn watched_pages(context: &Context) -> Verdict {
+    let is_relation = |class: Class| matches!(class, Class::Relation { temporary: false, .. });
+    let entries = context.scan.entries.iter().filter(|entry| is_relation(entry.class));
+    let relations_len = entries.map(|entry| entry.len).sum();
+    of_server(context, |environ| judge_watched_pages(environ, relations_len))
+}
+
+/// `relations_len`: the sealed length of all files of relations, in bytes.
+fn judge_watched_pages(environ: &[u8], relations_len: u64) -> Verdict {
+    let set = proc::variable(environ, "PGSEAL_WATCHED_GB").and_then(|text| text.parse().ok());
+    let gib = set.map_or(WATCHED_GIB, |gib: u64| gib.next_power_of_two() * u64::from(gib > 0));
+    let relations_gib = relations_len.div_ceil(1 << 30);
+    if gib == 0 {
+        warn(
+            "PGSEAL_WATCHED_GB=0: neither an older page with its tag nor a file that was cut is noticed while the server runs",
+        )
+    } else if relations_gib > gib {
+        warn(format!(
+            "the relations have {relations_gib} GiB, the versions of {gib} GiB of pages are remembered: older pages of the rest may not be noticed while the server runs"
+        ))
+    } else {
+        ok(format!("the versions of {gib} GiB of pages, and the relations are smaller"))
     }
+}
+
+pub fn modules(context: &Context) -> Verdict {
+    of_server(context, judge_modules)
 }
 
 fn judge_modules(environ: &[u8]) -> Verdict {
@@ -229,6 +255,21 @@ pub fn file_stem(path: &str) -> String {
 mod tests {
     use super::super::verdict::State;
     use super::*;
+
+    #[test]
+    fn watched_pages_are_judged() {
+        const GIB: u64 = 1 << 30;
+        let of = |environ: &str, len| judge_watched_pages(environ.as_bytes(), len);
+        assert_eq!(of("A=b\0", 16 * GIB).state, State::Ok);
+        let more = of("A=b\0", 16 * GIB + 1);
+        assert!(more.state == State::Warn && more.saw.contains("17 GiB"), "{more:?}");
+        // The server rounds up to a power of two, and takes what cannot be read as not set.
+        assert_eq!(of("PGSEAL_WATCHED_GB=17\0", 32 * GIB).state, State::Ok);
+        assert_eq!(of("PGSEAL_WATCHED_GB=2\0", 3 * GIB).state, State::Warn);
+        assert_eq!(of("PGSEAL_WATCHED_GB=lots\0", 16 * GIB).state, State::Ok);
+        let none = of("PGSEAL_WATCHED_GB=0\0", 0);
+        assert!(none.state == State::Warn && none.saw.contains("PGSEAL_WATCHED_GB=0"), "{none:?}");
+    }
 
     #[test]
     fn versions_are_judged() {
