@@ -24,6 +24,7 @@
 
 #include <sys/stat.h>
 
+#include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"

@@ -29,8 +29,9 @@ impl Checkpoint {
     #[must_use]
     pub fn read(control: &[u8]) -> Option<Checkpoint> {
         let u32_at = |at: usize| Some(u32::from_le_bytes(*control.get(at..)?.first_chunk()?));
-        // `pg_control_version` is 1300 for 15 to 17, 1800 for 18, 1901 for the first betas of 19, and
-        // 1905 for its release candidate, whose `logicalDecodingEnabled` moves what follows.
+        // `pg_control_version` is 1300 for 15 and 16, 1700 for 17, 1800 for 18, 1901 for the first
+        // betas of 19, and 1905 for its release candidate, whose `logicalDecodingEnabled` moves what
+        // follows.
         let version = u32_at(8)?;
         let wide_members = version >= 1900;
         let at = if version >= 1905 { 72 } else { 64 };
@@ -93,26 +94,49 @@ pub fn is_shut_down(control: &[u8]) -> bool {
 
 /// Whether a transaction may have been running at the last checkpoint, and may have committed since
 /// (`oldestActiveXid` and `nextXid` of `CheckPoint`; the former is 0 if the server was shut down).
-/// True of another version than 15 to 18.
+/// True of another version than 15 to 19.
 #[must_use]
 pub fn was_running(control: &[u8], xid: u32) -> bool {
-    let u32_at = |at: usize| Some(u32::from_le_bytes(*control.get(at..)?.first_chunk()?));
-    match (u32_at(8), u32_at(64), u32_at(120)) {
-        (Some(1300 | 1800), Some(_), Some(0)) => false,
-        (Some(1300 | 1800), Some(next), Some(oldest)) => {
-            xid.wrapping_sub(oldest) < next.wrapping_sub(oldest)
-        }
-        _ => true,
+    let fields = || {
+        let fields = Fields::of(control)?;
+        Some((u32_at(control, fields.next_xid)?, u32_at(control, fields.oldest_active_xid)?))
+    };
+    match fields() {
+        Some((_, 0)) => false,
+        Some((next, oldest)) => xid.wrapping_sub(oldest) < next.wrapping_sub(oldest),
+        None => true,
+    }
+}
+
+fn u32_at(control: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*control.get(at..)?.first_chunk()?))
+}
+
+/// Where fields of `ControlFileData` are (`catalog/pg_control.h`).
+struct Fields {
+    next_xid: usize,
+    oldest_active_xid: usize,
+    data_checksum_version: usize,
+}
+
+impl Fields {
+    /// By `pg_control_version`: 15 and 16, 17, 18; the release candidate of 19.
+    fn of(control: &[u8]) -> Option<Fields> {
+        let (next_xid, oldest_active_xid, data_checksum_version) = match u32_at(control, 8)? {
+            1300 | 1700 | 1800 => (64, 120, 252),
+            1905 => (72, 128, 264),
+            _ => return None,
+        };
+        Some(Fields { next_xid, oldest_active_xid, data_checksum_version })
     }
 }
 
 /// Whether this content of `global/pg_control` is of a cluster with data checksums
-/// (`data_checksum_version`, `catalog/pg_control.h`). `None` of another version than 15 to 18.
+/// (`data_checksum_version`, `catalog/pg_control.h`). `None` of another version than 15 to 19.
 #[must_use]
 pub fn has_checksums(control: &[u8]) -> Option<bool> {
-    let u32_at = |at: usize| Some(u32::from_le_bytes(*control.get(at..)?.first_chunk()?));
-    match (u32_at(8)?, u32_at(252)?) {
-        (1300 | 1800, version @ 0..=1) => Some(version == 1),
+    match u32_at(control, Fields::of(control)?.data_checksum_version)? {
+        version @ 0..=1 => Some(version == 1),
         _ => None,
     }
 }
@@ -134,28 +158,33 @@ mod tests {
 
     #[test]
     fn transactions_between_the_oldest_and_the_next_may_have_been_running() {
-        let mut bytes = control(1300, 5, 1, 0);
-        assert!(!was_running(&bytes, 4), "shut down");
-        for (oldest, running, not) in
-            [(3_u32, [3, 4, 4], [2, 5, 6]), (u32::MAX, [u32::MAX, 3, 4], [5, 6, 7])]
-        {
-            bytes[120..124].copy_from_slice(&oldest.to_le_bytes());
-            assert!(running.iter().all(|xid| was_running(&bytes, *xid)), "{oldest}");
-            assert!(!not.iter().any(|xid| was_running(&bytes, *xid)), "{oldest}");
+        for (version, at) in [(1300, 120), (1700, 120), (1800, 120), (1905, 128)] {
+            let mut bytes = control(version, 5, 1, 0);
+            assert!(!was_running(&bytes, 4), "shut down");
+            for (oldest, running, not) in
+                [(3_u32, [3, 4, 4], [2, 5, 6]), (u32::MAX, [u32::MAX, 3, 4], [5, 6, 7])]
+            {
+                bytes[at..at + 4].copy_from_slice(&oldest.to_le_bytes());
+                assert!(running.iter().all(|xid| was_running(&bytes, *xid)), "{oldest}");
+                assert!(!not.iter().any(|xid| was_running(&bytes, *xid)), "{oldest}");
+            }
+            assert!(was_running(&bytes[..100], 1));
         }
-        assert!(was_running(&control(1905, 5, 1, 0), 1) && was_running(&bytes[..100], 1));
+        assert!(was_running(&control(2000, 5, 1, 0), 1));
     }
 
     #[test]
     fn checksums_are_known_where_the_version_is() {
-        let mut bytes = control(1800, 3, 1, 0);
-        assert_eq!(has_checksums(&bytes), Some(false));
-        bytes[252] = 1;
-        assert_eq!(has_checksums(&bytes), Some(true));
-        bytes[252] = 2;
-        assert_eq!(has_checksums(&bytes), None);
-        assert_eq!(has_checksums(&control(1905, 3, 1, 0)), None);
-        assert_eq!(has_checksums(&bytes[..254]), None);
+        for (version, at) in [(1300, 252), (1700, 252), (1800, 252), (1905, 264)] {
+            let mut bytes = control(version, 3, 1, 0);
+            assert_eq!(has_checksums(&bytes), Some(false));
+            bytes[at] = 1;
+            assert_eq!(has_checksums(&bytes), Some(true));
+            bytes[at] = 2;
+            assert_eq!(has_checksums(&bytes), None);
+            assert_eq!(has_checksums(&bytes[..at + 2]), None);
+        }
+        assert_eq!(has_checksums(&control(1901, 3, 1, 0)), None);
     }
 
     #[test]
