@@ -297,7 +297,8 @@ impl Node {
         self.server.take().expect("a server is running")
     }
 
-    /// Starts the server and kills it after a time, ready or not.
+    /// Starts the server and kills it after a time, ready or not. A lock file that the postmaster had
+    /// made and not yet written is removed, as PostgreSQL's hint tells an administrator to do.
     ///
     /// # Panics
     /// When the server cannot be started or a process of it does not end.
@@ -308,6 +309,10 @@ impl Node {
         self.server = Some(server.expect("the server's program runs"));
         thread::sleep(time);
         self.kill9();
+        let lock = self.file("postmaster.pid");
+        if fs::metadata(&lock).is_ok_and(|lock| lock.len() == 0) {
+            fs::remove_file(&lock).expect("the lock file can be removed");
+        }
     }
 
     /// Whether the server that was started is still running.
