@@ -112,11 +112,15 @@ fn combination(choice: u8) -> (Suite, Layout) {
         (Suite::Aes256Gcm, Layout::Sectored),
         (Suite::Aes256Xts, Layout::Wal),
         (Suite::Aes128Xts, Layout::Wal),
+        (Suite::Aegis256X2, Layout::Paged),
     ];
     match all[usize::from(choice) % all.len()] {
         // A FIPS build has 256 bits only.
         (Suite::Aes128Xts, layout) if Suite::Aes128Xts.check_approved().is_err() => {
             (Suite::Aes256Xts, layout)
+        }
+        (Suite::Aegis256X2, layout) if Suite::Aegis256X2.check_approved().is_err() => {
+            (Suite::Aes256Gcm, layout)
         }
         combination => combination,
     }

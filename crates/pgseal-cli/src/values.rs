@@ -14,6 +14,7 @@ pub fn suite() -> impl TypedValueParser<Value = Suite> {
             Suite::Aes256Gcm => value.alias("gcm"),
             Suite::Aes256Xts => value.alias("xts"),
             Suite::Aes256Ctr => value.alias("ctr"),
+            Suite::Aegis256X2 => value.alias("aegis"),
             _ => value,
         }
     });

@@ -46,13 +46,19 @@ fn what_is_not_approved_is_refused_by_name() {
 }
 
 #[test]
-fn suites_of_128_bits_need_xts_128() {
+fn aegis_and_suites_of_128_bits_are_no_approved_suites() {
     let fixture = Fixture::plain();
     let data = fixture.data();
-    for suite in ["aes-128-gcm", "aes-128-xts", "aes-128-ctr"] {
+    for (suite, name) in [
+        ("aes-128-gcm", "XTS-AES-128"),
+        ("aes-128-xts", "XTS-AES-128"),
+        ("aes-128-ctr", "XTS-AES-128"),
+        ("aegis-256x2", "AEGIS-256X2"),
+        ("aegis", "AEGIS-256X2"),
+    ] {
         let check = ["encrypt", data.to_str().unwrap(), "--check", "--suite", suite];
         let answer = fixture.run(&check);
-        assert_eq!(FIPS, answer.err.contains("XTS-AES-128"), "{answer:?}");
+        assert_eq!(FIPS, answer.err.contains(name), "{answer:?}");
         assert_eq!(FIPS, answer.code == 2, "{answer:?}");
     }
 }

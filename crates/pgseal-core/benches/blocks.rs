@@ -106,6 +106,30 @@ impl Bare for BareGcm {
     }
 }
 
+/// With the key and the nonce that libaegis takes for each page.
+struct BareAegis(Vec<[u8; 16]>);
+
+impl BareAegis {
+    fn nonce(block: u64) -> [u8; 32] {
+        let mut nonce = [9; 32];
+        nonce[16..24].copy_from_slice(&block.to_le_bytes());
+        nonce
+    }
+}
+
+impl Bare for BareAegis {
+    fn seal(&mut self, block: u64, plain: &[u8], sealed: &mut [u8]) {
+        let nonce = BareAegis::nonce(block);
+        let tag = pgseal_crypto::seal_aegis(&[7; 32], &nonce, &[3; 32], plain, sealed);
+        self.0[block as usize] = tag.unwrap();
+    }
+
+    fn open(&mut self, block: u64, data: &mut [u8]) {
+        let (nonce, tag) = (BareAegis::nonce(block), self.0[block as usize]);
+        pgseal_crypto::open_aegis(&[7; 32], &nonce, &[3; 32], &tag, data).unwrap();
+    }
+}
+
 /// EVP contexts for both directions; never freed, the process ends soon.
 struct BareEvp {
     encrypt: *mut sys::EVP_CIPHER_CTX,
@@ -272,6 +296,35 @@ fn measure(suite: Suite, layout: Layout, bare: &mut dyn Bare) {
     }
 }
 
+/// Measures one bare cipher against another one, page by page, by turns.
+fn measure_ciphers(gcm: &mut BareGcm, aegis: &mut BareAegis) {
+    let plain = vec![0x5A; PAGES * BLOCK];
+    let seal = |cipher: &mut dyn Bare, sealed: &mut [u8]| {
+        for (block, (plain, sealed)) in
+            plain.chunks(BLOCK).zip(sealed.chunks_mut(BLOCK)).enumerate()
+        {
+            cipher.seal(block as u64, plain, sealed);
+        }
+    };
+    let (mut one, mut two) = (vec![0; PAGES * BLOCK], vec![0; PAGES * BLOCK]);
+    let names = "aegis-256x2 (left), aes-256-gcm (right)";
+    compare(&format!("{names}: seal"), || seal(aegis, &mut one), || seal(gcm, &mut two));
+    seal(aegis, &mut one);
+    seal(gcm, &mut two);
+    let open = |cipher: &mut dyn Bare, sealed: &[u8], page: &mut [u8]| {
+        for (block, sealed) in sealed.chunks(BLOCK).enumerate() {
+            page.copy_from_slice(sealed);
+            cipher.open(block as u64, black_box(page));
+        }
+    };
+    let (mut left, mut right) = (vec![0; BLOCK], vec![0; BLOCK]);
+    compare(
+        &format!("{names}: copy and open"),
+        || open(aegis, &one, &mut left),
+        || open(gcm, &two, &mut right),
+    );
+}
+
 /// Measures the cost of the nonces of one write, drawn one by one or all at once.
 fn measure_random(blocks: usize) {
     let random = LibraryRandom::new();
@@ -297,6 +350,11 @@ fn main() {
     measure(Suite::Aes256Gcm, Layout::Paged, &mut BareGcm::new(&AES_256_GCM));
     measure(Suite::Aes128Gcm, Layout::Paged, &mut BareGcm::new(&AES_128_GCM));
     measure(Suite::Aes256Gcm, Layout::Stream, &mut BareGcm::new(&AES_256_GCM));
+    if Suite::Aegis256X2.check_approved().is_ok() {
+        let mut aegis = BareAegis(vec![[0; 16]; PAGES]);
+        measure(Suite::Aegis256X2, Layout::Paged, &mut aegis);
+        measure_ciphers(&mut BareGcm::new(&AES_256_GCM), &mut aegis);
+    }
     // SAFETY: returns a static table.
     let xts = unsafe { sys::EVP_aes_256_xts() };
     measure(Suite::Aes256Xts, Layout::InPlace, &mut BareEvp::new(xts));

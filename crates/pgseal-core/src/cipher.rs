@@ -1,11 +1,12 @@
 //! The cipher of one file: its key schedule, and the sealing of single blocks
 //! (`spec/sealed-file.md`, section 5).
 
-use pgseal_crypto::{Gcm, NonceBytes, TagBytes};
+use pgseal_crypto::{AegisKey, AegisNonce, Gcm, NonceBytes, Service, TagBytes};
 
 use crate::error::SealError;
 use crate::evp::{Ctr, Gmac, Xts};
 use crate::header::{FORMAT_VERSION, FileId, FileKey, Header};
+use crate::memory::KeyBytes;
 use crate::suite::{Layout, Suite};
 use crate::units::BlockNo;
 
@@ -16,6 +17,7 @@ enum Kind {
     Gcm(Gcm),
     Ctr(Ctr),
     Xts(Xts),
+    Aegis(KeyBytes<32>),
 }
 
 /// The number under which flush records are authenticated; no page has it.
@@ -43,6 +45,7 @@ impl Cipher {
             Suite::Aes128Gcm | Suite::Aes256Gcm => Kind::Gcm(Gcm::new(key)?),
             Suite::Aes128Xts | Suite::Aes256Xts => Kind::Xts(Xts::new(key)?),
             Suite::Aes128Ctr | Suite::Aes192Ctr | Suite::Aes256Ctr => Kind::Ctr(Ctr::new(key)?),
+            Suite::Aegis256X2 => Kind::Aegis(aegis_key(key)?),
         };
         Ok(Cipher { kind, mac, aad: block_aad(header, &header.file_id) })
     }
@@ -100,20 +103,24 @@ impl Cipher {
         self.page_fits(RECORD, nonce, tag, fields)
     }
 
-    /// Seals a block of 1 to 8192 bytes from `plain` into `sealed`, of the same length. The tag is
-    /// zeros for a suite that does not authenticate. In a FIPS build, `nonce` is replaced if the
-    /// suite is one of AES-GCM.
+    /// Seals a block of 1 to 8192 bytes from `plain` into `sealed`, of the same length, with the
+    /// random bytes `nonce` ([`Suite::nonce_len`]). The tag is zeros for a suite that does not
+    /// authenticate. In a FIPS build, `nonce` is replaced if the suite is one of AES-GCM.
     pub(crate) fn seal_block(
         &mut self,
         block: BlockNo,
-        nonce: &mut NonceBytes,
+        nonce: &mut [u8],
         plain: &[u8],
         sealed: &mut [u8],
     ) -> Result<TagBytes, SealError> {
         let aad = aad_for(self.aad, block);
         match &mut self.kind {
-            Kind::Gcm(key) => Ok(key.seal_between(nonce, &aad, plain, sealed)?),
-            Kind::Ctr(ctr) => ctr.seal(*nonce, plain, sealed).map(|()| [0; 16]),
+            Kind::Gcm(key) => Ok(key.seal_between(of_96_bits(nonce)?, &aad, plain, sealed)?),
+            Kind::Ctr(ctr) => ctr.seal(*of_96_bits(nonce)?, plain, sealed).map(|()| [0; 16]),
+            Kind::Aegis(key) => {
+                let nonce = aegis_nonce(nonce, &aad).ok_or(NONCE_LENGTH)?;
+                Ok(pgseal_crypto::seal_aegis(key, &nonce, &aad, plain, sealed)?)
+            }
             Kind::Xts(_) => Err(SealError::Cipher("XTS has no nonce")),
         }
     }
@@ -122,17 +129,47 @@ impl Cipher {
     pub(crate) fn open_block(
         &mut self,
         block: BlockNo,
-        nonce: NonceBytes,
+        nonce: &[u8],
         tag: &TagBytes,
         data: &mut [u8],
     ) -> Result<(), NotAuthentic> {
         let aad = aad_for(self.aad, block);
+        let of_96_bits = || nonce.try_into().map_err(|_| NotAuthentic);
         match &mut self.kind {
-            Kind::Gcm(key) => key.open(&nonce, &aad, tag, data).map_err(|_| NotAuthentic),
-            Kind::Ctr(ctr) => ctr.open(nonce, data).map_err(|_| NotAuthentic),
+            Kind::Gcm(key) => key.open(of_96_bits()?, &aad, tag, data).map_err(|_| NotAuthentic),
+            Kind::Ctr(ctr) => ctr.open(*of_96_bits()?, data).map_err(|_| NotAuthentic),
+            Kind::Aegis(key) => {
+                let nonce = aegis_nonce(nonce, &aad).ok_or(NotAuthentic)?;
+                pgseal_crypto::open_aegis(key, &nonce, &aad, tag, data).map_err(|_| NotAuthentic)
+            }
             Kind::Xts(_) => Err(NotAuthentic),
         }
     }
+}
+
+const NONCE_LENGTH: SealError = SealError::Cipher("nonce length");
+
+fn of_96_bits(nonce: &mut [u8]) -> Result<&mut NonceBytes, SealError> {
+    nonce.try_into().map_err(|_| NONCE_LENGTH)
+}
+
+/// The key of AEGIS, in the memory for keys.
+fn aegis_key(file_key: &[u8]) -> Result<KeyBytes<{ size_of::<AegisKey>() }>, SealError> {
+    pgseal_crypto::check(Service::Aegis)?;
+    let mut key = KeyBytes::zeros()?;
+    key.copy_from_slice(file_key);
+    Ok(key)
+}
+
+/// The nonce of AEGIS: the random bytes, then a zero, the block number, and the first half of the
+/// file id. `None` if there are not as many random bytes as it needs.
+fn aegis_nonce(random: &[u8], aad: &[u8; AAD_LEN]) -> Option<AegisNonce> {
+    let mut nonce = [0; size_of::<AegisNonce>()];
+    let random: &[u8; 15] = random.try_into().ok()?;
+    nonce[..15].copy_from_slice(random);
+    nonce[16..24].copy_from_slice(&aad[16..24]);
+    nonce[24..].copy_from_slice(&aad[..8]);
+    Some(nonce)
 }
 
 /// File id, block number (0 here), version, suite, layout, zeros.

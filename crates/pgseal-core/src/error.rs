@@ -3,7 +3,7 @@
 use core::fmt;
 use std::io;
 
-use pgseal_crypto::{GcmError, NotApproved};
+use pgseal_crypto::{AegisError, GcmError, NotApproved};
 
 use crate::header::FORMAT_VERSION;
 use crate::keyset::{Generation, KeyringId};
@@ -179,6 +179,16 @@ impl From<GcmError> for SealError {
             GcmError::OutOfMemory => SealError::OutOfMemory,
             GcmError::NotAuthentic => SealError::Cipher("not authentic"),
             GcmError::Internal => SealError::Cipher("AES-GCM not sealed"),
+        }
+    }
+}
+
+impl From<AegisError> for SealError {
+    fn from(error: AegisError) -> SealError {
+        match error {
+            AegisError::Length => SealError::Cipher("buffer length"),
+            AegisError::NotApproved(why) => SealError::NotApproved(why),
+            AegisError::NotAuthentic => SealError::Cipher("not authentic"),
         }
     }
 }

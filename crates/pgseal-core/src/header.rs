@@ -200,7 +200,7 @@ pub fn classify(start: &[u8]) -> Result<Kind, SealError> {
     let samples = u32::from_le_bytes(array_at(start, SAMPLES_AT));
     let unused = if stage == Stage::Settled { PLACE_END } else { OLDER_END };
     let reserved = [&start[14..16], &start[unused..AAD_LEN]];
-    let is_counted = usage::is_counted(layout);
+    let is_counted = usage::is_counted(suite, layout);
     if !is_counted && samples != 0 || reserved.into_iter().flatten().any(|byte| *byte != 0) {
         return Err(SealError::Header(HeaderFault::ReservedNotZero));
     }
@@ -354,7 +354,7 @@ pub fn count(
     (key_number, samples): (u32, u32),
     random: &dyn Random,
 ) -> Result<Option<([u8; LEN], Header)>, SealError> {
-    if header.sealing_number() != key_number || !usage::is_counted(header.layout) {
+    if header.sealing_number() != key_number || !usage::is_counted(header.suite, header.layout) {
         return Ok(None);
     }
     let (newest, older) = (unwrap_key(start, header, keys)?, unwrap_older(start, header, keys)?);

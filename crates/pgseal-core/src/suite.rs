@@ -25,6 +25,8 @@ pub enum Suite {
     Aes192Ctr = 6,
     /// AES-256 in counter mode.
     Aes256Ctr = 7,
+    /// AEGIS-256X2 (RFC 10032), 256-bit nonce of which 120 bits are random, 128-bit tag.
+    Aegis256X2 = 8,
 }
 
 /// How the blocks of a sealed file lie behind its header.
@@ -46,7 +48,7 @@ pub enum Layout {
 
 impl Suite {
     /// All suites, in the order of their numbers.
-    pub const ALL: [Suite; 7] = [
+    pub const ALL: [Suite; 8] = [
         Suite::Aes128Gcm,
         Suite::Aes256Gcm,
         Suite::Aes128Xts,
@@ -54,6 +56,7 @@ impl Suite {
         Suite::Aes128Ctr,
         Suite::Aes192Ctr,
         Suite::Aes256Ctr,
+        Suite::Aegis256X2,
     ];
 
     /// The suite with this number in a header, if there is one.
@@ -74,14 +77,24 @@ impl Suite {
         match self {
             Suite::Aes128Gcm | Suite::Aes128Ctr => 16,
             Suite::Aes192Ctr => 24,
-            Suite::Aes256Gcm | Suite::Aes256Ctr | Suite::Aes128Xts => 32,
+            Suite::Aes256Gcm | Suite::Aes256Ctr | Suite::Aes128Xts | Suite::Aegis256X2 => 32,
             Suite::Aes256Xts => 64,
         }
+    }
+
+    /// Random bytes of a nonce, which are stored with what they seal. XTS has none.
+    #[must_use]
+    pub fn nonce_len(self) -> usize {
+        if self == Suite::Aegis256X2 { 15 } else { 12 }
     }
 
     /// Whether a changed block is noticed.
     #[must_use]
     pub fn authenticates(self) -> bool {
+        self.is_gcm() || self == Suite::Aegis256X2
+    }
+
+    fn is_gcm(self) -> bool {
         matches!(self, Suite::Aes128Gcm | Suite::Aes256Gcm)
     }
 
@@ -106,8 +119,9 @@ impl Suite {
     /// # Errors
     /// [`NotApproved`] in a FIPS build.
     pub fn check_approved(self) -> Result<(), NotApproved> {
-        match self.for_kind(FileKind::Wal).0 {
-            Suite::Aes128Xts => pgseal_crypto::check(Service::Xts128),
+        match (self, self.for_kind(FileKind::Wal).0) {
+            (Suite::Aegis256X2, _) => pgseal_crypto::check(Service::Aegis),
+            (_, Suite::Aes128Xts) => pgseal_crypto::check(Service::Xts128),
             _ => Ok(()),
         }
     }
@@ -123,6 +137,7 @@ impl Suite {
             Suite::Aes128Ctr => "aes-128-ctr",
             Suite::Aes192Ctr => "aes-192-ctr",
             Suite::Aes256Ctr => "aes-256-ctr",
+            Suite::Aegis256X2 => "aegis-256x2",
         }
     }
 
@@ -131,6 +146,7 @@ impl Suite {
     /// Files that are written once, and small files that PostgreSQL overwrites in place without a
     /// full-page image, are always authenticated; WAL is always in XTS, with a MAC for each page.
     /// The key length follows the cluster's; 192 bits exist for CTR only and become 256 elsewhere.
+    /// AEGIS seals relations only; the other files are as with AES-256-GCM.
     #[must_use]
     pub fn for_kind(self, kind: FileKind) -> (Suite, Layout) {
         let short = matches!(self, Suite::Aes128Gcm | Suite::Aes128Xts | Suite::Aes128Ctr);
@@ -202,7 +218,7 @@ impl Layout {
     pub fn carries(self, suite: Suite) -> bool {
         match self {
             Layout::Paged => !matches!(suite, Suite::Aes128Xts | Suite::Aes256Xts),
-            Layout::Stream | Layout::Sectored => suite.authenticates(),
+            Layout::Stream | Layout::Sectored => suite.is_gcm(),
             Layout::InPlace | Layout::Wal => {
                 matches!(suite, Suite::Aes128Xts | Suite::Aes256Xts)
             }
@@ -232,7 +248,7 @@ impl fmt::Display for UnknownSuite {
         for suite in Suite::ALL {
             write!(f, " {suite}")?;
         }
-        write!(f, ", or gcm, xts, ctr for the 256-bit ones")
+        write!(f, ", or gcm, xts, ctr, aegis for the 256-bit ones")
     }
 }
 
@@ -246,6 +262,7 @@ impl FromStr for Suite {
             "gcm" => return Ok(Suite::Aes256Gcm),
             "xts" => return Ok(Suite::Aes256Xts),
             "ctr" => return Ok(Suite::Aes256Ctr),
+            "aegis" => return Ok(Suite::Aegis256X2),
             _ => {}
         }
         Suite::ALL
@@ -266,7 +283,7 @@ mod tests {
             assert_eq!(suite.name().parse::<Suite>(), Ok(suite));
         }
         assert_eq!(Suite::from_id(0), None);
-        assert_eq!(Suite::from_id(8), None);
+        assert_eq!(Suite::from_id(9), None);
         assert!("aes-512-gcm".parse::<Suite>().is_err());
     }
 

@@ -5,7 +5,7 @@
 //! written, and whoever holds the lock of the header adds them to those in the header. (In a FIPS
 //! build the module replaces the nonces; those that were drawn are as good a sample.)
 
-use crate::suite::Layout;
+use crate::suite::{Layout, Suite};
 
 /// How many writes a sample stands for.
 pub const WRITES_PER_SAMPLE: u64 = 1 << 16;
@@ -17,10 +17,11 @@ pub const LIMIT: u64 = 1 << 32;
 /// written to the file until now, and the error of the estimate is a hundredth of it.
 pub const DUE: u64 = LIMIT / 2;
 
-/// Whether the writes to files of this layout are counted: the others cannot reach the limit.
+/// Whether the writes to files of this suite and layout are counted: the others cannot reach a
+/// limit.
 #[must_use]
-pub fn is_counted(layout: Layout) -> bool {
-    matches!(layout, Layout::Paged | Layout::Wal)
+pub fn is_counted(suite: Suite, layout: Layout) -> bool {
+    matches!(layout, Layout::Paged | Layout::Wal) && suite != Suite::Aegis256X2
 }
 
 /// About how many writes there were with so many samples.

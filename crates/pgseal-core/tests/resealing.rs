@@ -81,6 +81,27 @@ fn every_process_follows_whatever_it_knew_when_it_opened_the_file() {
     }
 }
 
+/// With a number of one byte, the key of 256 keys ago looks like the newest.
+#[test]
+fn a_process_that_missed_256_keys_reads_the_head_again() {
+    for suite in paged().filter(|suite| suite.authenticates()) {
+        let (keys, random) = (keys(), LibraryRandom::new());
+        let storage = MemStorage::default();
+        let mut old = Handle::create(&storage, suite, Layout::Paged, &keys);
+        old.write(&storage, &pattern(BLOCK, 1), 0).unwrap();
+        for _ in 0..3 * 256 {
+            advance(&storage, &keys, &random);
+        }
+        Handle::open(&storage, &keys).write(&storage, &pattern(BLOCK, 2), 0).unwrap();
+        let census = old.file.census(&storage).unwrap();
+        assert_eq!(census.newest, u64::from(suite == Suite::Aegis256X2), "{suite}");
+        assert!(old.all(&storage).is_err(), "{suite}");
+        assert!(old.file.lacked_key() && old.file.refresh(&storage, &keys).unwrap(), "{suite}");
+        assert!(old.all(&storage).unwrap() == pattern(BLOCK, 2), "{suite}");
+        assert!(!old.file.lacked_key());
+    }
+}
+
 /// The keys and the stage belong to what a manifest lists, the wrapping does not.
 #[test]
 fn each_stage_has_another_fingerprint() {

@@ -223,8 +223,9 @@ fn files(suite: Suite, layout: Layout) -> (Files, Vec<u8>) {
 
 /// One column for each family of suites, and the plain offset up to which its pages must open
 /// (WAL); all members must agree.
-const COLUMNS: [(&str, Layout, &str, u64); 7] = [
+const COLUMNS: [(&str, Layout, &str, u64); 8] = [
     ("GCM, paged", Layout::Paged, "gcm", 0),
+    ("AEGIS, paged", Layout::Paged, "256x2", 0),
     ("GCM, stream", Layout::Stream, "gcm", 0),
     ("GCM, sectored", Layout::Sectored, "gcm", 0),
     ("XTS, in-place", Layout::InPlace, "xts", 0),
@@ -239,7 +240,7 @@ fn the_verdicts_are_those_of_the_table() {
         "<!-- written by UPDATE_EXPECT=1 cargo test -p pgseal-core --test tamper -->\n\n| what is done |",
     );
     table.extend(COLUMNS.map(|(title, ..)| format!(" {title} |")));
-    table.push_str("\n|---|---|---|---|---|---|---|---|\n");
+    table.push_str("\n|---|---|---|---|---|---|---|---|---|\n");
     let combinations: Vec<_> =
         combinations().map(|(suite, layout)| (suite, layout, files(suite, layout))).collect();
     for (what, attack) in ATTACKS {

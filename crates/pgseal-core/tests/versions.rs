@@ -393,6 +393,22 @@ fn a_cut_forgets_versions() {
     }
 }
 
+/// Whatever the entry holds of a nonce.
+#[test]
+fn an_older_page_is_noticed_in_each_suite_that_authenticates() {
+    let suites = pgseal_core::testing::suites().filter(|suite| suite.authenticates());
+    for suite in suites {
+        let storage = Accelerated::with_versions(MemStorage::default(), 64);
+        let mut file = Handle::create(&storage, suite, Layout::Paged, &keys());
+        file.write(&storage, &pattern(4 * BLOCK, 1), 0).unwrap();
+        let old = saved(&storage, 2);
+        file.write(&storage, &pattern(BLOCK, 2), 2 * BLOCK_LEN).unwrap();
+        put_back(&storage, 2, &old);
+        let read = Handle::open(&storage, &keys()).read(&storage, 2 * BLOCK_LEN, BLOCK);
+        assert!(matches!(read, Err(SealError::BlockOlder(BlockNo(2)))), "{suite}: {read:?}");
+    }
+}
+
 /// Without a table, and for suites that do not authenticate, everything is as before.
 #[test]
 fn nothing_is_compared_without_a_table() {

@@ -8,6 +8,8 @@ pub const FIPS: bool = cfg!(feature = "fips");
 /// What pgseal uses beside approved algorithms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
+    /// AEGIS-256X2 (RFC 10032).
+    Aegis,
     /// XTS-AES-128, which pgseal puts together from AES-128-ECB.
     Xts128,
     /// Argon2id (RFC 9106), which makes keys out of passphrases.
@@ -25,6 +27,7 @@ pub enum Service {
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Service::Aegis => "AEGIS-256X2",
             Service::Xts128 => "XTS-AES-128",
             Service::Argon2id => "Argon2id (passphrases)",
             Service::SecretSharing => "secret sharing (shares)",

@@ -258,6 +258,7 @@ fn encrypt_and_decrypt_in_every_suite_with_and_without_checksums() {
             "aes-256-ctr",
             "aes-192-ctr",
             "aes-128-ctr",
+            "aegis-256x2",
         ] {
             let mut cluster = plain(checksums);
             let before = cluster.files();

@@ -129,6 +129,12 @@ fn ctr() {
 
 #[test]
 #[ignore = "long: make test-power"]
+fn aegis() {
+    server("power::aegis", Kind::sealed("aegis-256x2"));
+}
+
+#[test]
+#[ignore = "long: make test-power"]
 fn gcm_with_minimal_wal() {
     let kind = Kind { wal_level: "minimal", ..Kind::sealed("aes-256-gcm") };
     server("power::gcm_with_minimal_wal", kind);

@@ -290,6 +290,56 @@ fn between_other_suites_and_a_file_of_a_forgotten_one() {
     node.stop_sound(MARKER);
 }
 
+/// Between two suites with tags, of which one counts its writes and the other does not.
+#[test]
+fn from_gcm_to_aegis_and_back() {
+    let mut node = filled("aes-256-gcm", &[("wal_level", "replica"), ("max_wal_senders", "4")]);
+    let database = node.sql("select current_database()");
+    let contents = node.sql(CONTENTS);
+    let table = ["-d", &database, "-r", "t"];
+    change(&node, "aegis-256x2");
+    node.sql("create table a as select * from t;; create temp table s as select * from t");
+    let (_, said) = rewrite(&node, &table);
+    assert!(said.contains("made anew in aegis-256x2"), "{said}");
+    node.sql("update a set v = v || 'x'");
+    node.kill9();
+    node.start();
+    assert_eq!(suite_of(&node, "t"), Suite::Aegis256X2);
+    assert_eq!(suite_of(&node, "a"), Suite::Aegis256X2);
+    assert_eq!(node.sql(CONTENTS), contents);
+    assert_eq!(node.sql("select count(*) from a where v like '%x'"), "20000");
+    // A new file key, as in any suite with tags.
+    let mut reseal = rewrite_arguments(&node, &table);
+    reseal.retain(|argument| argument != "--rewrite");
+    let done = node.pgseal(&reseal.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(done.code, 0, "{}", done.text);
+    let path = node.data().join(node.relation("t"));
+    assert_eq!(header_of(&path).key_number, 2);
+    let backup = base_backup(&node, "aegis", &["-X", "stream"]);
+    let verified = node.verify_dir(&backup);
+    assert_eq!(verified.code, 0, "{}", verified.text);
+    assert_eq!(suites(&backup), BTreeSet::from(["aegis-256x2"]));
+    node.stop();
+
+    // The last byte of the random part of a nonce.
+    let mut changed = fs::read(&path).expect("the table");
+    let bytes = changed.clone();
+    changed[8192 + 14] ^= 4;
+    fs::write(&path, changed).expect("it can be changed");
+    let verified = node.verify_dir(node.data());
+    assert_eq!(verified.code, 1, "{}", verified.text);
+    fs::write(&path, bytes).expect("it can be put back");
+    node.start();
+    change(&node, "aes-256-gcm");
+    let (_, said) = rewrite(&node, &table);
+    assert!(said.contains("made anew in aes-256-gcm"), "{said}");
+    assert_eq!(suite_of(&node, "t"), Suite::Aes256Gcm);
+    assert_eq!(suite_of(&node, "a"), Suite::Aegis256X2);
+    assert_eq!(node.sql(CONTENTS), contents);
+    node.amcheck();
+    node.stop_sound(MARKER);
+}
+
 /// A server whose settings do not do for the suite goes on in its own, also after a restart.
 #[test]
 fn a_server_without_the_settings_refuses_the_suite() {

@@ -240,7 +240,7 @@ fn an_unsealed_copy_is_written_only_when_asked_for() {
 /// XTS and CTR clusters pass the same test.
 #[test]
 fn other_suites_live_and_crash_too() {
-    for suite in ["aes-128-gcm", "aes-256-xts", "aes-256-ctr"] {
+    for suite in ["aes-128-gcm", "aes-256-xts", "aes-256-ctr", "aegis-256x2"] {
         let sealing = Sealing { suite: suite.to_owned(), ..Sealing::default() };
         let builder = Cluster::builder().sealed(sealing).programs(pgseal_scenarios::programs());
         let mut node = Node::create(builder, &[]);

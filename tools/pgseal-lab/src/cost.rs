@@ -11,6 +11,11 @@ pub const WIDE_NOISE_PERCENT: f64 = 5.0;
 /// From this ratio on a cost is told as a multiple, not in percent.
 const MULTIPLE: f64 = 2.0;
 
+/// Whether an arm is a sealed server, by its id.
+pub fn is_suite(arm: &str) -> bool {
+    arm.starts_with("aes-") || arm.starts_with("aegis-")
+}
+
 /// The cost of an arm in a case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {

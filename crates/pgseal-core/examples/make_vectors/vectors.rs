@@ -248,6 +248,7 @@ const STREAM: Form = form(Suite::Aes256Gcm, Layout::Stream);
 const INPLACE: Form = form(Suite::Aes256Xts, Layout::InPlace);
 const SECTORED: Form = form(Suite::Aes256Gcm, Layout::Sectored);
 const CTR: Form = form(Suite::Aes256Ctr, Layout::Paged);
+const AEGIS: Form = form(Suite::Aegis256X2, Layout::Paged);
 
 /// All vectors, good ones first.
 pub fn all() -> Vec<Vector> {
@@ -259,12 +260,13 @@ pub fn all() -> Vec<Vector> {
     wal(&mut maker);
     resealing(&mut maker);
     counted(&mut maker);
+    aegis(&mut maker);
     maker.vectors
 }
 
 fn good(m: &mut Maker) {
     use Step::{SetLen, Write};
-    for suite in Suite::ALL {
+    for suite in Suite::ALL.into_iter().filter(|suite| *suite != AEGIS.suite) {
         for layout in [Layout::Paged, Layout::Stream, Layout::InPlace] {
             if layout.carries(suite) {
                 let name = format!("ok-{suite}-{layout}");
@@ -578,4 +580,50 @@ fn counted(m: &mut Maker) {
     m.resealed(older, PAGED, &both, |b| b[60] = 1);
     let stream = ("bad-counted-layout", "reserved-not-zero", "a stream file with a sample");
     m.resealed(stream, STREAM, &[Write(0, 100)], |b| b[60] = 1);
+}
+
+fn aegis(m: &mut Maker) {
+    use Step::{Advance, SetLen, Write};
+    let Form { suite: s, layout: l, .. } = AEGIS;
+    let nothing = |_: &mut Vec<u8>| {};
+    m.good("ok-aegis-256x2-paged", s, l, &[Write(0, 600)], "600 bytes in one block");
+    m.good("ok-aegis-1-byte", s, l, &[Write(0, 1)], "a page of one byte");
+    m.good("ok-aegis-hole", s, l, &[SetLen(16_384), Write(8192, 8192)], "block 0 never written");
+    let second = [SetLen(2_097_152), Write(2_097_152, 8192)];
+    m.good("ok-aegis-second-group", s, l, &second, "block 256");
+    let moving = || [Write(0, 16_384), Advance, Advance, Write(0, 8192)];
+    let name = ("ok-aegis-resealing", "ok", "two keys: page 0 has the newer, page 1 the older");
+    m.resealed(name, AEGIS, &moving(), nothing);
+    // 255 keys more: the number of the newest one ends in a byte of zeros.
+    let keys = || core::iter::repeat_with(|| Advance).take(3 * 255);
+    let many: Vec<Step> = keys().chain([Write(0, 100)]).collect();
+    m.resealed(("ok-aegis-key-256", "ok", "sealed with key 256"), AEGIS, &many, nothing);
+
+    let page = block_sealed_off(Layout::Paged, BlockNo(0)).0 as usize;
+    let entry = tag_entry_off(BlockNo(1)).0 as usize;
+    m.bad("bad-aegis-bit", "block-damaged 0", AEGIS, "a bit of page 0", |b| b[page] ^= 1);
+    m.bad("bad-aegis-nonce", "block-damaged 1", AEGIS, "last byte of the nonce of page 1", |b| {
+        b[entry + 14] ^= 1;
+    });
+    m.bad("bad-aegis-tag", "block-damaged 1", AEGIS, "last byte of the tag of page 1", |b| {
+        b[entry + 30] ^= 1;
+    });
+    m.bad("bad-aegis-number", "block-damaged 1", AEGIS, "entry 1 names key 2", |b| {
+        b[entry + 31] = 2;
+    });
+    m.bad("bad-aegis-no-entry", "block-damaged 1", AEGIS, "entry wiped, page not", |b| {
+        b[entry..entry + 32].fill(0);
+    });
+    m.bad("bad-aegis-zeros", "block-damaged 0", AEGIS, "page wiped, entry not", |b| {
+        b[page..page + 8192].fill(0);
+    });
+    let swap = ("bad-aegis-swap", "block-damaged 0", "page 1 and its entry as page 0");
+    m.resealed(swap, AEGIS, &[Write(0, 16_384)], |b| {
+        b.copy_within(page + 8192..page + 16_384, page);
+        b.copy_within(entry..entry + 32, entry - 32);
+    });
+    m.bad("bad-aegis-layout", "unknown-suite", AEGIS, "layout 2 with AEGIS", |b| b[12] = 2);
+    m.bad("bad-aegis-counted", "reserved-not-zero", AEGIS, "a sample", |b| b[60] = 1);
+    let exchanged = ("bad-aegis-key-exchanged", "block-damaged 0", "entry 0 names the other key");
+    m.resealed(exchanged, AEGIS, &moving(), |b| b[entry - 1] = 1);
 }

@@ -1,8 +1,6 @@
 //! The paged layout: 8192-byte pages in groups of 256, each group behind its tag block
 //! (`spec/sealed-file.md`, section 6).
 
-use pgseal_crypto::{NonceBytes, TagBytes};
-
 use super::operation::{InLayout, Operation, Reading};
 use super::spans::{Span, Spans, spans};
 use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, all_zero};
@@ -15,21 +13,22 @@ use crate::geometry::{
 use crate::storage::Accelerator;
 use crate::suite::Layout;
 use crate::units::BlockNo;
+use crate::usage;
 use crate::versions::{Found, Seen};
 
+mod entry;
 mod length;
 mod mend;
 mod recent;
 mod tags;
 mod watched;
 
+pub(super) use entry::Entry;
 pub(super) use recent::RecentTags;
 pub(super) use tags::TagCache;
 
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
 pub(super) const ENTRY: usize = TAG_ENTRY_LEN as usize;
-/// Where an entry has the number of the file key that sealed its page.
-const NUMBER_AT: usize = 28;
 
 /// The paged layout.
 pub(super) struct Paged;
@@ -201,22 +200,26 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
             tags.fill(0);
         }
         let entries = &mut tags[at..at + pages * ENTRY];
-        let mut nonces = [[0; 12]; BATCH];
+        let suite = self.file.header.suite;
+        let mut nonces = [0; BATCH * entry::MAX_NONCE];
+        let nonces = &mut nonces[..pages * suite.nonce_len()];
         // Draw all nonces with one call: it may be a system call.
-        self.random.fill(nonces[..pages].as_flattened_mut())?;
-        self.file.drawn.note(self.file.header.sealing_number(), &nonces[..pages]);
-        for (index, (((page, sealed), entry), mut nonce)) in plain
+        self.random.fill(nonces)?;
+        if usage::is_counted(suite, Layout::Paged) {
+            self.file.drawn.note(self.file.header.sealing_number(), nonces.as_chunks().0);
+        }
+        for (index, (((page, sealed), entry), nonce)) in plain
             .chunks(BLOCK)
             .zip(sealed.chunks_mut(BLOCK))
             .zip(entries.chunks_mut(ENTRY))
-            .zip(nonces)
+            .zip(nonces.chunks_mut(suite.nonce_len()))
             .enumerate()
         {
             let block = BlockNo(first.0 + index as u64);
             let sealed = &mut sealed[..page.len()];
             let (cipher, key_number) = self.file.sealing();
-            let tag = cipher.seal_block(block, &mut nonce, page, sealed)?;
-            encode_entry(nonce, tag, key_number, entry);
+            let tag = cipher.seal_block(block, nonce, page, sealed)?;
+            entry::encode(nonce, &tag, key_number, entry);
         }
         let begun = Self::will_write(self.storage, self.file.pages, first, pages);
         let written = if new_group {
@@ -325,32 +328,14 @@ impl SealedFile {
         // CTR cannot authenticate, so a written page that is all zeros counts as wiped. Fewer than
         // 16 bytes may be zeros by chance.
         let wiped = !self.header.suite.authenticates() && page.len() >= 16 && all_zero(page);
-        let (nonce, tag, key_number) = decode_entry(entry);
-        let cipher = self.cipher_of(key_number).filter(|_| !wiped);
-        match cipher.map(|cipher| cipher.open_block(block, nonce, &tag, page)) {
-            Some(Ok(())) => Page::Data,
-            Some(Err(_)) | None => Page::Damaged,
+        let parts = Entry::of(self.header.suite, entry);
+        let cipher = self.cipher_of(parts.age(self.header.key_number)).filter(|_| !wiped);
+        match cipher.map(|cipher| cipher.open_block(block, parts.nonce, &parts.tag(), page)) {
+            Some(Ok(())) => return Page::Data,
+            // The entry may mean a newer key that has the same short number.
+            Some(Err(_)) => self.lacked_key |= parts.has_short_number(),
+            None => {}
         }
+        Page::Damaged
     }
-}
-
-/// Nonce, tag and number of the file key of a page that was written.
-fn decode_entry(entry: &[u8; ENTRY]) -> (NonceBytes, TagBytes, u32) {
-    let (mut nonce, mut tag) = ([0; 12], [0; 16]);
-    nonce.copy_from_slice(&entry[..12]);
-    tag.copy_from_slice(&entry[12..NUMBER_AT]);
-    (nonce, tag, number_of(entry))
-}
-
-/// The number of the file key in an entry; 0 in the entry of a page that was never written.
-pub(super) fn number_of(entry: &[u8; ENTRY]) -> u32 {
-    let mut number = [0; 4];
-    number.copy_from_slice(&entry[NUMBER_AT..]);
-    u32::from_le_bytes(number)
-}
-
-fn encode_entry(nonce: NonceBytes, tag: TagBytes, key_number: u32, entry: &mut [u8]) {
-    entry[..12].copy_from_slice(&nonce);
-    entry[12..NUMBER_AT].copy_from_slice(&tag);
-    entry[NUMBER_AT..ENTRY].copy_from_slice(&key_number.to_le_bytes());
 }

@@ -1,6 +1,6 @@
 //! The two file keys of a file that gets a new one (`spec/sealed-file.md`, section 6.1).
 
-use super::paged::{ENTRY, number_of};
+use super::paged::{ENTRY, Entry};
 use super::{HEAD_TRIES, SealedFile, all_zero};
 use crate::cipher::Cipher;
 use crate::error::{HeaderFault, SealError};
@@ -43,12 +43,11 @@ impl SealedFile {
         }
     }
 
-    /// The cipher of the key with this number, if the header has it.
-    pub(super) fn cipher_of(&mut self, number: u32) -> Option<&mut Cipher> {
-        let newest = self.header.key_number;
-        let cipher = match newest.checked_sub(number) {
-            Some(0) => Some(&mut self.cipher),
-            Some(1) => self.older.as_deref_mut(),
+    /// The cipher of the key that is so many before the newest, if the header has it.
+    pub(super) fn cipher_of(&mut self, age: u32) -> Option<&mut Cipher> {
+        let cipher = match age {
+            0 => Some(&mut self.cipher),
+            1 => self.older.as_deref_mut(),
             _ => None,
         };
         self.lacked_key |= cipher.is_none();
@@ -65,8 +64,8 @@ impl SealedFile {
         key.map(|key| Ok(boxed(Cipher::new(header, &key)?)?)).transpose()
     }
 
-    /// Whether an entry of a page named a file key that this value does not have, since the last
-    /// call. Then another process may have changed the header: call [`SealedFile::refresh`], and
+    /// Whether an entry of a page named, or may have meant, a file key that this value does not
+    /// have, since the last call. Then another process may have changed the header: call [`SealedFile::refresh`], and
     /// read again if it returns `true`.
     pub fn lacked_key(&mut self) -> bool {
         core::mem::take(&mut self.lacked_key)
@@ -144,7 +143,7 @@ impl SealedFile {
         for (index, entry) in entries.enumerate() {
             if all_zero(entry) {
                 keys.census.holes += 1;
-            } else if number_of(entry) == self.header.key_number {
+            } else if Entry::of(self.header.suite, entry).age(self.header.key_number) == 0 {
                 keys.census.newest += 1;
             } else {
                 keys.census.others += 1;

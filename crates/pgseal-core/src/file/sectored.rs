@@ -258,9 +258,9 @@ impl SealedFile {
     /// authentic.
     fn open_sector(&mut self, sector_no: BlockNo, sector: &mut [u8], data: &mut [u8]) -> bool {
         let Some((head, sealed)) = sector.split_at_mut_checked(HEAD) else { return false };
-        let (mut nonce, mut tag) = ([0; NONCE], [0; HEAD - NONCE]);
-        nonce.copy_from_slice(&head[..NONCE]);
-        tag.copy_from_slice(&head[NONCE..]);
+        let (nonce, sector_tag) = head.split_at(NONCE);
+        let mut tag = [0; HEAD - NONCE];
+        tag.copy_from_slice(sector_tag);
         if self.cipher.open_block(sector_no, nonce, &tag, sealed).is_err() {
             return false;
         }

@@ -115,10 +115,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Stream> {
         for attempt in 1..=RETRIES {
             let (head, tag) = stride.split_at_mut(end);
             let (nonce, data) = head.split_at_mut(NONCE);
-            let (mut nonce_bytes, mut tag_bytes) = ([0; NONCE], [0; TAG]);
-            nonce_bytes.copy_from_slice(nonce);
+            let mut tag_bytes = [0; TAG];
             tag_bytes.copy_from_slice(tag);
-            if self.file.cipher.open_block(block, nonce_bytes, &tag_bytes, data).is_ok() {
+            if self.file.cipher.open_block(block, nonce, &tag_bytes, data).is_ok() {
                 return Ok(&stride[NONCE..end]);
             }
             self.storage.pause(attempt);

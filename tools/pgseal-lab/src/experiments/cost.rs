@@ -20,6 +20,7 @@ use std::io;
 
 use crate::analysis::Analysis;
 use crate::context::Context;
+use crate::cost::is_suite;
 use crate::environment::Environment;
 use crate::error::LabError;
 use crate::executor::Executor;
@@ -62,7 +63,7 @@ impl Experiment for Costs {
     }
 
     fn most(&self, case: &Case, arm: &str) -> Option<f64> {
-        plan::spec_of(case).ok()?.goal.most(arm).filter(|_| arm.starts_with("aes-"))
+        plan::spec_of(case).ok()?.goal.most(arm).filter(|_| is_suite(arm))
     }
 
     fn measures_in_blocks(&self) -> bool {

@@ -197,7 +197,7 @@ pub const CHECKS: &[Check] = &[
     ),
     check(
         "checksums",
-        "Data checksums are on, or with GCM wal_log_hints is, to survive torn pages",
+        "Data checksums are on, or with GCM and AEGIS wal_log_hints is, to survive torn pages",
         "wal_log_hints = on in postgresql.conf (not for CTR), or stop the server, then: pgseal run -- pg_checksums --enable -D DIR",
         settings::checksums,
     ),

@@ -130,7 +130,7 @@ pub fn file_keys(context: &Context) -> Verdict {
     let resealing =
         if two > 0 { format!("; {} with two keys", count(two, "file")) } else { String::new() };
     let Some((entry, writes)) = context.scan.most_used_key() else {
-        return ok(format!("no key has sealed 65536 writes{resealing}"));
+        return ok(format!("no key with a limit has sealed 65536 writes{resealing}"));
     };
     let saw = format!("{} has about {writes} writes under its key{resealing}", entry.name());
     match writes {

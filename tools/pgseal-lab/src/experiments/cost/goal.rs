@@ -9,11 +9,11 @@ use crate::stats::Ratio;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// Time against the plain server: at most this ratio for GCM, and this one for XTS and CTR.
+    /// Time against the plain server: at most this ratio for GCM, and this one for the others.
     TimeAtMost {
         /// `aes-256-gcm` and `aes-128-gcm`.
         gcm: f64,
-        /// The suites that do not authenticate.
+        /// The other suites.
         other: f64,
     },
     /// Throughput against the plain server: at least this ratio.

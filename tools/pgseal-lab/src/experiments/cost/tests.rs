@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::plan::{lacks_checksums, plan, spec_of};
 use super::{Costs, findings, table};
 use crate::Analysis;
+use crate::cost::is_suite;
 use crate::exhibits::{Tone, fault_of_sentence};
 use crate::experiments::Experiment;
 use crate::mock;
@@ -79,7 +80,7 @@ fn recorded(values: &[(&str, &str, f64)]) -> Results {
                 ("wall_s_per_op".to_owned(), 25e-6),
             ])
             .into_iter()
-            .chain(arm.starts_with("aes-").then(|| ("cipher_s_per_page".to_owned(), 1e-6)))
+            .chain(is_suite(arm).then(|| ("cipher_s_per_page".to_owned(), 1e-6)))
             .collect(),
             facts: BTreeMap::new(),
             load: 0.1,

@@ -5,7 +5,7 @@ use super::figures::{Size, beyond_limit, data_bytes, others, plain_extra, size_w
 use super::plan::{GOCRYPTFS, spec_of};
 use crate::analysis::{Analysis, Verdict, ratio_between};
 use crate::answer::{Answer, Question, Subject};
-use crate::cost::Cost;
+use crate::cost::{Cost, is_suite};
 use crate::error::LabError;
 use crate::exhibits::Finding;
 use crate::plan::{Arm, Case};
@@ -30,7 +30,7 @@ pub fn findings(
 /// The time that a sealed server should take at most: the aims of `docs/costs.md`.
 pub fn most(case: &str, arm: &str) -> Option<f64> {
     let gcm = arm.contains("gcm");
-    if !arm.starts_with("aes-") {
+    if !is_suite(arm) {
         return None;
     }
     match case {
