@@ -33,9 +33,12 @@ MAKEFLAGS += --no-print-directory
 #   RELEASE_KEY=KEY                   the key of GnuPG that signs, for release
 #   ACTIONS="build unit"              some parts of test-aarch64 (scripts/aarch64.sh --help)
 #   HOURS=8 SEED=1 EVENTS=crash       how long, in which order and which, for soak
+#   AUDITABLE=yes                     programs that list the crates in them, as in packages, for build
 #   FIPS=1                            over AWS-LC's FIPS module (docs/fips.md), for build, test and install
 #   SUITES="recovery,src/bin/pg_rewind"   some of PostgreSQL's own suites, for test-upstream
 export PG_CONFIG DESTDIR CARGO FIPS RELEASE_KEY
+# Where scripts/setup.sh puts what cargo has no package for: cargo-auditable.
+export PATH := $(CURDIR)/build/tools/bin:$(PATH)
 
 # Of a FIPS build: the features, for the calls of cargo below. The lab measures the ordinary build.
 FIPS_FEATURES = $(if $(FIPS),-p pgseal-crypto --features pgseal-crypto/fips)
@@ -55,8 +58,8 @@ NOTICES = THIRD-PARTY-NOTICES.txt pgseal.cdx.json
 # $(call step,WHAT,SECONDS,COMMAND): says what comes and how long it takes (on two idle cores, from scratch), runs
 # COMMAND, and says how long it took.
 step = @scripts/step.sh "$(1)" $(2) $(3)
-# On a terminal, cargo shows which crates it builds.
-BUILD = $(CARGO) build $(shell [ -t 2 ] || echo --quiet) --release --locked
+# On a terminal, cargo shows which crates it builds. For packages each program lists the crates in it.
+BUILD = $(CARGO) $(if $(AUDITABLE),auditable )build $(shell [ -t 2 ] || echo --quiet) --release --locked
 
 .PHONY: help
 help: ## this list
@@ -300,9 +303,9 @@ bench: ## cost against the plain server, interleaved
 
 .PHONY: deb
 deb: ## Debian packages, in build/deb, for each PostgreSQL here or for those of MAJORS
-	@scripts/setup.sh build deb
+	@scripts/setup.sh build auditable deb
 	@config="$(if $(MAJORS),$$(scripts/postgres-versions.sh fetch $(MAJORS) | tr '\n' ' '),$(PG_CONFIG))" && \
-	    $(MAKE) build build-aws-kms PG_CONFIG="$$config" && \
+	    $(MAKE) build build-aws-kms AUDITABLE=yes PG_CONFIG="$$config" && \
 	    PG_CONFIG="$$config" scripts/deb.sh build
 
 .PHONY: test-deb
@@ -310,13 +313,25 @@ test-deb: ## install them in a clean root (debootstrap, as root) and run cluster
 	@scripts/setup.sh test-deb
 	@scripts/deb.sh test
 
+.PHONY: rpm
+rpm: ## RPM packages, in build/rpm, for each PostgreSQL here or for those of MAJORS
+	@scripts/setup.sh build auditable rpm
+	@config="$(if $(MAJORS),$$(scripts/postgres-versions.sh fetch $(MAJORS) | tr '\n' ' '),$(PG_CONFIG))" && \
+	    $(MAKE) build build-aws-kms AUDITABLE=yes PG_CONFIG="$$config" && \
+	    PG_CONFIG="$$config" scripts/rpm.sh build
+
+.PHONY: test-rpm
+test-rpm: ## install, upgrade and remove them in a clean root (debootstrap, as root) with a cluster; what they need; rpmlint
+	@scripts/setup.sh test-rpm
+	@scripts/rpm.sh test
+
 # The packages of the image alone: build/deb keeps those of all majors.
 IMAGE_MAJORS = $(or $(MAJOR),15) $(UPGRADE_FROM)
 .PHONY: image
 image: ## container image of Debian's PostgreSQL MAJOR (15; 17, 18) with pgseal, in build/image (as root); UPGRADE_FROM=15
-	@scripts/setup.sh build deb image
+	@scripts/setup.sh build auditable deb image
 	@config="$$(scripts/postgres-versions.sh fetch $(IMAGE_MAJORS) | tr '\n' ' ')" && \
-	    $(MAKE) build build-aws-kms PG_CONFIG="$$config" && \
+	    $(MAKE) build build-aws-kms AUDITABLE=yes PG_CONFIG="$$config" && \
 	    PG_CONFIG="$$config" scripts/deb.sh build build/image/packages >/dev/null
 	@scripts/image.sh build $(or $(MAJOR),15)
 
@@ -336,12 +351,12 @@ test-kubernetes: ## the manifests of packaging/kubernetes against the schemas of
 
 .PHONY: release
 release: ## what a release has, from the commit HEAD, in build/release; RELEASE_KEY=KEY signs, else a dry run
-	@scripts/setup.sh build deb release
+	@scripts/setup.sh build auditable deb rpm release
 	@scripts/release.sh make
 
 .PHONY: test-reproducible
 test-reproducible: ## two builds in different directories are the same, byte for byte
-	@scripts/setup.sh build
+	@scripts/setup.sh build auditable
 	@scripts/release.sh reproduce
 
 .PHONY: test-extensions

@@ -11,6 +11,7 @@
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/root.sh"
+. "$(dirname "$0")/lib/packages.sh"
 cd "$PGSEAL_ROOT"
 
 out=$PGSEAL_ROOT/build/deb
@@ -28,11 +29,10 @@ build() {
     done
     [ ${#majors[@]} -gt 0 ] || die "no PostgreSQL of the distribution here"
     rm -rf "$out"
-    mkdir -p "$work/examples"
+    mkdir -p "$work"
     cp -r packaging/debian "$work/debian"
     cp -r README.md SECURITY.md CHANGELOG.md docs spec "$work/"
-    cp packaging/systemd/* packaging/container/* packaging/barman/* "$work/examples/"
-    cp -r packaging/ansible "$work/examples/"
+    copy_examples "$work/examples"
     for major in "${majors[@]}"; do
         modules="$modules${modules:+ | }postgresql-$major-pgseal"
         sed "s/@MAJOR@/$major/g" "$work/debian/control-major.in" >>"$work/debian/control.in"
@@ -58,17 +58,6 @@ LOG
     find "$out" -name '*.deb' | sort
 }
 
-place() {
-    local to=$1 config major from into
-    for config in $(pg_configs); do
-        major=$(pg_major "$config")
-        from=$to$("$config" --pkglibdir) into=$to/usr/lib/postgresql/$major/lib
-        if [ "$from" != "$into" ]; then mkdir -p "${into%/*}" && mv "$from" "$into"; fi
-        from=$to$("$config" --sharedir) into=$to/usr/share/postgresql/$major
-        if [ "$from" != "$into" ]; then mkdir -p "${into%/*}" && mv "$from" "$into"; fi
-    done
-}
-
 # Make a clean root of this machine's suite, from the archive that apt uses here.
 root=
 clean() {
@@ -81,44 +70,18 @@ clean() {
     exit "$status"
 }
 
-# Programs and libraries are stripped; what gdb and perf need is in packages of its own.
-check_symbols() {
-    local deb dir file count=0 wanted=debug_line
-    # Who built without debug information has only the names of functions.
-    [ "${CARGO_PROFILE_RELEASE_DEBUG:-}" != 0 ] || wanted=symtab
-    dir=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-symbols.XXXXXX")
-    for deb in "$out"/*.deb; do
-        rm -rf "$dir/files"
-        dpkg-deb -x "$deb" "$dir/files"
-        while read -r file; do
-            # A file of debug symbols is below usr/lib/debug; every other one has none.
-            case "$file" in
-            */usr/lib/debug/*.debug)
-                readelf -SW "$file" 2>/dev/null | grep "\.$wanted" >/dev/null || die "$deb: ${file#"$dir/files"} has no debug symbols"
-                count=$((count + 1))
-                ;;
-            *)
-                if readelf -SW "$file" 2>/dev/null | grep -E '\.(debug_line|symtab)' >/dev/null; then
-                    die "$deb: ${file#"$dir/files"} is not stripped"
-                fi
-                ;;
-            esac
-        done < <(find "$dir/files" -type f \( -perm -u+x -o -name '*.so' -o -name '*.debug' \))
-    done
-    rm -rf "$dir"
-    # pgseal, the library, three plugins, pgseal-lab; guard module and extension
-    [ "$count" -ge 8 ] || die "only $count files of debug symbols"
-    say "test-deb: $count files of debug symbols, each in a package of its own"
-}
+# unpack_deb PACKAGE DIR
+unpack_deb() { dpkg-deb -x "$1" "$2"; }
 
 test_debs() {
     local suite
     [ "$(id -u)" = 0 ] || die "a root of its own can only be made as root: sudo make test-deb"
-    for program in debootstrap lintian; do
+    for program in debootstrap lintian jq python3; do
         command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh test-deb"
     done
     find "$out" -name '*.deb' 2>/dev/null | grep . >/dev/null || die "no packages in $out; run 'make deb' first"
-    check_symbols
+    check_symbols unpack_deb "$out"/*.deb
+    check_packaged_crates unpack_deb "$out"/*.deb
     suite=$(host_suite)
     root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-deb.XXXXXX")
     trap clean EXIT
@@ -141,7 +104,7 @@ build)
     out=$(realpath -m "${2:-$out}")
     build
     ;;
-place) place "$2" ;;
+place) place_modules "$2" /usr/lib/postgresql/@/lib /usr/share/postgresql/@ ;;
 test) test_debs ;;
 -h | --help) usage ;;
 *) die "build or test?" ;;

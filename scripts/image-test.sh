@@ -393,6 +393,7 @@ if [ -n "$older" ]; then
     start new -v "$new:$mounted" "${secret[@]}"
     healthy new
     expect "rows after the upgrade" "$(sql new "select count(*) from from_sql")" 500
+    expect "who can connect" "$(sql new "show listen_addresses")" "*"
     expect "the version" "$(sql new "show server_version_num" | cut -c 1-2)" "$major"
     user=$POSTGRES inside new pgseal verify "$data" >"$work/verify.log" 2>&1 || die "pgseal verify: $(tail -n 5 "$work/verify.log")"
     stop new

@@ -18,6 +18,7 @@ USER_ID=999
 version=$(project_version)
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH=$epoch
+revision=$(git rev-parse HEAD)
 created=$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)
 
 # suite_of MAJOR: the suite of Debian that has this PostgreSQL.
@@ -62,6 +63,8 @@ tidy() {
         find var/log run -xdev -type f -delete
         find etc/ssl/certs -lname '*snakeoil*' -delete
         : >etc/machine-id
+        # ucf remembers the name of a temporary file.
+        sed -Ei 's#^( NEW = /tmp/[^.]+\.).*#\1image#' var/cache/debconf/config.dat
     )
 }
 
@@ -180,7 +183,7 @@ build() {
 
     say "image: the layout"
     jq -n --arg created "$created" --arg arch "$(dpkg --print-architecture)" --arg major "$major" --arg data "$data" \
-        --arg version "$version" --arg revision "$(git rev-parse HEAD)" --arg postgres "$(postgres_version)" \
+        --arg version "$version" --arg revision "$revision" --arg postgres "$(postgres_version)" \
         --arg suite "$suite" '$ARGS.positional as $layers | {
         created: $created, architecture: $arch, os: "linux",
         config: {
@@ -240,6 +243,8 @@ build) build "$2" "$(realpath -m "${3:-build/image/$2}")" ;;
 reproduce)
     first=build/image/$2
     [ -e "$first/index.json" ] || die "there is no image of $2 to compare with: run 'make image MAJOR=$2' first"
+    # Its configuration names the commit.
+    grep -rqF "$revision" "$first/blobs" || die "$first was made from another commit than $revision; run 'make image MAJOR=$2' again"
     (build "$2" "$PGSEAL_ROOT/build/image/$2.again")
     if ! cmp "$first/index.json" "build/image/$2.again/index.json"; then
         for blobs in "$first" "build/image/$2.again"; do (cd "$blobs/blobs/sha256" && sha256sum -- *) >"$blobs.sums"; done

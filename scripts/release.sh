@@ -2,7 +2,7 @@
 # release.sh make [OUT] | check OUT | reproduce
 #
 #   make       builds the commit HEAD in a clone of its own, and leaves in OUT (default: build/release)
-#              what a release has: the sources, the installed files as an archive, Debian packages,
+#              what a release has: the sources, the installed files as an archive, Debian and RPM packages,
 #              the notices and the bill of materials, SHA256SUMS and its signature. RELEASE_KEY names
 #              the key of GnuPG that signs. Without it the run is a dry run: a key is made for it, and
 #              thrown away; its public half is beside the signature, in DRY-RUN-KEY.asc
@@ -11,6 +11,7 @@
 #              installed files. With diffoscope it says what differs
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib/packages.sh"
 cd "$PGSEAL_ROOT"
 
 read_options "" "$@"
@@ -51,7 +52,10 @@ build_in() {
     (
         cd "$dir/src"
         unset MAKEFLAGS MAKELEVEL MFLAGS DESTDIR CARGO_TARGET_DIR
-        export CARGO_INCREMENTAL=0
+        export CARGO_INCREMENTAL=0 AUDITABLE=yes
+        # Its setup compiles nothing a second time.
+        mkdir -p build
+        [ ! -d "$PGSEAL_ROOT/build/tools" ] || ln -s "$PGSEAL_ROOT/build/tools" build/tools
         export RUSTFLAGS="--remap-path-prefix=$dir/src=/pgseal --remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$sysroot=/rust"
         export CFLAGS="-ffile-prefix-map=$dir/src=/pgseal -ffile-prefix-map=$cargo_home=/cargo"
         export COPT=$CFLAGS
@@ -64,13 +68,13 @@ make_release() {
     local out=$1 key=${RELEASE_KEY:-}
     [ ! -e "$out" ] || [ -e "$out/SHA256SUMS" ] || [ -z "$(ls -A "$out")" ] || die "$out is not empty, and no release"
     command -v gpg >/dev/null || die "gpg is missing; run scripts/setup.sh release"
-    build_in "$work" build build-aws-kms deb
+    build_in "$work" build build-aws-kms deb rpm
     rm -rf "$out"
     mkdir -p "$out"
     git archive --format=tar.gz --prefix="$name/" -o "$out/$name-source.tar.gz" HEAD
     tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$work/root" -c usr |
         gzip -n9 >"$out/$archive"
-    cp "$work/src/build/deb/"*.deb "$work/src/target/notices/THIRD-PARTY-NOTICES.txt" \
+    cp "$work/src/build/deb/"*.deb "$work/src/build/rpm/"*.rpm "$work/src/target/notices/THIRD-PARTY-NOTICES.txt" \
         "$work/src/target/notices/pgseal.cdx.json" "$out/"
     changes >"$out/CHANGES.md"
     (cd "$out" && find . -maxdepth 1 -type f -printf '%P\n' | LC_ALL=C sort | xargs sha256sum) >"$work/SHA256SUMS"
@@ -116,6 +120,7 @@ check() {
     said=$("$root/usr/bin/pgseal" --version)
     [ "$said" = "pgseal $version" ] || die "the archive contains \"$said\", not pgseal $version"
     "$root/usr/bin/pgseal" --licenses | grep -q AWS-LC || die "the archive's pgseal does not print its licences"
+    check_crates "$out/pgseal.cdx.json" "$root"/usr/bin/* "$root"/usr/lib/pgseal/*.so "$root"/usr/lib/pgseal/providers/*
     # A path of this machine in a program tells who built it, and cannot be reproduced elsewhere.
     if grep -rlaF -e "${CARGO_HOME:-$HOME/.cargo}/" -e "$work/src" "$root" >"$work/paths"; then
         cat "$work/paths" >&2

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
-#           drivers|report|docs|fips|book|release|image|test-image|kubernetes|aarch64|fleet]...   (default: build)
+#           drivers|report|docs|fips|book|release|image|test-image|kubernetes|aarch64|fleet|rpm|
+#           test-rpm|auditable]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -17,10 +18,13 @@
 #   lint      shellcheck
 #   book      mdbook, below build/tools: the documentation as a site
 #   fips      CMake and Go, for a build over the FIPS module (FIPS=1)
+#   auditable cargo-auditable, below build/tools: programs of packages list the crates in them
 #   deb       debhelper and fakeroot, for 'make deb'
 #   release   gpg, for 'make release'
 #   aarch64   a compiler and Rust's library for arm64, and qemu-user, for 'make test-aarch64'
 #   test-deb  debootstrap and lintian
+#   rpm       rpmbuild and what splits debug symbols, for 'make rpm'
+#   test-rpm  as rpm, debootstrap and rpmlint
 #   image     debootstrap and jq, for 'make image'
 #   test-image  umoci, runc and jq; PyKMIP, as for test
 #   kubernetes  Go, and Kubernetes' schemas in build/tools, for 'make test-kubernetes'
@@ -37,6 +41,7 @@ set -euo pipefail
 
 PREFERRED_MAJOR=15
 MDBOOK_VERSION=0.5.4
+AUDITABLE_VERSION=0.7.7
 KUBERNETES_VALIDATE_VERSION=1.37.0
 apt_updated=no
 
@@ -255,12 +260,12 @@ rust_target() {
     (cd "$PGSEAL_ROOT" && rustup --quiet target add "$1")
 }
 
-# mdbook, in a version of our choice, in the source tree.
-setup_book() {
+# setup_crate NAME VERSION TIME: a program of crates.io, in a version of our choice, in the source tree.
+setup_crate() {
     local tools=$PGSEAL_ROOT/build/tools
-    case "$("$tools/bin/mdbook" --version 2>/dev/null)" in *"$MDBOOK_VERSION") return ;; esac
-    say "setup: compiling mdbook $MDBOOK_VERSION (3 minutes)"
-    cargo install --quiet --locked --root "$tools" --version "$MDBOOK_VERSION" mdbook
+    ! grep -qF "\"$1 $2 " "$tools/.crates.toml" 2>/dev/null || return 0
+    say "setup: compiling $1 $2 ($3)"
+    cargo install --quiet --locked --root "$tools" --version "$2" "$1"
 }
 
 # The schemas of Kubernetes' own objects, and what checks against them, in the source tree.
@@ -319,7 +324,7 @@ key_stores=no
 for purpose in "$@"; do
     case "$purpose" in
     build | demo) need_compiler ;;
-    server) ;;
+    server | auditable) ;;
     test)
         need_compiler
         need_upstream
@@ -368,7 +373,11 @@ for purpose in "$@"; do
         need dh debhelper
         need fakeroot fakeroot
         ;;
-    release) need gpg gpg ;;
+    release)
+        need gpg gpg
+        need jq jq
+        need python3 python3
+        ;;
     aarch64)
         need_compiler
         need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
@@ -379,6 +388,21 @@ for purpose in "$@"; do
     test-deb)
         need debootstrap debootstrap
         need lintian lintian
+        need jq jq
+        need python3 python3
+        ;;
+    rpm | test-rpm)
+        need rpmbuild rpm
+        need find-debuginfo debugedit
+        need eu-strip elfutils
+        if [ "$purpose" = test-rpm ]; then
+            need debootstrap debootstrap
+            need rpmlint rpmlint
+            need jq jq
+            need python3 python3
+            need rpm2cpio rpm2cpio
+            need cpio cpio
+        fi
         ;;
     image)
         need debootstrap debootstrap
@@ -438,7 +462,7 @@ for purpose in "$@"; do
         usage
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book release image test-image kubernetes fleet aarch64" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book release image test-image kubernetes fleet aarch64 rpm test-rpm auditable" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
@@ -460,9 +484,10 @@ case " $* " in *" aarch64 "*)
 esac
 case " $* " in *" book "*)
     setup_rust
-    setup_book
+    setup_crate mdbook "$MDBOOK_VERSION" "3 minutes"
     ;;
 esac
+case " $* " in *" auditable "*) setup_crate cargo-auditable "$AUDITABLE_VERSION" "half a minute" ;; esac
 case " $* " in *" kubernetes "*) setup_kubernetes ;; esac
 case " $* " in *" test "* | *" upstream "*) setup_languages ;; esac
 if [ "$key_stores" = yes ]; then setup_python "key stores for tests" key-stores.txt "$(key_stores_dir)"; fi

@@ -36,7 +36,8 @@ pgseal initdb "$checksums" --keyring-of "$old" --bindir "$new_bin" "$PGDATA" -- 
 # pg_upgrade writes a script, which removes the old directory, where it runs.
 cd "$(mktemp -d)"
 pgseal run -- "$new_bin/pg_upgrade" -b "$old_bin" -B "$new_bin" -d "$old" -D "$PGDATA" -U "$user" "$@"
-# Who may connect, and the line for other hosts that the entrypoint wrote.
+# Who may connect, and the lines for other hosts that the entrypoint wrote.
 cp "$old/pg_hba.conf" "$old/pg_ident.conf" "$PGDATA/"
+printf "\n# by pgseal-upgrade\nlisten_addresses = '*'\n" >>"$PGDATA/postgresql.conf"
 printf '%s\n' "$PGDATA is of PostgreSQL $PG_MAJOR now. pg_hba.conf and pg_ident.conf are the old ones; your changes of" \
     "postgresql.conf and postgresql.auto.conf have to be carried over by hand."

@@ -1,0 +1,88 @@
+# shellcheck shell=bash
+# For deb.sh, rpm.sh and release.sh, after lib.sh: what packages of each kind have in common.
+
+# copy_examples DIR: units, wrappers and the Ansible role, for the documentation of a package.
+copy_examples() {
+    mkdir -p "$1"
+    cp packaging/systemd/* packaging/container/* packaging/barman/* "$1/"
+    cp -r packaging/ansible "$1/"
+}
+
+# place_modules ROOT LIBDIR SHAREDIR: moves what 'make install' put below ROOT for each PostgreSQL of this machine to
+# where that of the user's machine looks for it; "@" stands for the major version.
+place_modules() {
+    local root=$1 config major pair from into
+    for config in $(pg_configs); do
+        major=$(pg_major "$config")
+        for pair in "$("$config" --pkglibdir):${2//@/$major}" "$("$config" --sharedir):${3//@/$major}"; do
+            from=$root${pair%:*} into=$root${pair#*:}
+            if [ "$from" != "$into" ]; then mkdir -p "${into%/*}" && mv "$from" "$into"; fi
+        done
+    done
+}
+
+# check_symbols UNPACK PACKAGE...: programs and libraries are stripped, and what gdb and perf need is in packages of
+# its own. UNPACK PACKAGE DIR unpacks a package.
+check_symbols() {
+    local unpack=$1 package dir file count=0 wanted
+    shift
+    dir=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-symbols.XXXXXX")
+    for package; do
+        rm -rf "$dir/files"
+        "$unpack" "$package" "$dir/files"
+        while read -r file; do
+            # A file of debug symbols is below usr/lib/debug; every other one has none.
+            case "$file" in
+            */usr/lib/debug/*.debug)
+                wanted=debug_line
+                # Programs are built without debug information, and some link nothing that has it: names of
+                # functions. So has everything of who built without it.
+                case "$file:${CARGO_PROFILE_RELEASE_DEBUG:-}" in *pgseal-provider-* | *pgseal-lab* | *:0) wanted=symtab ;; esac
+                readelf -SW "$file" 2>/dev/null | grep "\.$wanted" >/dev/null ||
+                    die "$package: ${file#"$dir/files"} has no debug symbols"
+                count=$((count + 1))
+                ;;
+            *)
+                if readelf -SW "$file" 2>/dev/null | grep -E '\.(debug_line|symtab)' >/dev/null; then
+                    die "$package: ${file#"$dir/files"} is not stripped"
+                fi
+                ;;
+            esac
+        done < <(find "$dir/files" -type f \( -perm -u+x -o -name '*.so' -o -name '*.debug' \))
+    done
+    rm -rf "$dir"
+    # pgseal, the library, three plugins, pgseal-lab; guard module and extension
+    [ "$count" -ge 8 ] || die "only $count files of debug symbols"
+    say "$count files of debug symbols, each in a package of its own"
+}
+
+# check_crates BILL FILE...: each program or library names the crates in it (cargo auditable), and together they name
+# all of the bill of materials: what is linked is in both. The programs' lists have some more, which cargo's features
+# would allow.
+check_crates() {
+    local bill=$1 file names missing
+    shift
+    names=$(mktemp "${TMPDIR:-/tmp}/pgseal-crates.XXXXXX")
+    for file; do
+        "$PGSEAL_ROOT/scripts/crates-in.py" "$file" >>"$names" || die "${file##*/} does not list the crates in it"
+    done
+    missing=$(jq -r '.components[] | "\(.name) \(.version)"' "$bill" | sort | comm -23 - <(sort -u "$names"))
+    rm "$names"
+    [ -z "$missing" ] || die "no program lists these crates of ${bill##*/}: $missing"
+    say "each of $# programs and libraries lists the crates in it"
+}
+
+# check_packaged_crates UNPACK PACKAGE...: the same for the programs and the library of packages. The extension of
+# sealed columns is C with a static library of Rust, into which cargo auditable puts no list.
+check_packaged_crates() {
+    local unpack=$1 package dir programs
+    shift
+    dir=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-crates.XXXXXX")
+    for package; do
+        case "${package##*/}" in *dbgsym* | *debuginfo*) ;; *) "$unpack" "$package" "$dir" ;; esac
+    done
+    gzip -dqf "$dir/usr/share/doc/pgseal/pgseal.cdx.json.gz" 2>/dev/null || true
+    mapfile -t programs < <(find "$dir/usr/bin" "$dir/usr/lib/pgseal" -type f)
+    check_crates "$dir/usr/share/doc/pgseal/pgseal.cdx.json" "${programs[@]}"
+    rm -rf "$dir"
+}
