@@ -70,7 +70,7 @@ pub struct Scratch {
     rows: Buffer,
     /// Which rows are in `rows`.
     rows_held: Option<wal::HeldRows>,
-    recent: paged::RecentTags,
+    blocks: paged::TagBlocks,
     seen: SeenPages,
 }
 
@@ -248,6 +248,12 @@ impl SealedFile {
         self.drawn.new_samples()
     }
 
+    /// Whether samples wait that are not in the header yet.
+    #[must_use]
+    pub fn samples_wait(&self) -> bool {
+        self.drawn.wait()
+    }
+
     /// See [`SealedFile::new_samples`].
     pub fn samples_counted(&mut self) {
         self.drawn.settle();
@@ -309,12 +315,6 @@ impl SealedFile {
     /// Notes that the file has at least this plain length.
     fn has_reached(&mut self, plain_len: u64) {
         self.reached = self.reached.max(plain_len);
-    }
-
-    /// Notes that pages of zeros were appended from `first` on; `blank` are their tag entries.
-    fn note_zeros(&mut self, first: BlockNo, blank: &[u8]) {
-        self.tags.store(first, blank);
-        self.zeros_appended += blank.len() as u64 / geometry::TAG_ENTRY_LEN;
     }
 
     /// The plain length of the file.

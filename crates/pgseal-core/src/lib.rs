@@ -17,6 +17,7 @@ pub mod keyset;
 pub mod memory;
 mod place;
 pub mod random;
+pub mod shared_tags;
 pub mod storage;
 pub mod suite;
 mod suites;

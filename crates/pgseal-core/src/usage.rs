@@ -72,6 +72,11 @@ impl Drawn {
         Some((self.key_number, self.samples))
     }
 
+    /// Whether samples wait.
+    pub(crate) fn wait(&self) -> bool {
+        self.samples > 0
+    }
+
     /// All waiting samples are in the header.
     pub(crate) fn settle(&mut self) {
         *self = Drawn::default();

@@ -11,6 +11,7 @@ use std::io;
 
 use common::{Handle, combinations, pattern};
 use pgseal_core::geometry::{BLOCK_LEN, block_sealed_off};
+use pgseal_core::shared_tags::SharedTags;
 use pgseal_core::storage::accelerated::{Accelerated, Unaccelerated};
 use pgseal_core::storage::mem::MemStorage;
 use pgseal_core::storage::{Accelerator, GroupName, Storage};
@@ -227,6 +228,38 @@ fn tags_are_read_seldom() {
     assert!(tags <= 4 * PAGES.div_ceil(256), "{tags} calls for tags");
 }
 
+/// What one process has read of tags, another need not read, not even after it has opened the file
+/// anew; and a page that another has written needs no call either.
+#[test]
+fn tags_are_read_once_for_all_processes() {
+    const PAGES: u64 = 1100;
+    let keys = keys();
+    let storage = Counted::default();
+    let mut one = Handle::create(&storage, Suite::Aes256Gcm, Layout::Paged, &keys);
+    one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
+    let calls = |handle: &mut Handle, from: u64| {
+        let before = storage.reads.load(Ordering::Relaxed);
+        for step in 0..PAGES {
+            // No two pages of one group in a row.
+            let page = (from + step * 257) % PAGES;
+            handle.read(&storage, page * BLOCK_LEN, BLOCK).unwrap();
+        }
+        storage.reads.load(Ordering::Relaxed) - before - PAGES
+    };
+    assert!(calls(&mut Handle::open(&storage, &keys), 0) >= PAGES / 16);
+    assert_eq!(calls(&mut Handle::open(&storage, &keys), 0), 0);
+    for step in 0..PAGES / 3 {
+        one.write(&storage, &pattern(BLOCK, 2), step * 3 * BLOCK_LEN).unwrap();
+    }
+    assert_eq!(calls(&mut Handle::open(&storage, &keys), 3), 0);
+    // What was cut off is read anew.
+    one.set_len(&storage, 500 * BLOCK_LEN).unwrap();
+    one.set_len(&storage, PAGES * BLOCK_LEN).unwrap();
+    let mut two = Handle::open(&storage, &keys);
+    assert!(calls(&mut two, 0) >= 600 / 16);
+    assert!(two.read(&storage, 700 * BLOCK_LEN, BLOCK).unwrap() == [0; BLOCK]);
+}
+
 /// WAL that is written page by page, and read so, needs one call for the rows of 16 pages.
 #[test]
 fn rows_of_wal_are_read_seldom() {
@@ -298,5 +331,9 @@ impl Accelerator for Counted {
 
     fn count_tag_change(&self, group: GroupName) -> Option<u64> {
         self.memory.count_tag_change(group)
+    }
+
+    fn shared_tags(&self) -> Option<&SharedTags> {
+        self.memory.shared_tags()
     }
 }

@@ -8,6 +8,7 @@
 pub mod accelerators;
 pub mod adopt;
 pub mod anchor;
+pub mod capacity;
 pub mod changes;
 pub mod config;
 pub mod counters;
@@ -29,6 +30,7 @@ pub mod plan;
 pub mod range_lock;
 pub mod reseal;
 pub mod sealing;
+pub mod shared_tags;
 pub mod storage;
 pub mod usage;
 pub mod versions;

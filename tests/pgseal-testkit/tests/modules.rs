@@ -44,7 +44,7 @@ const ALLOWED: &[Allowed] = &[
             "crate::file::inplace",
             "crate::file::operation",
             "crate::file::paged",
-            "crate::file::paged::recent",
+            "crate::file::paged::blocks",
             "crate::file::paged::tags",
             "crate::file::sectored",
             "crate::file::spans",

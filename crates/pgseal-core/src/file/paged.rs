@@ -16,15 +16,15 @@ use crate::units::BlockNo;
 use crate::usage;
 use crate::versions::{Found, Seen};
 
+mod blocks;
 mod entry;
 mod length;
 mod mend;
-mod recent;
 mod tags;
 mod watched;
 
+pub(super) use blocks::TagBlocks;
 pub(super) use entry::Entry;
-pub(super) use recent::RecentTags;
 pub(super) use tags::TagCache;
 
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
@@ -103,21 +103,22 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         reading: &mut Reading,
     ) -> Result<usize, SealError> {
         if pages.len() == BLOCK {
-            self.file.tags.expect(first, &self.scratch.recent);
+            self.file.tags.expect(self.storage, &self.scratch.blocks, first);
         }
         self.before_reads(first, pages.len().div_ceil(BLOCK));
         let got = self.storage.read_at(pages, block_sealed_off(Layout::Paged, first))?;
         if got > BLOCK {
             // One call reads the tags of all pages, unless they are cached.
-            if !self.file.tags.has(self.storage, first.0 / GROUP_PAGES) {
-                self.file.tags.load(self.storage, first)?;
+            let (tags, blocks) = (&mut self.file.tags, &mut self.scratch.blocks);
+            if !tags.has(self.storage, blocks, first.0 / GROUP_PAGES) {
+                tags.load(self.storage, blocks, first)?;
             }
         } else {
             self.prepare_tag(first)?;
         }
         for (index, page) in pages[..got].chunks_mut(BLOCK).enumerate() {
             let block = BlockNo(first.0 + index as u64);
-            self.file.tags.ensure(self.storage, block)?;
+            self.file.tags.ensure(self.storage, &self.scratch.blocks, block)?;
             let before = self.scratch.seen.of(index);
             self.open_page(block, page, before, reading)?;
         }
@@ -126,7 +127,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
 
     /// Loads the tag entry of a single page.
     fn prepare_tag(&mut self, block: BlockNo) -> Result<(), SealError> {
-        self.file.tags.prepare(self.storage, block, &mut self.scratch.recent)
+        self.file.tags.prepare(self.storage, &mut self.scratch.blocks, block)
     }
 
     /// Opens in place a page that was just read and whose tag entry is loaded, and compares its
@@ -141,7 +142,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     ) -> Result<(), SealError> {
         let mut is_older = false;
         for attempt in 1..=RETRIES {
-            let entry = self.file.tags.entry(block);
+            let entry = self.file.tags.entry(&self.scratch.blocks, block);
             let opened = self.file.try_open(block, &entry, page);
             let found = match opened {
                 Page::Data | Page::Zero => self.compare(block, before, &entry),
@@ -163,7 +164,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
                 self.storage.pause(attempt - 1);
             }
             before = self.before_read(block);
-            self.file.tags.load(self.storage, block)?;
+            // Nobody else is to try the same entry, if a process died before it changed it.
+            self.file.tags.forget(self.storage, block.0..block.0 + 1);
+            self.file.tags.load(self.storage, &mut self.scratch.blocks, block)?;
             let got = self.storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
             page[got..].fill(0);
         }
@@ -173,7 +176,11 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     /// Seals and writes pages of one group, then their tags, and counts the change.
     fn write_pages(&mut self, first: BlockNo, plain: &[u8]) -> Result<(), SealError> {
         let result = self.seal_pages(first, plain);
-        self.file.tags.count_change(self.storage, first);
+        if result.is_err() {
+            let end = first.0 + plain.len().div_ceil(BLOCK) as u64;
+            self.file.tags.forget(self.storage, first.0..end);
+        }
+        self.file.tags.count_change(self.storage, &mut self.scratch.blocks, first);
         result
     }
 
@@ -237,12 +244,15 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         };
         if let Err(error) = written {
             begun.failed();
-            self.file.tags.clear();
+            self.file.tags.clear(&mut self.scratch.blocks);
             return Err(error.into());
         }
         let entries = &out[at..at + pages * ENTRY];
         begun.written(entries);
-        self.file.tags.store(first, entries);
+        if new_group {
+            self.file.tags.forget(self.storage, first.0..first.0 + GROUP_PAGES);
+        }
+        self.file.tags.store(self.storage, &mut self.scratch.blocks, first, entries);
         Ok(())
     }
 
@@ -276,7 +286,11 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
             return Err(error);
         }
         begun.written(blank);
-        self.file.note_zeros(first, blank);
+        if new_group {
+            self.file.tags.forget(self.storage, first.0..first.0 + GROUP_PAGES);
+        }
+        self.file.tags.store(self.storage, &mut self.scratch.blocks, first, blank);
+        self.file.zeros_appended += pages as u64;
         Ok(())
     }
 
@@ -292,7 +306,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
             |op, page| {
                 let page = page.room(BLOCK)?;
                 let had = op.read_page(block, page)?;
-                let entry = op.file.tags.entry(block);
+                let entry = op.file.tags.entry(&op.scratch.blocks, block);
                 let end = in_block + bytes.len();
                 if had < in_block {
                     page[had..in_block].fill(0);

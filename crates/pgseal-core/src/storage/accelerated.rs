@@ -6,28 +6,35 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io;
 
 use super::{Accelerator, GroupName, Storage};
+use crate::shared_tags::{SharedTags, TagSet};
 use crate::units::{SealedLen, SealedOff};
 use crate::versions::{Slot, Table};
 
-/// A storage around another one that counts changes of tags, as the processes of a server do, so
-/// that tags are cached. Its `read_two_at` fills the second buffer first.
-#[derive(Debug, Default)]
+/// A storage around another one that counts changes of tags and shares tags, as the processes of a
+/// server do, so that tags are kept. Its `read_two_at` fills the second buffer first.
+#[derive(Debug)]
 pub struct Accelerated<S> {
     inner: S,
     /// Few counters, so that several groups share one.
     changes: [AtomicU64; 4],
     used: AtomicU64,
     versions: Option<Table>,
+    tags: Option<SharedTags>,
 }
 
 impl<S> Accelerated<S> {
-    /// Wraps a storage.
+    /// Wraps a storage. The tables that it shares are never freed.
     pub fn new(inner: S) -> Accelerated<S> {
-        Accelerated { inner, changes: Default::default(), used: AtomicU64::new(0), versions: None }
+        Accelerated {
+            inner,
+            changes: Default::default(),
+            used: AtomicU64::new(0),
+            versions: None,
+            tags: new_tags(),
+        }
     }
 
-    /// Wraps a storage, and keeps versions of pages in a table of so many slots, a power of two,
-    /// which is never freed.
+    /// Wraps a storage, and keeps versions of pages in a table of so many slots, a power of two.
     pub fn with_versions(inner: S, slots: usize) -> Accelerated<S> {
         let slots = Vec::leak((0..slots).map(|_| Slot::default()).collect());
         let epoch = Box::leak(Box::new(AtomicU32::new(0)));
@@ -44,6 +51,18 @@ impl<S> Accelerated<S> {
         self.used.fetch_add(1, Ordering::Relaxed);
         &self.changes[(group.0 % 4) as usize]
     }
+}
+
+impl<S: Default> Default for Accelerated<S> {
+    fn default() -> Accelerated<S> {
+        Accelerated::new(S::default())
+    }
+}
+
+/// Room for the tags of 2048 pages.
+fn new_tags() -> Option<SharedTags> {
+    let sets = (0..32).map(|_| TagSet::new()).collect();
+    SharedTags::new(Vec::leak(sets), Box::leak(Box::new(AtomicU32::new(0))))
 }
 
 impl<S> Deref for Accelerated<S> {
@@ -100,6 +119,10 @@ impl<S: Storage> Accelerator for Accelerated<S> {
 
     fn count_tag_change(&self, group: GroupName) -> Option<u64> {
         Some(self.counter(group).fetch_add(1, Ordering::AcqRel))
+    }
+
+    fn shared_tags(&self) -> Option<&SharedTags> {
+        self.tags.as_ref()
     }
 
     fn versions(&self) -> Option<&Table> {

@@ -4,6 +4,7 @@ use std::io;
 
 use super::Storage;
 use crate::geometry::WAL_ENTRY_LEN;
+use crate::shared_tags::SharedTags;
 use crate::units::{BlockNo, SealedOff};
 use crate::versions::Table;
 
@@ -81,6 +82,14 @@ pub trait Accelerator: Storage {
     /// before.
     #[inline]
     fn count_tag_change(&self, _group: GroupName) -> Option<u64> {
+        None
+    }
+
+    /// Where all processes that write the file keep tags that were read for single pages. `None`:
+    /// nowhere, and each of them is read anew. Changes must be counted then, too
+    /// ([`Accelerator::tag_changes`]).
+    #[inline]
+    fn shared_tags(&self) -> Option<&SharedTags> {
         None
     }
 

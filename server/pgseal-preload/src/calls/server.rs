@@ -14,6 +14,7 @@ use crate::file::held;
 use crate::file::leftovers;
 use crate::file::manifest;
 use crate::file::open_file;
+use crate::file::shared_tags;
 use crate::file::storage::FdStorage;
 use crate::file::versions;
 use crate::file::wal;
@@ -82,6 +83,7 @@ fn prepare_server(root: &'static Root, keys: &'static KeySet) -> Result<(), c_in
         held::share();
         gate::share();
         versions::share();
+        shared_tags::share();
         renewal::server_starts(root);
         open_file::take_buffers()?;
         memory::grow_stack();

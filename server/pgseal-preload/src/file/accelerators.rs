@@ -1,11 +1,11 @@
 //! The switch of the accelerators, which make reading and writing of tags faster and are optional.
 //!
-//! There are three: tag blocks that are written through a map (`window.rs`), caches of tags in each
-//! process (`TagCache` and `RecentTags` of `pgseal-core`), and counters of tag changes that the
-//! processes of a server share (`changes.rs`). `pgseal-core` uses all three through the trait
-//! `Accelerator`, which `storage.rs` implements. Without them each tag is read and written by a
-//! call of its own, and files have the same bytes. The switch is for tests, and for finding out
-//! whether an accelerator causes an error.
+//! There are four: tag blocks that are written through a map (`window.rs`), tag blocks that each
+//! process keeps (`TagBlocks` of `pgseal-core`), tags that the processes of a server share
+//! (`shared_tags.rs`), and counters of tag changes that they share (`changes.rs`). `pgseal-core`
+//! uses all four through the trait `Accelerator`, which `storage.rs` implements. Without them each
+//! tag is read and written by a call of its own, and files have the same bytes. The switch is for
+//! tests, and for finding out whether an accelerator causes an error.
 
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicBool, Ordering};

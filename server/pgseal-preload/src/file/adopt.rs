@@ -1,12 +1,15 @@
-//! Descriptors that were made without a hook. This module decides what they are before a byte goes
-//! through, by the rules that apply when a file is opened.
+//! Descriptors that were made without a hook, and those of files that fell asleep
+//! ([`crate::file::fds`]). This module decides what they are before a byte goes through, by the rules
+//! that apply when a file is opened.
 
 use core::ffi::c_int;
 
-use libc::{O_ACCMODE, O_APPEND, O_PATH, O_RDONLY, O_WRONLY};
+use libc::{O_ACCMODE, O_APPEND, O_PATH, O_RDONLY, O_RDWR, O_WRONLY};
+use pgseal_pgdata::counters::Counter;
 
+use crate::file::counters;
 use crate::file::examine;
-use crate::file::open_file::OpenFile;
+use crate::file::open_file::{OpenFile, Resumed};
 use crate::file::plan::{self, Plan};
 use crate::os::log::{self, Shown};
 use crate::os::real::{self, Errno};
@@ -57,6 +60,32 @@ fn examine_at(fd: c_int, path: &[u8], flags: c_int) -> Result<Option<OpenFile>, 
             open.forget_position();
         }
     }
+    Ok(open)
+}
+
+/// Opens a file again that fell asleep in this state. If that fails, the result fails in each call.
+pub fn wake(fd: c_int, path: &[u8], state: Resumed) -> OpenFile {
+    wake_at(fd, path, state).unwrap_or_else(|errno| OpenFile::refused(errno, path))
+}
+
+fn wake_at(fd: c_int, path: &[u8], state: Resumed) -> Result<OpenFile, Errno> {
+    let access = if state.writable() { O_RDWR } else { O_RDONLY };
+    let target = match plan::plan(path, access) {
+        Plan::Seal(target) | Plan::AsFound(target) => target,
+        Plan::Refuse(errno) => return Err(errno),
+        Plan::Pass(_) | Plan::Lock(_) => return Err(libc::EIO),
+    };
+    let examined = examine::examine(fd, path, access, false, target)
+        .inspect_err(|_| counters::add(target.counted(), Counter::FailedFiles, 1))?;
+    let Some(mut open) = examined else {
+        log::line(format_args!(
+            "ERROR: \"{}\" was sealed and now holds plain bytes that pgseal did not write; it stays untouched",
+            Shown(path)
+        ));
+        return Err(libc::EIO);
+    };
+    open.set_class(target.class, path);
+    open.wake(state);
     Ok(open)
 }
 

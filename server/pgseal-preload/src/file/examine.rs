@@ -28,7 +28,7 @@ pub fn examine(
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
     let append = flags & libc::O_APPEND != 0;
     let without_header = |sealing: Option<Sealing>| {
-        Ok(sealing.map(|sealing| OpenFile::without_header(sealing, path, append, writes)))
+        sealing.map(|sealing| OpenFile::without_header(sealing, path, append, writes)).transpose()
     };
     let mut start = [0; geometry::HEAD_LEN as usize];
     let start = match sys::pread_full(fd, &mut start, 0) {
@@ -65,7 +65,7 @@ pub fn examine(
     match handling {
         Some(damage::Handling::NeverWritten) => without_header(sealing),
         Some(damage::Handling::Opens(damage)) => {
-            Ok(Some(OpenFile::damaged(damage, path, append, writes)))
+            OpenFile::damaged(damage, path, append, writes).map(Some)
         }
         Some(damage::Handling::Fails) | None => {
             damage::fails(reason, path);

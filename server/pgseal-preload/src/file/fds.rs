@@ -10,9 +10,15 @@
 //! changed descriptors without a hook raises the generation, and the next use of each descriptor
 //! then asks the kernel (`fstat(2)`) whether its entry is still right. So a missed open or close
 //! does not lead to plaintext in a sealed file.
+//!
+//! PostgreSQL keeps as many files open as `max_files_per_process` allows. An open sealed file takes
+//! more than a kilobyte (header, key schedule, state), so only [`MOST_AWAKE`] of them have that; a
+//! file of a relation beyond that *falls asleep* when it was not used for a while: the table keeps
+//! its path and its position, and the next call examines it again ([`adopt::wake`]), as if it were
+//! opened.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::file::adopt;
@@ -65,17 +71,115 @@ struct Slot {
 
 /// The part of a slot that belongs to a sealed file.
 struct Held {
-    file: Option<SharedFile>,
-    /// Identity and state of the file that was removed from this slot last. They are restored if
-    /// the descriptor turns out to be still open, because the close was that of a child that shared
-    /// this memory.
-    last: Identity,
-    resumed: Resumed,
+    entry: Entry,
+    /// The state of the file that is asleep, or of the one that was removed from this slot last.
+    /// The latter is restored if the descriptor turns out to be still open, because the close was
+    /// that of a child that shared this memory.
+    state: Option<Resumed>,
+}
+
+/// What a slot has of a sealed file.
+enum Entry {
+    Nothing,
+    Awake {
+        file: SharedFile,
+        /// Whether it was used since [`Seats`] looked at it.
+        is_used: bool,
+        /// Its seat in [`AWAKE`], if it has one.
+        seat: Option<u16>,
+    },
+    /// The path of a file that is asleep.
+    Asleep(Box<[u8]>),
+}
+
+impl Held {
+    /// The file, if it is awake.
+    fn awake(&mut self) -> Option<SharedFile> {
+        let Entry::Awake { file, is_used, .. } = &mut self.entry else { return None };
+        *is_used = true;
+        Some(file.clone())
+    }
+
+    /// Replaces the entry. The caller drops the one before when the slot is not locked any more.
+    fn replace(&mut self, fd: c_int, entry: Entry) -> Entry {
+        let before = core::mem::replace(&mut self.entry, entry);
+        if let Entry::Awake { seat, .. } = before {
+            AWAKE.leave(seat, fd);
+        }
+        before
+    }
+
+    /// Lets the file fall asleep if nobody uses it now or has used it lately. The caller drops what
+    /// is returned when the slot is not locked any more.
+    fn fall_asleep(&mut self, fd: c_int) -> Option<Entry> {
+        let Entry::Awake { file, is_used, .. } = &mut self.entry else { return None };
+        if core::mem::take(is_used) {
+            return None;
+        }
+        // No call is under way, and no other descriptor has the file.
+        let open = Arc::get_mut(file)?.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let (path, state) = open.fall_asleep()?;
+        self.state = Some(state);
+        Some(self.replace(fd, Entry::Asleep(path)))
+    }
+}
+
+/// How many sealed files of a process are awake at most, but for those that may not sleep.
+const MOST_AWAKE: usize = 512;
+
+/// The descriptors of the files that are awake, each plus 1; 0: the seat is free.
+struct Seats {
+    seats: [AtomicI32; MOST_AWAKE],
+    taken: AtomicUsize,
+    /// The seat that is looked at next.
+    hand: AtomicUsize,
+}
+
+static AWAKE: Seats = Seats {
+    seats: [const { AtomicI32::new(0) }; MOST_AWAKE],
+    taken: AtomicUsize::new(0),
+    hand: AtomicUsize::new(0),
+};
+
+impl Seats {
+    /// A seat for a file that is about to be awake. If all are taken, another file falls asleep that
+    /// was not used since the hand came to it the last time. `None`: all must stay awake.
+    fn take(&self, fd: c_int) -> Option<u16> {
+        for _ in 0..2 * MOST_AWAKE {
+            let at = self.hand.fetch_add(1, Ordering::Relaxed) % MOST_AWAKE;
+            let other = self.seats[at].load(Ordering::Acquire);
+            if other != 0 && self.taken.load(Ordering::Acquire) >= MOST_AWAKE {
+                put_to_sleep(other - 1);
+            }
+            // A file that fell asleep has left its seat.
+            let free =
+                self.seats[at].compare_exchange(0, fd + 1, Ordering::AcqRel, Ordering::Relaxed);
+            if free.is_ok() {
+                self.taken.fetch_add(1, Ordering::AcqRel);
+                return u16::try_from(at).ok();
+            }
+        }
+        None
+    }
+
+    fn leave(&self, seat: Option<u16>, fd: c_int) {
+        let Some(seat) = seat.and_then(|seat| self.seats.get(seat as usize)) else { return };
+        let order = Ordering::AcqRel;
+        if seat.compare_exchange(fd + 1, 0, order, Ordering::Relaxed).is_ok() {
+            self.taken.fetch_sub(1, order);
+        }
+    }
+}
+
+fn put_to_sleep(fd: c_int) {
+    // Whoever holds the lock is using the file.
+    let before = slot(fd).and_then(|slot| slot.held.try_lock().ok()?.fall_asleep(fd));
+    drop(before);
 }
 
 impl Slot {
     const fn new() -> Slot {
-        let held = Held { file: None, last: Identity::NONE, resumed: Resumed::START };
+        let held = Held { entry: Entry::Nothing, state: None };
         Slot {
             state: AtomicU64::new(UNKNOWN),
             dev: AtomicU64::new(0),
@@ -122,7 +226,7 @@ pub fn get(fd: c_int) -> Option<SharedFile> {
         return None;
     }
     if state == generation << KIND_BITS | SEALED
-        && let Some(file) = slot.held().file.clone()
+        && let Some(file) = slot.held().awake()
     {
         return Some(file);
     }
@@ -148,7 +252,8 @@ fn look_with(fd: c_int, slot: &'static Slot, kind: u64) -> Option<SharedFile> {
     let same = identity == slot.identity();
     let regular = sys::is_regular(st.st_mode);
     if kind == SEALED && same && regular {
-        let file = slot.held().file.clone();
+        let awake = slot.held().awake();
+        let file = awake.or_else(|| wake(fd, slot));
         if file.is_some() {
             slot.set(SEALED, identity);
             return file;
@@ -166,13 +271,13 @@ fn look_with(fd: c_int, slot: &'static Slot, kind: u64) -> Option<SharedFile> {
             None
         }
         Some(mut open) => {
-            let mut held = slot.held();
-            if held.last == identity {
-                open.resume(held.resumed);
+            let last = slot.held().state.filter(|_| same);
+            if let Some(state) = last {
+                open.resume(state);
             }
             // Without memory for the entry, the slot stays unknown and the call fails.
             let Ok(file) = memory::shared(Mutex::new(open)) else { return Some(refused()) };
-            held.file = Some(file.clone());
+            set_awake(fd, slot, file.clone());
             enter(fd);
             slot.set(SEALED, identity);
             Some(file)
@@ -197,6 +302,42 @@ fn beyond_the_table(fd: c_int) -> Option<SharedFile> {
     file
 }
 
+/// Enters a file that is awake into a slot, and replaces what is there.
+fn set_awake(fd: c_int, slot: &'static Slot, file: SharedFile) {
+    let seat = AWAKE.take(fd);
+    let before = slot.held().replace(fd, Entry::Awake { file, is_used: true, seat });
+    drop(before);
+}
+
+/// The file in this slot that fell asleep, awake again. `None`: there is none.
+#[cold]
+fn wake(fd: c_int, slot: &'static Slot) -> Option<SharedFile> {
+    // Another file makes room first.
+    let seat = AWAKE.take(fd);
+    let mut held = slot.held();
+    let (Entry::Asleep(path), Some(state)) = (&held.entry, held.state) else {
+        // Another thread was faster.
+        AWAKE.leave(seat, fd);
+        return held.awake();
+    };
+    let open = adopt::wake(fd, path, state);
+    let is_refused = open.is_refused();
+    let Ok(file) = memory::shared(Mutex::new(open)) else {
+        AWAKE.leave(seat, fd);
+        return Some(refused());
+    };
+    if is_refused {
+        // The next call tries again.
+        AWAKE.leave(seat, fd);
+        return Some(file);
+    }
+    let entry = Entry::Awake { file: file.clone(), is_used: true, seat };
+    let before = held.replace(fd, entry);
+    drop(held);
+    drop(before);
+    Some(file)
+}
+
 /// Stands in for a sealed file while there is no memory to open it: each call fails with ENOMEM.
 fn refused() -> SharedFile {
     with_reserve(|| Arc::new(Mutex::new(OpenFile::refused(libc::ENOMEM, b""))))
@@ -216,8 +357,7 @@ pub fn is_sealed(fd: c_int) -> bool {
 pub fn insert(fd: c_int, file: SharedFile) -> Result<(), TooMany> {
     let slot = slot(fd).ok_or(TooMany)?;
     let identity = sys::fstat(fd).map_or(Identity::NONE, |st| Identity::of(&st));
-    let before = slot.held().file.replace(file);
-    drop(before);
+    set_awake(fd, slot, file);
     enter(fd);
     slot.set(SEALED, identity);
     Ok(())
@@ -253,13 +393,17 @@ pub fn remove(fd: c_int) {
     }
     if slot.state.swap(UNKNOWN, Ordering::AcqRel) & 3 == SEALED {
         let mut held = slot.held();
-        let file = held.file.take();
-        // If the lock is held, a call on this file is in progress, and its position is not saved.
-        let resumed = file.as_ref().and_then(|file| file.try_lock().ok()?.resumed());
-        held.last = if resumed.is_some() { slot.identity() } else { Identity::NONE };
-        held.resumed = resumed.unwrap_or(Resumed::START);
+        let entry = held.replace(fd, Entry::Nothing);
+        match &entry {
+            // If the lock is held, a call on this file is in progress, and its position is not saved.
+            Entry::Awake { file, .. } => {
+                held.state = file.try_lock().ok().and_then(|file| file.resumed());
+            }
+            Entry::Nothing => held.state = None,
+            Entry::Asleep(_) => {}
+        }
         drop(held);
-        drop(file);
+        drop(entry);
     }
 }
 

@@ -37,11 +37,11 @@ use crate::place::datadir;
 enum State {
     Sealed(Box<SealedFile>),
     /// The file has no header yet, as far as this process knows.
-    NoHeader(Sealing),
+    NoHeader(Box<Sealing>),
     /// The file may not be used: each call fails with this error number.
     Refused(Errno),
     /// The header of the file is damaged, or cannot be opened with the keys at hand.
-    Damaged(Damage),
+    Damaged(Box<Damage>),
 }
 
 /// The state of an open sealed file that the kernel does not have.
@@ -50,11 +50,16 @@ pub struct Resumed {
     pos: u64,
     append: bool,
     write_only: bool,
+    writable: bool,
+    header_flushed: bool,
+    syncs: bool,
 }
 
 impl Resumed {
-    /// The state after an `open(2)` without `O_APPEND` and `O_WRONLY`.
-    pub const START: Resumed = Resumed { pos: 0, append: false, write_only: false };
+    /// Whether the file was opened for writing.
+    pub fn writable(self) -> bool {
+        self.writable
+    }
 }
 
 /// A sealed file behind one or more descriptors.
@@ -157,13 +162,24 @@ impl OpenFile {
     }
 
     /// A file that is still empty.
-    pub fn without_header(sealing: Sealing, path: &[u8], append: bool, writable: bool) -> OpenFile {
-        OpenFile::new(State::NoHeader(sealing), path, append, writable)
+    pub fn without_header(
+        sealing: Sealing,
+        path: &[u8],
+        append: bool,
+        writable: bool,
+    ) -> Result<OpenFile, Errno> {
+        Ok(OpenFile::new(no_header(sealing)?, path, append, writable))
     }
 
     /// A damaged file: its open succeeds, its reads follow [`Damage`].
-    pub fn damaged(damage: Damage, path: &[u8], append: bool, writable: bool) -> OpenFile {
-        OpenFile::new(State::Damaged(damage), path, append, writable)
+    pub fn damaged(
+        damage: Damage,
+        path: &[u8],
+        append: bool,
+        writable: bool,
+    ) -> Result<OpenFile, Errno> {
+        let damage = memory::boxed(damage).map_err(|_| libc::ENOMEM)?;
+        Ok(OpenFile::new(State::Damaged(damage), path, append, writable))
     }
 
     /// A file that may not be used: each call fails with `errno`. The caller has logged the reason.
@@ -174,8 +190,28 @@ impl OpenFile {
     /// The state with which another [`OpenFile`] of the same file continues; `None` if the position
     /// is unknown.
     pub fn resumed(&self) -> Option<Resumed> {
-        let pos = self.pos?;
-        Some(Resumed { pos, append: self.append, write_only: self.write_only })
+        let OpenFile { append, write_only, writable, header_flushed, syncs, .. } = *self;
+        Some(Resumed { pos: self.pos?, append, write_only, writable, header_flushed, syncs })
+    }
+
+    /// The path and the state with which this file can be opened again ([`OpenFile::wake`]), if it
+    /// is a relation's and nothing else of it would be lost. It must not be used any more then.
+    pub fn fall_asleep(&mut self) -> Option<(Box<[u8]>, Resumed)> {
+        let State::Sealed(file) = &self.state else { return None };
+        let is_relation = matches!(self.class, Some(Class::Relation { .. }));
+        // What the log says once of a file, and what is not in its header yet.
+        let would_be_lost = self.is_short_told || self.orphan.is_some() || file.samples_wait();
+        if !is_relation || would_be_lost || self.path.is_empty() {
+            return None;
+        }
+        let state = self.resumed()?;
+        Some((core::mem::take(&mut self.path), state))
+    }
+
+    /// Takes over the state in which [`OpenFile::fall_asleep`] left the same file.
+    pub fn wake(&mut self, from: Resumed) {
+        self.resume(from);
+        (self.header_flushed, self.syncs) = (from.header_flushed, from.syncs);
     }
 
     /// Takes over the position and flags that an earlier [`OpenFile`] of the same file had.
@@ -275,7 +311,7 @@ impl OpenFile {
     fn find_header(&mut self, fd: c_int) -> Result<Option<&mut SealedFile>, Errno> {
         match &self.state {
             State::Sealed(_) => {}
-            State::NoHeader(sealing) => self.look_for_header(fd, *sealing)?,
+            State::NoHeader(sealing) => self.look_for_header(fd, **sealing)?,
             State::Damaged(_) if manifest::differs(&self.path) => {}
             State::Damaged(damage) => self.look_again(fd, damage.sealing)?,
             State::Refused(errno) => return Err(*errno),
@@ -325,7 +361,7 @@ impl OpenFile {
     fn look_again(&mut self, fd: c_int, sealing: Sealing) -> Result<(), Errno> {
         match self.look(fd, sealing)? {
             Head::Sealed(file) => self.state = State::Sealed(file),
-            Head::Empty => self.state = State::NoHeader(sealing),
+            Head::Empty => self.state = no_header(sealing)?,
             Head::Bad(_) => {}
         }
         Ok(())
@@ -358,9 +394,9 @@ impl OpenFile {
         let sealing = match &self.state {
             State::Sealed(_) => return Ok(()),
             State::Refused(errno) => return Err(*errno),
-            State::NoHeader(sealing) => *sealing,
+            State::NoHeader(sealing) => **sealing,
             State::Damaged(damage) => {
-                let damage = *damage;
+                let damage = **damage;
                 if damage.gets_header() {
                     return self.renew_header(fd, damage);
                 }
@@ -762,7 +798,7 @@ impl OpenFile {
             return Ok(len.map_err(|error| self.failed(&error))?.0);
         }
         let damage = match &self.state {
-            State::Damaged(damage) => *damage,
+            State::Damaged(damage) => **damage,
             State::Refused(errno) => return Err(*errno),
             State::Sealed(_) | State::NoHeader(_) => return Ok(0),
         };
@@ -834,10 +870,12 @@ impl OpenFile {
         if self.find_header(fd)?.is_some() {
             return Ok(false);
         }
+        // Taken before the file is changed.
+        let state = no_header(sealing)?;
         manifest::release(&self.path);
         let emptied = FdStorage::new(fd).set_len(pgseal_core::SealedLen(0));
         emptied.map_err(|error| errno_of(&error))?;
-        self.state = State::NoHeader(sealing);
+        self.state = state;
         Ok(true)
     }
 
@@ -863,10 +901,19 @@ impl OpenFile {
         describe(error, &self.path)
     }
 
+    /// Whether each call fails.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.state, State::Refused(_))
+    }
+
     /// The path, for messages.
     pub fn path(&self) -> &[u8] {
         &self.path
     }
+}
+
+fn no_header(sealing: Sealing) -> Result<State, Errno> {
+    memory::boxed(sealing).map(State::NoHeader).map_err(|_| libc::ENOMEM)
 }
 
 /// Whether several processes may write parts of one block, or neighbouring blocks, at the same

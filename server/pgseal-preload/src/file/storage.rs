@@ -6,12 +6,13 @@ use core::time::Duration;
 use std::io;
 
 use libc::{iovec, off_t};
+use pgseal_core::shared_tags::SharedTags;
 use pgseal_core::storage::{Accelerator, GroupName, Held, Storage};
 use pgseal_core::versions::Table;
 use pgseal_core::{SealedLen, SealedOff};
 
 use crate::file::window::TagWindow;
-use crate::file::{accelerators, changes, held, versions};
+use crate::file::{accelerators, changes, held, shared_tags, versions};
 use crate::os::real;
 use crate::os::sys;
 
@@ -122,6 +123,11 @@ impl Accelerator for FdStorage<'_> {
 
     fn count_tag_change(&self, group: GroupName) -> Option<u64> {
         changes::count(group)
+    }
+
+    #[inline]
+    fn shared_tags(&self) -> Option<&SharedTags> {
+        shared_tags::table()
     }
 
     fn held_entry(&self, file_id: &[u8; 16]) -> Held {

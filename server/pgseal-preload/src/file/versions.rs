@@ -9,22 +9,20 @@ use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 use std::sync::OnceLock;
 
-use pgseal_core::geometry::BLOCK_LEN;
 use pgseal_core::random::Random;
 use pgseal_core::versions::{Slot, Table};
 
+use crate::file::capacity::{self, PAGES_PER_GB};
 use crate::file::lengths;
-use crate::os::log::{self, Shown};
+use crate::file::shared_tags;
+use crate::os::log;
 use crate::os::random::KernelRandom;
 use crate::os::real::Errno;
 use crate::os::sys;
 
-/// How many GiB of pages have a slot of their own: a power of two. 0: no versions are kept.
+/// How many GiB of pages have a slot of their own. 0: no versions are kept.
 const VARIABLE: &CStr = c"PGSEAL_WATCHED_GB";
 const DEFAULT_GB: usize = 16;
-/// 16 TiB of pages, 32 GiB of slots.
-const MAX_GB: usize = 16384;
-const PAGES_PER_GB: usize = (1 << 30) / BLOCK_LEN as usize;
 /// What lies before the slots: the epoch, on a cache line of its own.
 const HEAD_BYTES: usize = 64;
 
@@ -42,28 +40,13 @@ pub fn recovery_begins() {
         table.all_writers_have_ended();
     }
     lengths::recovery_begins();
-}
-
-fn wanted_gb() -> usize {
-    let Some(text) = sys::env(VARIABLE) else { return DEFAULT_GB };
-    let number = core::str::from_utf8(&text).ok().and_then(|text| text.parse().ok());
-    match number.filter(|number| *number <= MAX_GB) {
-        Some(0) => 0,
-        Some(number) => number.next_power_of_two(),
-        None => {
-            log::line(format_args!(
-                "WARNING: PGSEAL_WATCHED_GB is \"{}\"; the server takes {DEFAULT_GB}, set it to a number from 0 to {MAX_GB} or unset it",
-                Shown(&text)
-            ));
-            DEFAULT_GB
-        }
-    }
+    shared_tags::recovery_begins();
 }
 
 /// Makes the shared memory of the versions of pages and of the lengths of files. The postmaster calls
 /// this once, before it forks.
 pub fn share() {
-    let gb = wanted_gb();
+    let gb = capacity::gb(VARIABLE, DEFAULT_GB);
     if table().is_some() || gb == 0 {
         return;
     }

@@ -24,10 +24,10 @@ use crate::os::memory;
 use crate::os::real;
 
 /// Bytes of a cell. An allocation takes one or more adjacent cells.
-const CELL: usize = 256;
+const CELL: usize = 128;
 /// The most cells of an allocation. The largest allocation with a key in it, an AES-GCM context,
-/// takes three.
-const MOST_CELLS: usize = 4;
+/// takes five.
+const MOST_CELLS: usize = 8;
 /// Cells of a row: one for each bit of its mask.
 const ROW_CELLS: usize = u64::BITS as usize;
 const ROW: usize = CELL * ROW_CELLS;

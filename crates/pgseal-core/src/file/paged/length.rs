@@ -51,7 +51,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         in_block: usize,
     ) -> Result<(), SealError> {
         if in_block == 0 || new_len == plain {
-            self.file.tags.clear();
+            self.file.tags.clear(&mut self.scratch.blocks);
             self.storage.set_len(target)?;
         } else {
             self.lend(
@@ -59,8 +59,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
                 |op, page| {
                     let page = page.room(BLOCK)?;
                     let had = op.read_page(block, page)?;
-                    let entry = op.file.tags.entry(block);
-                    op.file.tags.clear();
+                    let entry = op.file.tags.entry(&op.scratch.blocks, block);
+                    op.file.tags.clear(&mut op.scratch.blocks);
                     op.storage.set_len(target)?;
                     op.write_pages(block, &page[..in_block.min(had)])
                         .inspect_err(|_| op.put_back_page(block, had, &entry))
@@ -69,8 +69,11 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         }
         let first_cut = BlockNo(new_len.div_ceil(BLOCK_LEN));
         let result = self.zero_tags_from(first_cut);
-        for group in first_cut.0 / GROUP_PAGES..=plain / BLOCK_LEN / GROUP_PAGES {
-            self.file.tags.count_change(self.storage, BlockNo(group * GROUP_PAGES));
+        let last_group = plain / BLOCK_LEN / GROUP_PAGES;
+        self.file.tags.forget(self.storage, first_cut.0..(last_group + 1) * GROUP_PAGES);
+        for group in first_cut.0 / GROUP_PAGES..=last_group {
+            let first = BlockNo(group * GROUP_PAGES);
+            self.file.tags.count_change(self.storage, &mut self.scratch.blocks, first);
         }
         result
     }

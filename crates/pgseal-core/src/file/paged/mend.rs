@@ -1,6 +1,7 @@
 //! Repair of tags without pages and of pages without tags, which truncation, crashes and failed
 //! writes leave.
 
+use super::blocks::TagBlock;
 use super::{BLOCK, ENTRY, Paged, TAG_BLOCK, all_zero};
 use crate::error::SealError;
 use crate::file::operation::Operation;
@@ -33,7 +34,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         let begun = Self::will_write(self.storage, self.file.pages, block, 1);
         undo.roll_back(self.storage);
         begun.failed();
-        self.file.tags.count_change(self.storage, block);
+        self.file.tags.forget(self.storage, block.0..block.0 + 1);
+        self.file.tags.count_change(self.storage, &mut self.scratch.blocks, block);
     }
 
     /// Before a write of whole pages: the plain length below which no byte is cut off if the write
@@ -84,23 +86,29 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         if index == 0 {
             return Ok(());
         }
-        self.file.tags.load(self.storage, first)?;
+        self.file.tags.load(self.storage, &mut self.scratch.blocks, first)?;
         if self.are_blank(first, TAG_BLOCK - index * ENTRY)? {
             return Ok(());
         }
-        self.file.tags.clear();
+        self.file.tags.clear(&mut self.scratch.blocks);
         let result = self.zero_tags_from(first);
-        self.file.tags.count_change(self.storage, first);
+        let group_end = (first.0 / GROUP_PAGES + 1) * GROUP_PAGES;
+        self.file.tags.forget(self.storage, first.0..group_end);
+        self.file.tags.count_change(self.storage, &mut self.scratch.blocks, first);
         result
+    }
+
+    /// The tag block of the group of this page, if it is here, even an old one.
+    fn block_of(&self, page: BlockNo) -> Option<&TagBlock> {
+        self.scratch.blocks.get(self.file.tags.serial, page.0 / GROUP_PAGES)
     }
 
     /// Whether the `len` bytes of tag entries from the page `first` on, all in one tag block, are
     /// zeros. Reads them from the storage if there was no memory to load the tag block.
     fn are_blank(&self, first: BlockNo, len: usize) -> Result<bool, SealError> {
-        let tags = &self.file.tags;
-        if tags.group == first.0 / GROUP_PAGES {
+        if let Some(block) = self.block_of(first) {
             let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
-            return Ok(all_zero(&tags.bytes[at..at + len]));
+            return Ok(all_zero(&block.bytes[at..at + len]));
         }
         let mut entries = [0; TAG_BLOCK];
         let got = self.storage.read_at(&mut entries[..len], tag_entry_off(first))?;
@@ -127,11 +135,11 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         first: BlockNo,
         blank: &[u8],
     ) -> Result<(), SealError> {
-        if self.file.tags.group != first.0 / GROUP_PAGES {
-            self.file.tags.load(self.storage, first)?;
+        if self.block_of(first).is_none() {
+            self.file.tags.load(self.storage, &mut self.scratch.blocks, first)?;
         }
         if !self.are_blank(first, blank.len())? {
-            self.file.tags.clear();
+            self.file.tags.clear(&mut self.scratch.blocks);
             self.storage.write_at(blank, tag_entry_off(first))?;
         }
         Ok(())

@@ -1,55 +1,54 @@
-//! The tags that a process caches of a paged file.
+//! The tags that a process has at hand of a paged file.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::{ENTRY, RecentTags};
+use super::{ENTRY, TagBlocks};
 use crate::error::SealError;
-use crate::geometry::{GROUP_PAGES, TAG_BLOCK_LEN, tag_block_off, tag_entry_off};
+use crate::geometry::{GROUP_PAGES, tag_block_off, tag_entry_off};
 use crate::header::Header;
-use crate::memory;
+use crate::shared_tags::{RUN, RUN_BYTES, RunsOf, SharedTags};
 use crate::storage::{Accelerator, GroupName};
 use crate::units::BlockNo;
 
-const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
-const NO_GROUP: u64 = u64::MAX;
+const NO_BLOCK: BlockNo = BlockNo(u64::MAX);
 
-/// The tag block that was read last, and the entry that was read last on its own. The first page
-/// that is read in a group may be the only one (an index look-up), so its entry is read alone. A
-/// second page of the same group right after it suggests a scan, so the whole tag block is read.
+/// Where the tags of a file come from: a tag block that this process has ([`TagBlocks`]), runs of
+/// entries that the processes of a server share ([`SharedTags`]), or the file. Has the entry that was
+/// read last on its own.
+///
+/// The first page that is read in a group may be the only one (an index look-up), so its entry is
+/// read alone, or with its run. A second page of the same group right after it, whose run is not
+/// known, suggests a scan: then the whole tag block is read.
 ///
 /// Another process may have written pages of the group since. Where the processes count changes of
-/// tags ([`Accelerator::tag_changes`]), a changed counter invalidates the cached block. Elsewhere
-/// an old block is safe for a suite that authenticates: an old entry opens no new page, and the tag
-/// block of a page that does not open is read again. For CTR, where an old entry would return
-/// garbage, the cache is not used.
+/// tags ([`Accelerator::tag_changes`]), a changed counter invalidates a tag block. Elsewhere an old
+/// block is safe for a suite that authenticates: an old entry opens no new page, and the tag block
+/// of a page that does not open is read again. For CTR, where an old entry would return garbage,
+/// nothing is kept from one operation to the next.
 pub(in crate::file) struct TagCache {
     /// Whether the suite authenticates: then an old entry opens no new page, and entries may be
-    /// cached from one operation to the next.
+    /// kept from one operation to the next.
     authenticates: bool,
-    pub(super) group: u64,
-    pub(super) bytes: Box<[u8]>,
-    /// The change counter of the group before its tag block was read.
-    changes: Option<u64>,
     single: (BlockNo, [u8; ENTRY]),
     /// The name of the first group, from the random identity of the file.
     first_name: u64,
+    runs: RunsOf,
     /// Identifies the file among those that this process has opened.
     pub(in crate::file) serial: u64,
 }
 
 impl TagCache {
-    /// An empty cache; it gets its memory with the first tag block.
+    /// Of a file with this header, without any tags.
     pub(in crate::file) fn new(header: &Header) -> TagCache {
         static SERIALS: AtomicU64 = AtomicU64::new(1);
         let mut name = [0; 8];
         name.copy_from_slice(&header.file_id[..8]);
         TagCache {
             authenticates: header.suite.authenticates(),
-            group: NO_GROUP,
-            bytes: Box::default(),
-            changes: None,
-            single: (BlockNo(u64::MAX), [0; ENTRY]),
+            single: (NO_BLOCK, [0; ENTRY]),
             first_name: u64::from_le_bytes(name),
+            runs: RunsOf::file(&header.file_id),
             serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -59,57 +58,71 @@ impl TagCache {
         GroupName(self.first_name.wrapping_add(group))
     }
 
-    /// Whether tags are cached from one operation to the next.
+    /// Whether tags are kept from one operation to the next.
     fn remembers<S: Accelerator + ?Sized>(&self, storage: &S) -> bool {
         self.authenticates && storage.remembers_tags()
     }
 
-    /// Whether the tag block of this group is cached, and no process that counts changes has
-    /// changed it.
-    pub(super) fn has<S: Accelerator + ?Sized>(&self, storage: &S, group: u64) -> bool {
-        self.group == group
-            && self.remembers(storage)
-            && self.changes == storage.tag_changes(self.name_of(group))
+    /// The shared runs, if this file's are among them.
+    fn shared<'a, S: Accelerator + ?Sized>(&self, storage: &'a S) -> Option<&'a SharedTags> {
+        storage.shared_tags().filter(|_| self.remembers(storage))
     }
 
-    /// Call before reading a page: prefetches what [`TagCache::prepare`] will look up in `recent`,
-    /// unless the loaded tag block covers the page.
-    pub(super) fn expect(&self, block: BlockNo, recent: &RecentTags) {
-        if self.group != block.0 / GROUP_PAGES {
-            recent.prefetch(self, block);
+    /// Whether the tag block of this group is here, and no process that counts changes has changed
+    /// it.
+    pub(super) fn has<S: Accelerator + ?Sized>(
+        &self,
+        storage: &S,
+        blocks: &mut TagBlocks,
+        group: u64,
+    ) -> bool {
+        self.remembers(storage)
+            && blocks
+                .using(self.serial, group)
+                .is_some_and(|block| block.changes == storage.tag_changes(self.name_of(group)))
+    }
+
+    /// Call before reading a page: prefetches what [`TagCache::prepare`] will look up in the shared
+    /// runs, unless a tag block covers the page.
+    pub(super) fn expect<S: Accelerator + ?Sized>(
+        &self,
+        storage: &S,
+        blocks: &TagBlocks,
+        block: BlockNo,
+    ) {
+        if let Some(shared) = self.shared(storage)
+            && blocks.get(self.serial, block.0 / GROUP_PAGES).is_none()
+        {
+            shared.prefetch(self.runs, block);
         }
     }
 
-    /// Loads the entry of a page for [`TagCache::entry`], from a cache if possible. A cached entry
-    /// may be out of date where changes are not counted.
+    /// Gets the entry of a page for [`TagCache::entry`], from memory if possible. It may be out of
+    /// date where changes are not counted.
     pub(super) fn prepare<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
+        blocks: &mut TagBlocks,
         block: BlockNo,
-        recent: &mut RecentTags,
     ) -> Result<(), SealError> {
         let group = block.0 / GROUP_PAGES;
-        if self.has(storage, group) {
-            self.single.0 = BlockNo(u64::MAX);
+        if self.has(storage, blocks, group) {
+            self.single.0 = NO_BLOCK;
             return Ok(());
         }
-        if self.group == group {
-            self.group = NO_GROUP;
-        }
-        let remembers = self.remembers(storage);
-        if self.single.0.0 / GROUP_PAGES == group && remembers {
-            return self.load(storage, block);
-        }
-        // The block of another group stays cached: a scan of that group may continue after this
-        // read.
-        self.single.0 = BlockNo(u64::MAX);
-        let known = if remembers { recent.entry(storage, self, block)? } else { None };
-        if let Some(entry) = known {
-            self.single.1 = entry;
-            self.single.0 = block;
+        blocks.drop_group(self.serial, group);
+        let shared = self.shared(storage);
+        if let Some(entry) = shared.and_then(|shared| shared.entry(self.runs, block)) {
+            self.single = (block, entry);
             return Ok(());
         }
-        self.look_up(storage, block)
+        if self.single.0.0 / GROUP_PAGES == group && self.remembers(storage) {
+            return self.load(storage, blocks, block);
+        }
+        match shared {
+            Some(shared) => self.read_run(storage, shared, block),
+            None => self.look_up(storage, block),
+        }
     }
 
     /// Reads the entry of a page on its own.
@@ -118,21 +131,42 @@ impl TagCache {
         storage: &S,
         block: BlockNo,
     ) -> Result<(), SealError> {
-        self.single.0 = BlockNo(u64::MAX);
+        self.single.0 = NO_BLOCK;
         let got = storage.read_at(&mut self.single.1, tag_entry_off(block))?;
         self.single.1[got..].fill(0);
         self.single.0 = block;
         Ok(())
     }
 
-    /// Loads the entry of a page if it is not loaded yet: without memory for the tag block, the
-    /// entries of a group are read one by one.
+    /// Reads the entry of a page with its run, for all processes.
+    fn read_run<S: Accelerator + ?Sized>(
+        &mut self,
+        storage: &S,
+        shared: &SharedTags,
+        block: BlockNo,
+    ) -> Result<(), SealError> {
+        self.single.0 = NO_BLOCK;
+        let mut run = [0; RUN_BYTES];
+        let at = block.0 as usize % RUN;
+        let first = BlockNo(block.0 - at as u64);
+        let before = shared.before_read(self.runs, block);
+        let got = storage.read_at(&mut run, tag_entry_off(first))?;
+        run[got..].fill(0);
+        shared.keep(self.runs, block, before, &run);
+        self.single = (block, run.as_chunks().0[at]);
+        Ok(())
+    }
+
+    /// Gets the entry of a page if it is not here yet: without memory for the tag block, the entries
+    /// of a group are read one by one.
     pub(super) fn ensure<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
+        blocks: &TagBlocks,
         block: BlockNo,
     ) -> Result<(), SealError> {
-        if self.group == block.0 / GROUP_PAGES || self.single.0 == block {
+        let is_here = blocks.get(self.serial, block.0 / GROUP_PAGES).is_some();
+        if is_here || self.single.0 == block {
             return Ok(());
         }
         self.look_up(storage, block)
@@ -143,48 +177,50 @@ impl TagCache {
     pub(super) fn load<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,
+        blocks: &mut TagBlocks,
         block: BlockNo,
     ) -> Result<(), SealError> {
         let group = block.0 / GROUP_PAGES;
-        self.group = NO_GROUP;
-        if self.bytes.is_empty() {
-            match memory::zeros(TAG_BLOCK) {
-                Ok(bytes) => self.bytes = bytes.into_boxed_slice(),
-                Err(_) => return self.look_up(storage, block),
-            }
-        }
+        let Ok(taken) = blocks.take(self.serial, group) else {
+            return self.look_up(storage, block);
+        };
         // Read the counter before the block: a change during the read then makes the block out of
         // date.
-        self.changes = storage.tag_changes(self.name_of(group));
-        let got = storage.read_at(&mut self.bytes, tag_block_off(group))?;
-        self.bytes[got..].fill(0);
-        self.group = group;
+        taken.changes = storage.tag_changes(self.name_of(group));
+        let got = storage.read_at(&mut taken.bytes, tag_block_off(group))?;
+        taken.bytes[got..].fill(0);
+        blocks.enter(self.serial, group);
         Ok(())
     }
 
-    /// The loaded entry of a page ([`TagCache::prepare`], [`TagCache::ensure`],
+    /// The entry of a page that is here ([`TagCache::prepare`], [`TagCache::ensure`],
     /// [`TagCache::load`]); for any other page an entry that opens nothing.
-    pub(super) fn entry(&self, block: BlockNo) -> [u8; ENTRY] {
-        if self.group != block.0 / GROUP_PAGES {
-            return if self.single.0 == block { self.single.1 } else { [0xFF; ENTRY] };
+    pub(super) fn entry(&self, blocks: &TagBlocks, block: BlockNo) -> [u8; ENTRY] {
+        let index = (block.0 % GROUP_PAGES) as usize;
+        match blocks.get(self.serial, block.0 / GROUP_PAGES) {
+            Some(tags) => tags.bytes.as_chunks().0[index],
+            None if self.single.0 == block => self.single.1,
+            None => [0xFF; ENTRY],
         }
-        let at = (block.0 % GROUP_PAGES) as usize * ENTRY;
-        let mut entry = [0; ENTRY];
-        entry.copy_from_slice(&self.bytes[at..at + ENTRY]);
-        entry
     }
 
-    /// Drops the cached block and the cached entry.
-    pub(super) fn clear(&mut self) {
-        self.group = NO_GROUP;
-        self.single.0 = BlockNo(u64::MAX);
+    /// Drops all tags of the file that this process has.
+    pub(super) fn clear(&mut self, blocks: &mut TagBlocks) {
+        blocks.drop_file(self.serial);
+        self.single.0 = NO_BLOCK;
     }
 
-    /// Updates the cache with entries that this process has just written.
-    pub(in crate::file) fn store(&mut self, first: BlockNo, entries: &[u8]) {
-        if self.group == first.0 / GROUP_PAGES {
+    /// Changes what this process and all others have at hand to entries that were just written.
+    pub(in crate::file) fn store<S: Accelerator + ?Sized>(
+        &mut self,
+        storage: &S,
+        blocks: &mut TagBlocks,
+        first: BlockNo,
+        entries: &[u8],
+    ) {
+        if let Some(block) = blocks.using(self.serial, first.0 / GROUP_PAGES) {
             let at = (first.0 % GROUP_PAGES) as usize * ENTRY;
-            self.bytes[at..at + entries.len()].copy_from_slice(entries);
+            block.bytes[at..at + entries.len()].copy_from_slice(entries);
         }
         // Replace the single entry only if it is among `entries`: VACUUM writes pages that it read
         // earlier, and reads on elsewhere.
@@ -193,16 +229,34 @@ impl TagCache {
         {
             self.single.1 = *entry;
         }
+        if let Some(shared) = self.shared(storage) {
+            shared.written(self.runs, first, entries);
+        }
     }
 
-    /// Counts a change that this process made to tags of the group of this page. The cached block,
-    /// which [`TagCache::store`] has updated, stays valid unless another process changed the group
+    /// The shared runs of these pages, whose entries are no more what they were, are not used any
+    /// more.
+    pub(super) fn forget<S: Accelerator + ?Sized>(&self, storage: &S, pages: Range<u64>) {
+        if let Some(shared) = self.shared(storage) {
+            shared.forget(self.runs, pages);
+        }
+    }
+
+    /// Counts a change that this process made to tags of the group of this page. The tag block,
+    /// which [`TagCache::store`] has changed, stays valid unless another process changed the group
     /// as well.
-    pub(super) fn count_change<S: Accelerator + ?Sized>(&mut self, storage: &S, block: BlockNo) {
+    pub(super) fn count_change<S: Accelerator + ?Sized>(
+        &self,
+        storage: &S,
+        blocks: &mut TagBlocks,
+        block: BlockNo,
+    ) {
         let group = block.0 / GROUP_PAGES;
         let before = storage.count_tag_change(self.name_of(group));
-        if self.group == group && self.changes == before {
-            self.changes = before.map(|changes| changes + 1);
+        if let Some(block) = blocks.using(self.serial, group)
+            && block.changes == before
+        {
+            block.changes = before.map(|changes| changes + 1);
         }
     }
 }
