@@ -53,7 +53,8 @@ build_in() {
         unset MAKEFLAGS MAKELEVEL MFLAGS DESTDIR CARGO_TARGET_DIR
         export CARGO_INCREMENTAL=0
         export RUSTFLAGS="--remap-path-prefix=$dir/src=/pgseal --remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$sysroot=/rust"
-        export CFLAGS="-ffile-prefix-map=$dir/src=/pgseal -ffile-prefix-map=$cargo_home=/cargo"
+        # libaegis would be tuned for the machine that builds it.
+        export CFLAGS="-mtune=generic -ffile-prefix-map=$dir/src=/pgseal -ffile-prefix-map=$cargo_home=/cargo"
         export COPT=$CFLAGS
         make "$@"
         make install DESTDIR="$dir/root" PREFIX=/usr
