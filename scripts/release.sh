@@ -57,7 +57,8 @@ build_in() {
         mkdir -p build
         [ ! -d "$PGSEAL_ROOT/build/tools" ] || ln -s "$PGSEAL_ROOT/build/tools" build/tools
         export RUSTFLAGS="--remap-path-prefix=$dir/src=/pgseal --remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$sysroot=/rust"
-        export CFLAGS="-ffile-prefix-map=$dir/src=/pgseal -ffile-prefix-map=$cargo_home=/cargo"
+        # libaegis would be tuned for the machine that builds it.
+        export CFLAGS="-mtune=generic -ffile-prefix-map=$dir/src=/pgseal -ffile-prefix-map=$cargo_home=/cargo"
         export COPT=$CFLAGS
         make "$@"
         make install DESTDIR="$dir/root" PREFIX=/usr

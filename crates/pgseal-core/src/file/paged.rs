@@ -7,8 +7,7 @@ use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, all_zero};
 use crate::broken::{self, Order};
 use crate::error::SealError;
 use crate::geometry::{
-    BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, TAG_ENTRY_LEN, block_sealed_off, tag_block_off,
-    tag_entry_off,
+    BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, block_sealed_off, tag_block_off, tag_entry_off,
 };
 use crate::storage::Accelerator;
 use crate::suite::Layout;
@@ -24,11 +23,10 @@ mod tags;
 mod watched;
 
 pub(super) use blocks::TagBlocks;
-pub(super) use entry::Entry;
+pub(super) use entry::{ENTRY, Entry};
 pub(super) use tags::TagCache;
 
 const TAG_BLOCK: usize = TAG_BLOCK_LEN as usize;
-pub(super) const ENTRY: usize = TAG_ENTRY_LEN as usize;
 
 /// The paged layout.
 pub(super) struct Paged;

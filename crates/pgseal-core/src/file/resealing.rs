@@ -65,8 +65,8 @@ impl SealedFile {
     }
 
     /// Whether an entry of a page named, or may have meant, a file key that this value does not
-    /// have, since the last call. Then another process may have changed the header: call [`SealedFile::refresh`], and
-    /// read again if it returns `true`.
+    /// have, since the last call. Then another process may have changed the header: call
+    /// [`SealedFile::refresh`], and read again if it returns `true`.
     pub fn lacked_key(&mut self) -> bool {
         core::mem::take(&mut self.lacked_key)
     }

@@ -3,8 +3,11 @@
 
 use pgseal_crypto::{TAG_LEN, TagBytes};
 
-use super::ENTRY;
+use crate::geometry::TAG_ENTRY_LEN;
 use crate::suite::Suite;
+
+/// Bytes of an entry.
+pub(in crate::file) const ENTRY: usize = TAG_ENTRY_LEN as usize;
 
 /// The most random bytes that a suite stores.
 pub(super) const MAX_NONCE: usize = ENTRY - TAG_LEN - 1;
