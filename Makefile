@@ -31,7 +31,7 @@ MAKEFLAGS += --no-print-directory
 #   PAGES="docs/backup.md"            some pages, for test-docs
 #   CHECKS="upgrade,crash"            some checks, for test-matrix
 #   RELEASE_KEY=KEY                   the key of GnuPG that signs, for release
-#   ACTIONS="build unit"              some parts of test-aarch64 (scripts/aarch64.sh --help)
+#   ACTIONS="build unit"              some parts of test-aarch64 or test-musl (scripts/aarch64.sh --help, musl.sh --help)
 #   HOURS=8 SEED=1 EVENTS=crash       how long, in which order and which, for soak
 #   AUDITABLE=yes                     programs that list the crates in them, as in packages, for build
 #   FIPS=1                            over AWS-LC's FIPS module (docs/fips.md), for build, test and install
@@ -283,6 +283,11 @@ test-newest: ## the same, but for the long scenarios, against the newest stable 
 test-aarch64: ## pgseal for aarch64, cross-compiled, under qemu-user with Debian's PostgreSQL for arm64 (as root); ACTIONS="build hooks"
 	@scripts/setup.sh aarch64
 	@scripts/aarch64.sh $(or $(ACTIONS),build hooks unit scenarios)
+
+.PHONY: test-musl
+test-musl: ## pgseal for musl with PostgreSQL as it was built on Alpine, in a root of its own (as root); ACTIONS="build cluster"
+	@scripts/setup.sh musl
+	@scripts/musl.sh $(or $(ACTIONS),build hooks unit cluster core)
 
 .PHONY: versions
 versions: ## write the table of docs/versions.md from the last runs of test-matrix

@@ -10,9 +10,11 @@ die() {
     exit 1
 }
 
-# Of a build for another architecture: its name for Rust, the C compiler, the root with its programs, and the program
-# that runs them. scripts/aarch64.sh sets them.
-: "${PGSEAL_CROSS:=}" "${PGSEAL_CROSS_CC:=}" "${PGSEAL_CROSS_ROOT:=}" "${PGSEAL_CROSS_EMULATOR:=}"
+# Of a build for another architecture or C library: its name for Rust, the C compiler, options for make with PGXS, the
+# root with its programs, the program that runs them, and the list of tests that cannot pass there. scripts/aarch64.sh
+# and scripts/musl.sh set them.
+: "${PGSEAL_CROSS:=}" "${PGSEAL_CROSS_CC:=}" "${PGSEAL_CROSS_MAKE:=}" "${PGSEAL_CROSS_ROOT:=}" "${PGSEAL_CROSS_EMULATOR:=}"
+: "${PGSEAL_CROSS_SKIP:=}"
 
 # Prints where what is built lies, relative to the project's directory.
 target_dir() { say "target${PGSEAL_CROSS:+/$PGSEAL_CROSS}"; }
@@ -21,7 +23,8 @@ target_dir() { say "target${PGSEAL_CROSS:+/$PGSEAL_CROSS}"; }
 make_module() {
     local dir=$1
     shift
-    env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$dir" ${PGSEAL_CROSS:+CC="$PGSEAL_CROSS_CC"} "$@" >/dev/null
+    env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS make -s -C "$dir" ${PGSEAL_CROSS:+CC="$PGSEAL_CROSS_CC"} \
+        ${PGSEAL_CROSS_MAKE:+"$PGSEAL_CROSS_MAKE"} "$@" >/dev/null
 }
 
 # Prints the version of pgseal.

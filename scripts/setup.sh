@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
 #           drivers|report|docs|fips|book|release|image|test-image|kubernetes|aarch64|fleet|rpm|
-#           test-rpm|auditable]...   (default: build)
+#           test-rpm|auditable|musl]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
@@ -22,6 +22,7 @@
 #   deb       debhelper and fakeroot, for 'make deb'
 #   release   gpg, for 'make release'
 #   aarch64   a compiler and Rust's library for arm64, and qemu-user, for 'make test-aarch64'
+#   musl      musl, its compiler and Rust's library for it, busybox and Maven, for 'make test-musl'
 #   test-deb  debootstrap and lintian
 #   rpm       rpmbuild and what splits debug symbols, for 'make rpm'
 #   test-rpm  as rpm, debootstrap and rpmlint
@@ -385,6 +386,14 @@ for purpose in "$@"; do
         need qemu-aarch64-static qemu-user-static
         need unshare util-linux
         ;;
+    musl)
+        need_compiler
+        need musl-gcc musl-tools
+        need_package busybox-static
+        need mvn maven
+        need python3 python3
+        need unshare util-linux
+        ;;
     test-deb)
         need debootstrap debootstrap
         need lintian lintian
@@ -462,7 +471,7 @@ for purpose in "$@"; do
         usage
         exit 0
         ;;
-    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book release image test-image kubernetes fleet aarch64 rpm test-rpm auditable" ;;
+    *) die "unknown purpose '$purpose'; one or more of: build server test scenarios upstream matrix demo lint deb test-deb test-extensions memcheck drivers report docs fips book release image test-image kubernetes fleet aarch64 rpm test-rpm auditable musl" ;;
     esac
 done
 if [ ${#packages[@]} -gt 0 ]; then
@@ -480,6 +489,13 @@ case " $* " in *" server "*) setup_postgres ;; esac
 case " $* " in *" aarch64 "*)
     setup_rust
     rust_target aarch64-unknown-linux-gnu
+    ;;
+esac
+case " $* " in *" musl "*)
+    setup_postgres
+    setup_headers
+    setup_rust
+    rust_target x86_64-unknown-linux-musl
     ;;
 esac
 case " $* " in *" book "*)

@@ -424,9 +424,11 @@ pub fn imports_of(path: &CStr, is_program: bool) -> Option<Imports> {
     let walked = module.for_each_import(&mut |import| {
         let name = import.name.to_string_lossy();
         let treatment = symbols::treatment_of(&name);
+        // Without a version, a name that is hooked is found in this library.
+        let is_ours = import.origin == Origin::Unversioned && treatment == Some(Treatment::Hooked);
         let places = if goes_past_the_seal(&import, &module, rank) {
             &mut imports.bad
-        } else if import.origin != Origin::System {
+        } else if !is_ours && !belongs_to_system(&import) {
             return;
         } else {
             match treatment {
@@ -453,10 +455,20 @@ fn goes_past_the_seal(import: &Import<'_>, module: &Module<'_>, rank: Rank) -> b
         None => !name.starts_with("_Z") && symbols::may_touch_files(name),
     };
     suspect
-        && (import.origin == Origin::System || is_of_system(import.name))
+        && belongs_to_system(import)
         && (import.kind == Kind::Function || module.calls(import.name) || !is_data(import.name))
 }
 
+/// Whether the function is the C library's, which with musl no version says.
+fn belongs_to_system(import: &Import<'_>) -> bool {
+    match import.origin {
+        Origin::System => true,
+        Origin::Unversioned => is_of_system(import.name),
+        Origin::Other => false,
+    }
+}
+
+#[cfg(target_env = "gnu")]
 unsafe extern "C" {
     /// `dladdr1(3)` of glibc.
     fn dladdr1(
@@ -467,31 +479,50 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+/// What the linker knows of an address, and the type in its symbol's definition; `None` if the address
+/// is in no object.
+#[cfg(target_env = "gnu")]
+fn described(address: *const c_void) -> Option<(libc::Dl_info, u8)> {
+    const RTLD_DL_SYMENT: c_int = 1;
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    let mut symbol: *mut c_void = core::ptr::null_mut();
+    // SAFETY: an address, and room for the answers.
+    if unsafe { dladdr1(address, info.as_mut_ptr(), &raw mut symbol, RTLD_DL_SYMENT) } == 0 {
+        return None;
+    }
+    // SAFETY: `dladdr1` succeeded and filled the structure.
+    let info = unsafe { info.assume_init() };
+    // SAFETY: null, or the entry of the object's table.
+    let kind = unsafe { symbol.cast::<libc::Elf64_Sym>().as_ref() };
+    Some((info, kind.map_or(0, |symbol| symbol.st_info & 0xF)))
+}
+
+/// The same with musl, which does not tell the type: 0, which counts as a function.
+#[cfg(target_env = "musl")]
+fn described(address: *const c_void) -> Option<(libc::Dl_info, u8)> {
+    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    // SAFETY: an address, and room for the answer.
+    if unsafe { libc::dladdr(address, info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: `dladdr` succeeded and filled the structure.
+    Some((unsafe { info.assume_init() }, 0))
+}
+
 /// The file in which an unversioned symbol would be found, and the type in its definition.
 fn definition(name: &CStr) -> Option<(&'static CStr, u8)> {
-    const RTLD_DL_SYMENT: c_int = 1;
     // SAFETY: `name` is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if found.is_null() {
         return None;
     }
-    let mut info = core::mem::MaybeUninit::<libc::Dl_info>::uninit();
-    let mut symbol: *mut c_void = core::ptr::null_mut();
-    // SAFETY: an address of a loaded object, and room for the answers.
-    let known = unsafe { dladdr1(found, info.as_mut_ptr(), &raw mut symbol, RTLD_DL_SYMENT) };
-    if known == 0 {
-        return Some((c"", 0));
-    }
-    // SAFETY: `dladdr1` succeeded and filled the structure.
-    let info = unsafe { info.assume_init() };
+    let Some((info, kind)) = described(found) else { return Some((c"", 0)) };
     let file = match info.dli_fname.is_null() {
         true => c"",
         // SAFETY: the linker's C string.
         false => unsafe { CStr::from_ptr(info.dli_fname) },
     };
-    // SAFETY: null, or the entry of the object's table.
-    let kind = unsafe { symbol.cast::<libc::Elf64_Sym>().as_ref() };
-    Some((file, kind.map_or(0, |symbol| symbol.st_info & 0xF)))
+    Some((file, kind))
 }
 
 /// Whether the symbol is defined as a variable.
@@ -518,6 +549,9 @@ fn is_system_library(base: &[u8]) -> bool {
         b"libpthread",
         b"librt",
         b"ld-linux",
+        // musl, which is its dynamic linker, too.
+        b"ld-musl",
+        b"libc.musl",
         b"linux-vdso",
         b"liburing",
         b"libaio",
@@ -541,7 +575,9 @@ mod tests {
 
     #[test]
     fn a_variable_is_no_function() {
-        assert!(is_data(c"environ") && !is_data(c"getpid") && !is_data(c"no_such_symbol"));
+        // musl does not tell.
+        assert_eq!(is_data(c"environ"), cfg!(target_env = "gnu"));
+        assert!(!is_data(c"getpid") && !is_data(c"no_such_symbol"));
         assert!(is_of_system(c"getpid") && !is_of_system(c"no_such_read"));
         assert!(is_of_system(c"aio_write") || definition(c"aio_write").is_none());
     }
@@ -549,6 +585,8 @@ mod tests {
     #[test]
     fn what_is_loaded_is_known_by_name() {
         let loaded = Loaded::now(check_program as *const () as usize).unwrap();
-        assert!(loaded.has(c"libc.so.6") && !loaded.has(c"libno-such.so.1"));
+        // musl has no name of its own.
+        assert_eq!(loaded.has(c"libc.so.6"), cfg!(target_env = "gnu"));
+        assert!(!loaded.has(c"libno-such.so.1"));
     }
 }

@@ -23,7 +23,9 @@ unsafe fn forget_received(message: *const msghdr) {
         if head.cmsg_level == libc::SOL_SOCKET && head.cmsg_type == libc::SCM_RIGHTS {
             // SAFETY: a header within the control data.
             let data = unsafe { libc::CMSG_DATA(part) };
-            let len = head.cmsg_len.saturating_sub(data as usize - part as usize);
+            // musl has a shorter field, beside one that is always 0.
+            #[allow(clippy::unnecessary_cast)]
+            let len = (head.cmsg_len as usize).saturating_sub(data as usize - part as usize);
             for index in 0..len / size_of::<c_int>() {
                 // SAFETY: within the data of this part, which need not be aligned.
                 let at = unsafe { data.cast::<c_int>().add(index) };

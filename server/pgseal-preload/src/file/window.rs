@@ -113,7 +113,10 @@ impl Drop for TagWindow {
 
 /// Whether the file system overwrites an allocated block in place.
 pub fn is_suitable(fd: c_int) -> bool {
-    matches!(kind_of_file_system(fd), Some(libc::EXT4_SUPER_MAGIC | libc::TMPFS_MAGIC))
+    // The type of the constants depends on the C library.
+    #[allow(clippy::unnecessary_cast)]
+    let in_place = [libc::EXT4_SUPER_MAGIC as u64, libc::TMPFS_MAGIC as u64];
+    kind_of_file_system(fd).is_some_and(|kind| in_place.contains(&kind))
 }
 
 /// Whether each write to the descriptor is on the disk when it returns, as WAL is written with
@@ -127,14 +130,18 @@ fn syncs_each_write(fd: c_int) -> bool {
 }
 
 /// `f_type` of `statfs(2)`.
-fn kind_of_file_system(fd: c_int) -> Option<libc::c_long> {
+fn kind_of_file_system(fd: c_int) -> Option<u64> {
     let mut answer = core::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: room for the answer.
     if unsafe { libc::fstatfs(fd, answer.as_mut_ptr()) } != 0 {
         return None;
     }
     // SAFETY: the call succeeded and filled the structure.
-    Some(unsafe { answer.assume_init() }.f_type)
+    let kind = unsafe { answer.assume_init() }.f_type;
+    // A signed number for glibc, and none for musl.
+    #[allow(clippy::unnecessary_cast)]
+    let kind = kind as u64;
+    Some(kind)
 }
 
 #[cfg(test)]

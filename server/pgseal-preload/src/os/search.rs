@@ -28,6 +28,14 @@ const DEFAULT_PLACES: [&str; 8] = [
     "/usr/lib",
 ];
 
+/// The directories of musl's linker if an administrator named some, and otherwise.
+const MUSL_PATH: &CStr = if cfg!(target_arch = "aarch64") {
+    c"/etc/ld-musl-aarch64.path"
+} else {
+    c"/etc/ld-musl-x86_64.path"
+};
+const MUSL_PLACES: &[u8] = b"/lib:/usr/local/lib:/usr/lib";
+
 /// The value of `LD_LIBRARY_PATH` at the start of the process; the linker ignores later changes.
 static LIBRARY_PATH: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
 
@@ -105,6 +113,10 @@ impl Search {
             }
             return Ok(found);
         }
+        if cfg!(target_env = "musl") {
+            in_musl(name, chain, &mut found)?;
+            return Ok(found);
+        }
         if asks.runpath.is_none() {
             for place in chain {
                 if let Some(list) = place.rpath {
@@ -140,6 +152,37 @@ impl Search {
         }
         Ok(found)
     }
+}
+
+/// The order of musl: `LD_LIBRARY_PATH`, the paths in the object, in the one that needs it and so on to the
+/// program, and the directories of the system.
+fn in_musl(name: &[u8], chain: &[Places<'_>], found: &mut Vec<Found>) -> Result<(), NoMemory> {
+    let program = chain.last().copied().unwrap_or_default();
+    let mut look = |list: &[u8], origin: &[u8]| -> Result<bool, NoMemory> {
+        for dir in list.split(|byte| matches!(byte, b':' | b'\n')) {
+            if !dir.is_empty()
+                && let Some(dir) = expanded(dir, origin)?
+            {
+                in_directory(&dir, name, found)?;
+                if !found.is_empty() {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    };
+    if look(LIBRARY_PATH.get().map_or(&[][..], Vec::as_slice), program.origin)? {
+        return Ok(());
+    }
+    for place in chain {
+        let list = place.runpath.or(place.rpath).map_or(&[][..], CStr::to_bytes);
+        if look(list, place.origin)? {
+            return Ok(());
+        }
+    }
+    let list = Mapped::new(MUSL_PATH);
+    look(list.as_ref().map_or(MUSL_PLACES, Mapped::bytes), b"/")?;
+    Ok(())
 }
 
 /// A copy as a C string; `None` if the bytes contain a NUL.
@@ -215,7 +258,34 @@ fn expanded(path: &[u8], origin: &[u8]) -> Result<Option<Vec<u8>>, NoMemory> {
 mod tests {
     use super::*;
 
+    /// The order of musl, which each build has, so that this one is tested with either C library.
     #[test]
+    fn musl_looks_in_the_paths_of_all_objects_up_to_the_program() {
+        let dir = std::env::temp_dir().join(format!("pgseal-musl-{}", std::process::id()));
+        let (near, far) = (dir.join("near"), dir.join("far"));
+        for place in [&near, &far] {
+            std::fs::create_dir_all(place).unwrap();
+            std::fs::copy("/proc/self/exe", place.join("libx.so")).unwrap();
+        }
+        let path = |dir: &std::path::Path| {
+            CString::new([b"/no-such:", dir.as_os_str().as_encoded_bytes()].concat()).unwrap()
+        };
+        let (runs, needs) = (path(&near), path(&far));
+        let of = |runpath| Places { runpath, ..Places::default() };
+        let first = |chain: &[Places<'_>]| {
+            let mut found = Vec::new();
+            in_musl(b"libx.so", chain, &mut found).unwrap();
+            found.first().map(|found| found.path.to_string_lossy().into_owned())
+        };
+        let expected = |dir: &std::path::Path| Some(format!("{}/libx.so", dir.display()));
+        assert_eq!(first(&[of(None), of(Some(&runs))]), expected(&near));
+        assert_eq!(first(&[of(Some(&needs)), of(Some(&runs))]), expected(&far));
+        assert_eq!(first(&[of(None)]), None);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    #[cfg(target_env = "gnu")]
     fn libraries_of_the_system_are_found() {
         let found = Search::default().find(b"libc.so.6", &[]).unwrap();
         assert!(found[0].path.to_bytes().ends_with(b"/libc.so.6"), "{:?}", found[0].path);

@@ -261,7 +261,11 @@ static MAIN: AtomicU64 = AtomicU64::new(0);
 
 fn this_thread() -> u64 {
     // SAFETY: no pointers involved.
-    unsafe { libc::pthread_self() }
+    let thread = unsafe { libc::pthread_self() };
+    // A number for glibc, an address for musl.
+    #[allow(clippy::unnecessary_cast)]
+    let number = thread as u64;
+    number
 }
 
 /// Up to where the WAL is on the disk, as the server itself knows. `None`: it cannot be asked now.
