@@ -187,7 +187,10 @@ fn report(
     before: usize,
     failed: Vec<Failed>,
 ) -> Result<Report, CliError> {
-    let Wish { keyring, suite, .. } = *wish;
+    let Wish { keyring, suite, is_status, no_wait, .. } = *wish;
+    // Whether each relation of each database was looked at, and none is left.
+    let is_of_all =
+        !(is_status || no_wait) && wish.databases.is_empty() && wish.relations.is_empty();
     let root = dir.root.display();
     let Older { relations, others } = Older::look(dir, keyring, suite);
     let done = before.saturating_sub(relations.len()) as u64;
@@ -196,6 +199,11 @@ fn report(
     let mut next = Vec::new();
     if !failed.is_empty() {
         next.push(format!("After the cause is gone: pgseal reseal {root} --rewrite"));
+    } else if !left.is_empty() && is_of_all {
+        next.push(format!(
+            "No relation has them: a crash left them behind, or they were made meanwhile. What stays \
+             after another run changes with: pgseal rekey {root}, the server stopped"
+        ));
     } else if !left.is_empty() && at_work.is_empty() {
         next.push(format!("To make them anew: pgseal reseal {root} --rewrite"));
     }
