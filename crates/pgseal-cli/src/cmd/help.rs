@@ -58,6 +58,7 @@ const PAGES: &[(&str, &str)] = &[
     ("patroni", include_str!("../../../../docs/patroni.md")),
     ("reference", include_str!("../../../../docs/reference.md")),
     ("replication", include_str!("../../../../docs/replication.md")),
+    ("rpm", include_str!("../../../../docs/rpm.md")),
     ("sharding", include_str!("../../../../docs/sharding.md")),
     ("start", include_str!("../../../../docs/start.md")),
     ("tls", include_str!("../../../../docs/tls.md")),

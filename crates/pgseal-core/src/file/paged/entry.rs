@@ -7,13 +7,13 @@ use crate::geometry::TAG_ENTRY_LEN;
 use crate::suite::Suite;
 
 /// Bytes of an entry.
-pub(in crate::file) const ENTRY: usize = TAG_ENTRY_LEN as usize;
+pub const ENTRY: usize = TAG_ENTRY_LEN as usize;
 
 /// The most random bytes that a suite stores.
 pub(super) const MAX_NONCE: usize = ENTRY - TAG_LEN - 1;
 
 /// The parts of the entry of a page that was written.
-pub(in crate::file) struct Entry<'a> {
+pub struct Entry<'a> {
     /// The random bytes of the nonce.
     pub(super) nonce: &'a [u8],
     tag: &'a [u8],
@@ -21,7 +21,7 @@ pub(in crate::file) struct Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    pub(in crate::file) fn of(suite: Suite, entry: &'a [u8; ENTRY]) -> Entry<'a> {
+    pub fn of(suite: Suite, entry: &'a [u8; ENTRY]) -> Entry<'a> {
         let (nonce, rest) = entry.split_at(suite.nonce_len());
         let (tag, number) = rest.split_at(TAG_LEN);
         Entry { nonce, tag, number }
@@ -35,7 +35,7 @@ impl<'a> Entry<'a> {
 
     /// How many file keys after the one that sealed the page the newest is, whose number is given.
     /// A short number repeats after 256 keys, so the answer is one of 0 to 255 then.
-    pub(in crate::file) fn age(&self, newest: u32) -> u32 {
+    pub fn age(&self, newest: u32) -> u32 {
         let (mut number, mut mask) = ([0; 4], [0; 4]);
         number[..self.number.len()].copy_from_slice(self.number);
         mask[..self.number.len()].fill(0xFF);
