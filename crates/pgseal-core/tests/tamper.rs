@@ -234,6 +234,12 @@ const COLUMNS: [(&str, Layout, &str, u64); 8] = [
     ("CTR, paged", Layout::Paged, "ctr", 0),
 ];
 
+/// The verdict in the row of an attack of a written table.
+fn cell(table: &str, what: &str, column: usize) -> String {
+    let row = table.lines().find_map(|line| line.strip_prefix(&format!("| {what} |")));
+    row.and_then(|row| row.split('|').nth(column)).unwrap_or_default().trim().to_owned()
+}
+
 #[test]
 fn the_verdicts_are_those_of_the_table() {
     let mut table = String::from(
@@ -241,11 +247,13 @@ fn the_verdicts_are_those_of_the_table() {
     );
     table.extend(COLUMNS.map(|(title, ..)| format!(" {title} |")));
     table.push_str("\n|---|---|---|---|---|---|---|---|---|\n");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/threat-model-file-layer.inc.md");
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
     let combinations: Vec<_> =
         combinations().map(|(suite, layout)| (suite, layout, files(suite, layout))).collect();
     for (what, attack) in ATTACKS {
         table.push_str(&format!("| {what} |"));
-        for (title, layout, family, must_open) in COLUMNS {
+        for (column, (title, layout, family, must_open)) in COLUMNS.into_iter().enumerate() {
             let mut verdicts: Vec<String> = combinations
                 .iter()
                 .filter(|(suite, l, _)| *l == layout && suite.name().ends_with(family))
@@ -255,16 +263,19 @@ fn the_verdicts_are_those_of_the_table() {
                 })
                 .collect();
             verdicts.dedup();
+            if pgseal_crypto::FIPS && verdicts.is_empty() {
+                // It does not have the suites of this column.
+                verdicts.push(cell(&committed, what, column));
+            }
             assert_eq!(verdicts.len(), 1, "{what}, {title}: {verdicts:?}");
             table.push_str(&format!(" {} |", verdicts[0]));
         }
         table.push('\n');
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/threat-model-file-layer.inc.md");
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(path, &table).unwrap();
+        return;
     }
-    let committed = std::fs::read_to_string(path).unwrap_or_default();
     assert!(committed == table, "the table has changed; if on purpose, UPDATE_EXPECT=1\n{table}");
 }
 
