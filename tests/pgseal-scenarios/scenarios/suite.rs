@@ -12,6 +12,7 @@ use pgseal_cluster::{Patience, process};
 use pgseal_core::header::{self, Kind};
 use pgseal_core::{Layout, Suite};
 use pgseal_scenarios::backup::{base_backup, ends_sound, text};
+use pgseal_scenarios::files::own_as_parent;
 use pgseal_scenarios::resealing::{guard_of, header_of};
 use pgseal_scenarios::{Keys, Ledger, Node, assert_same_contents, programs};
 use pgseal_testkit::{Cluster, Sealing};
@@ -475,6 +476,7 @@ fn between_keys_of_128_and_256_bits() {
         // As a crash may leave it: no relation has this file.
         let left = node.file(&node.relation("t")).with_file_name("99997");
         fs::copy(node.file(&node.relation("t")), &left).expect("a copy");
+        own_as_parent(&left);
         change(&node, to);
         let (code, said) = rewrite(&node, &["--pages-per-second", "0"]);
         assert!(code == 1 && said.contains("/99997\n"), "{said}");
