@@ -41,7 +41,7 @@ impl Spread {
     pub fn new(settings: impl Fn(&Node) -> String) -> Spread {
         let shards =
             vec![server("aes-256-gcm", "1a", &settings), server("aes-256-xts", "2b", &settings)];
-        let front = server("aes-128-gcm", "3c", &settings);
+        let front = server("aes-256-gcm", "3c", &settings);
         front.sql(&format!(
             "create extension postgres_fdw;; create table orders {COLUMNS} partition by hash (customer);;
              create table customers (id int primary key, name text);;
