@@ -74,20 +74,4 @@ core() {
     inside tests/upstream/compare.sh core
 }
 
-[ $# -gt 0 ] || die "what? (see --help)"
-for action; do
-    case "$action" in
-    -h | --help)
-        usage
-        exit 0
-        ;;
-    build | unit | hooks | guard | columns | scenarios | core) ;;
-    *) die "unknown action '$action'" ;;
-    esac
-done
-prepare
-for action; do
-    start=$SECONDS
-    "$action"
-    say "aarch64: $action: $((SECONDS - start)) s"
-done
+run_actions aarch64 "build unit hooks guard columns scenarios core" "$@"

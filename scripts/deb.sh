@@ -20,14 +20,9 @@ version=$(project_version)
 maintainer=${DEB_MAINTAINER:-pgseal maintainers <pgseal@unknown.invalid>}
 
 build() {
-    local work=$out/pgseal-$version majors=() major modules='' config
+    local work=$out/pgseal-$version majors=() major modules=''
     command -v dpkg-buildpackage >/dev/null || die "dpkg-buildpackage is missing; run scripts/setup.sh deb"
-    for config in $(pg_configs); do
-        major=$(pg_major "$config")
-        [ -e "target/guard/$major/pgseal_guard.so" ] || die "no modules for PostgreSQL $major: run 'make build' first"
-        majors+=("$major")
-    done
-    [ ${#majors[@]} -gt 0 ] || die "no PostgreSQL of the distribution here"
+    built_majors
     rm -rf "$out"
     mkdir -p "$work"
     cp -r packaging/debian "$work/debian"
@@ -58,18 +53,6 @@ LOG
     find "$out" -name '*.deb' | sort
 }
 
-# Make a clean root of this machine's suite, from the archive that apt uses here.
-root=
-clean() {
-    local status=$?
-    trap - EXIT
-    if [ -n "$root" ]; then
-        leave_root "$root"
-        rm -rf --one-file-system "$root"
-    fi
-    exit "$status"
-}
-
 # unpack_deb PACKAGE DIR
 unpack_deb() { dpkg-deb -x "$1" "$2"; }
 
@@ -83,9 +66,7 @@ test_debs() {
     check_symbols unpack_deb "$out"/*.deb
     check_packaged_crates unpack_deb "$out"/*.deb
     suite=$(host_suite)
-    root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-deb.XXXXXX")
-    trap clean EXIT
-    trap 'exit 130' INT TERM
+    temporary_root deb
     say "test-deb: a clean $suite in $root"
     make_root "$root" "$suite" "$out/debootstrap.log"
     enter_root "$root"

@@ -32,17 +32,6 @@ suite_of() {
     esac
 }
 
-root=
-clean() {
-    local status=$?
-    trap - EXIT
-    if [ -n "$root" ]; then
-        leave_root "$root"
-        rm -rf --one-file-system "$root" "$root".*
-    fi
-    exit "$status"
-}
-
 quietly() {
     local log=$root.log
     in_root "$root" env SOURCE_DATE_EPOCH="$epoch" "$@" >"$log" 2>&1 || {
@@ -134,9 +123,7 @@ build() {
     work=$out/work
     rm -rf "$out/blobs" "$out/index.json" "$out/oci-layout" "$work"
     mkdir -p "$work" "$out/blobs/sha256"
-    root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-image.XXXXXX")
-    trap clean EXIT
-    trap 'exit 130' INT TERM
+    temporary_root image
 
     say "image: a clean $suite"
     make_root "$root" "$suite" "$work/debootstrap.log"

@@ -35,6 +35,29 @@ project_version() {
 # Prints the comment at the head of the running script.
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; }
 
+# run_actions NAME KNOWN ACTION...: checks that all actions are among the known ones, calls the script's function
+# "prepare", and then the function of each action, with its time.
+run_actions() {
+    local name=$1 known=$2 action start
+    shift 2
+    [ $# -gt 0 ] || die "what? (see --help)"
+    for action; do
+        case "$action" in
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        esac
+        case " $known " in *" $action "*) ;; *) die "unknown action '$action'" ;; esac
+    done
+    prepare
+    for action; do
+        start=$SECONDS
+        "$action"
+        say "$name: $action: $((SECONDS - start)) s"
+    done
+}
+
 # read_options WORDS ARGUMENT...: parses options. A word NAME=VARIABLE in WORDS declares an option
 # --NAME whose value goes into VARIABLE; a word NAME:VARIABLE declares a flag that sets VARIABLE to
 # "yes". Other arguments go into REST. -h prints the comment at the head of the script and exits.

@@ -34,6 +34,7 @@ prepare() {
     for program in musl-gcc mvn busybox unshare python3; do
         command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh musl"
     done
+    mkdir -p build/results
     make_musl_root "$MAJOR"
     mkdir -p "$MUSL_DIR/unwind" "$MUSL_DIR/bin"
     say "INPUT($(rustc --print sysroot)/lib/rustlib/$MUSL_TARGET/lib/self-contained/libunwind.a)" >"$MUSL_DIR/unwind/libgcc_s.so"
@@ -187,21 +188,4 @@ core() {
 # results MODE: each test and whether it passed.
 results() { sed -nE 's/^(test)? +(\S+) +\.\.\. (ok|FAILED).*/\2 \3/p' "build/results/musl-$1.log" | sort; }
 
-[ $# -gt 0 ] || die "what? (see --help)"
-for action; do
-    case "$action" in
-    -h | --help)
-        usage
-        exit 0
-        ;;
-    build | hooks | unit | cluster | core) ;;
-    *) die "unknown action '$action'" ;;
-    esac
-done
-prepare
-mkdir -p build/results
-for action; do
-    start=$SECONDS
-    "$action"
-    say "musl: $action: $((SECONDS - start)) s"
-done
+run_actions musl "build hooks unit cluster core" "$@"

@@ -29,16 +29,11 @@ function_of() { sed -n "/^$1() {/,/^}/p" packaging/debian/pgseal.postinst packag
 fill() { sed -e "/^@$1@\$/{r $2" -e 'd}'; }
 
 build() {
-    local work=$out/work majors=() major config program epoch
+    local work=$out/work majors=() major program epoch
     for program in rpmbuild find-debuginfo eu-strip; do
         command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh rpm"
     done
-    for config in $(pg_configs); do
-        major=$(pg_major "$config")
-        [ -e "target/guard/$major/pgseal_guard.so" ] || die "no modules for PostgreSQL $major: run 'make build' first"
-        majors+=("$major")
-    done
-    [ ${#majors[@]} -gt 0 ] || die "no PostgreSQL of the distribution here"
+    built_majors
     rm -rf "$out"
     mkdir -p "$work"
     copy_examples "$work/examples"
@@ -84,17 +79,6 @@ check_needs() {
     say "test-rpm: no package needs more than the C library $NEWEST_GLIBC, that of RHEL 9"
 }
 
-root=
-clean() {
-    local status=$?
-    trap - EXIT
-    if [ -n "$root" ]; then
-        leave_root "$root"
-        rm -rf --one-file-system "$root"
-    fi
-    exit "$status"
-}
-
 test_rpms() {
     local program suite major package
     [ "$(id -u)" = 0 ] || die "a root of its own can only be made as root: sudo make test-rpm"
@@ -109,9 +93,7 @@ test_rpms() {
     rpmlint -r packaging/rpm/rpmlintrc "$out"/*.rpm || die "rpmlint finds errors"
     suite=$(host_suite)
     major=$(default_major)
-    root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-rpm.XXXXXX")
-    trap clean EXIT
-    trap 'exit 130' INT TERM
+    temporary_root rpm
     say "test-rpm: a clean $suite with rpm, in $root"
     make_root "$root" "$suite" "$out/debootstrap.log"
     enter_root "$root"

@@ -8,6 +8,17 @@ copy_examples() {
     cp -r packaging/ansible "$1/"
 }
 
+# Puts the majors of PostgreSQL that this machine has modules for into the caller's array "majors".
+built_majors() {
+    local config major
+    for config in $(pg_configs); do
+        major=$(pg_major "$config")
+        [ -e "target/guard/$major/pgseal_guard.so" ] || die "no modules for PostgreSQL $major: run 'make build' first"
+        majors+=("$major")
+    done
+    [ ${#majors[@]} -gt 0 ] || die "no PostgreSQL of the distribution here"
+}
+
 # place_modules ROOT LIBDIR SHAREDIR: moves what 'make install' put below ROOT for each PostgreSQL of this machine to
 # where that of the user's machine looks for it; "@" stands for the major version.
 place_modules() {

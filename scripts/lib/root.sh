@@ -55,6 +55,22 @@ leave_root() {
     for place in proc dev/shm dev/pts; do umount "$1/$place" 2>/dev/null || true; done
 }
 
+# temporary_root NAME: makes a directory for a root, in the variable "root", which is removed when the script ends,
+# with the files beside it whose names begin with its name.
+temporary_root() {
+    root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-$1.XXXXXX")
+    trap remove_root EXIT
+    trap 'exit 130' INT TERM
+}
+
+remove_root() {
+    local status=$?
+    trap - EXIT
+    leave_root "$root"
+    rm -rf --one-file-system "$root" "$root".*
+    exit "$status"
+}
+
 # in_root DIR COMMAND [ARGUMENT...]: runs a command in the root with a clean environment, and
 # without descriptor 8, which is a script's lock.
 in_root() {
