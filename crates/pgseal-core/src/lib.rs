@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod broken;
+pub mod capacity;
 mod cipher;
 pub mod error;
 mod evp;

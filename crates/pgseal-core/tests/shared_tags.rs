@@ -3,11 +3,14 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::Numbers;
 use pgseal_core::BlockNo;
 use pgseal_core::shared_tags::{RUN, RUN_BYTES, RunsOf, SharedTags, TagSet, WAYS};
 
@@ -39,18 +42,6 @@ fn version_of(page: u64, found: &[u8; ENTRY]) -> u64 {
     let version = u64::from_le_bytes(found.as_chunks::<8>().0[0]) & 0xFF_FFFF_FFFF;
     assert_eq!(*found, entry(page, version), "page {page}");
     version
-}
-
-/// A small generator of random numbers, the same in each run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % below
-    }
 }
 
 #[derive(Default)]

@@ -10,7 +10,7 @@ use std::sync::{Barrier, Mutex, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Handle, pattern};
+use common::{Handle, Numbers, pattern};
 use pgseal_core::geometry::{BLOCK_LEN, block_sealed_off, tag_entry_off};
 use pgseal_core::storage::accelerated::Accelerated;
 use pgseal_core::storage::mem::MemStorage;
@@ -43,18 +43,6 @@ struct OnDisk {
     tag: AtomicU64,
     /// PostgreSQL lets one process at a time write a page. Only some of the writers here take it.
     one_writer: Mutex<()>,
-}
-
-/// A small generator of random numbers, the same in each run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % below
-    }
 }
 
 struct Model {

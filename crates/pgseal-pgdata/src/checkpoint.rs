@@ -28,20 +28,19 @@ impl Checkpoint {
     /// Reads the counters. `None` if the bytes are too few to be a control file.
     #[must_use]
     pub fn read(control: &[u8]) -> Option<Checkpoint> {
-        let u32_at = |at: usize| Some(u32::from_le_bytes(*control.get(at..)?.first_chunk()?));
         // `pg_control_version` is 1300 for 15 and 16, 1700 for 17, 1800 for 18, 1901 for the first
         // betas of 19, and 1905 for its release candidate, whose `logicalDecodingEnabled` moves what
         // follows.
-        let version = u32_at(8)?;
+        let version = u32_at(control, 8)?;
         let wide_members = version >= 1900;
         let at = if version >= 1905 { 72 } else { 64 };
         let next_member = match wide_members {
             true => u64::from_le_bytes(*control.get(at + 16..)?.first_chunk()?),
-            false => u32_at(at + 16)?.into(),
+            false => u32_at(control, at + 16)?.into(),
         };
         Some(Checkpoint {
-            next_xid: u32_at(at)?.into(),
-            next_multi: u32_at(at + 12)?.into(),
+            next_xid: u32_at(control, at)?.into(),
+            next_multi: u32_at(control, at + 12)?.into(),
             next_member,
             wide_members,
         })

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use pgseal_core::{Layout, PlainLen, geometry};
 use pgseal_scenarios::backup::base_backup_command;
 use pgseal_scenarios::files::{page_off, truncate};
 use pgseal_scenarios::{Keys, Node, programs};
@@ -165,10 +166,6 @@ fn a_cut_is_noticed_and_repaired_in_xts() {
 }
 
 /// A standby notices what is done to its own files, replays on, and can be repaired.
-/// The sealed length of a full segment of 1 GiB: a header, and for each of 512 groups a tag block and
-/// 256 pages.
-const FULL_SEGMENT: u64 = 8192 * (1 + 512 * (1 + 256));
-
 /// A later segment that is removed below the running server is no shorter table. Its first segment
 /// is full of pages that were never written: a hole, made while the server is down after a crash,
 /// when no manifest lists the file's length.
@@ -181,10 +178,11 @@ fn a_segment_that_was_removed_is_noticed() {
     let file = node.file(&node.relation("t"));
     let second = file.with_extension("1");
     node.kill9();
+    let full = geometry::sealed_len(Layout::Paged, PlainLen(1 << 30));
     OpenOptions::new()
         .write(true)
         .open(&file)
-        .and_then(|opened| opened.set_len(FULL_SEGMENT))
+        .and_then(|opened| opened.set_len(full.0))
         .expect("the hole");
     node.start();
     node.sql("insert into t select g, repeat('n', 900) from generate_series(1, 2000) g");

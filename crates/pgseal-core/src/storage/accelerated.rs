@@ -4,6 +4,7 @@
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Accelerator, GroupName, Storage};
 use crate::shared_tags::{SharedTags, TagSet};
@@ -19,22 +20,23 @@ pub struct Accelerated<S> {
     changes: [AtomicU64; 4],
     used: AtomicU64,
     versions: Option<Table>,
-    tags: Option<SharedTags>,
+    tags: LentTags,
 }
 
 impl<S> Accelerated<S> {
-    /// Wraps a storage. The tables that it shares are never freed.
+    /// Wraps a storage.
     pub fn new(inner: S) -> Accelerated<S> {
         Accelerated {
             inner,
             changes: Default::default(),
             used: AtomicU64::new(0),
             versions: None,
-            tags: new_tags(),
+            tags: LentTags::take(),
         }
     }
 
-    /// Wraps a storage, and keeps versions of pages in a table of so many slots, a power of two.
+    /// Wraps a storage, and keeps versions of pages in a table of so many slots, a power of two,
+    /// which is never freed.
     pub fn with_versions(inner: S, slots: usize) -> Accelerated<S> {
         let slots = Vec::leak((0..slots).map(|_| Slot::default()).collect());
         let epoch = Box::leak(Box::new(AtomicU32::new(0)));
@@ -59,10 +61,35 @@ impl<S: Default> Default for Accelerated<S> {
     }
 }
 
-/// Room for the tags of 2048 pages.
-fn new_tags() -> Option<SharedTags> {
-    let sets = (0..32).map(|_| TagSet::new()).collect();
-    SharedTags::new(Vec::leak(sets), Box::leak(Box::new(AtomicU32::new(0))))
+/// A table with room for the tags of 2048 pages. Tables are never freed, so one that nobody uses any
+/// more is lent to the next storage.
+#[derive(Debug)]
+struct LentTags(Option<SharedTags>);
+
+static UNUSED: Mutex<Vec<SharedTags>> = Mutex::new(Vec::new());
+
+fn unused() -> MutexGuard<'static, Vec<SharedTags>> {
+    UNUSED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LentTags {
+    fn take() -> LentTags {
+        let made = || {
+            let sets = (0..32).map(|_| TagSet::new()).collect();
+            SharedTags::new(Vec::leak(sets), Box::leak(Box::new(AtomicU32::new(0))))
+        };
+        let known = unused().pop();
+        LentTags(known.or_else(made))
+    }
+}
+
+impl Drop for LentTags {
+    fn drop(&mut self) {
+        if let Some(table) = self.0 {
+            table.begin_anew();
+            unused().push(table);
+        }
+    }
 }
 
 impl<S> Deref for Accelerated<S> {
@@ -122,7 +149,7 @@ impl<S: Storage> Accelerator for Accelerated<S> {
     }
 
     fn shared_tags(&self) -> Option<&SharedTags> {
-        self.tags.as_ref()
+        self.tags.0.as_ref()
     }
 
     fn versions(&self) -> Option<&Table> {

@@ -6,13 +6,13 @@
 //! server runs.
 
 use core::ffi::CStr;
-use core::sync::atomic::AtomicU32;
 use std::sync::OnceLock;
 
+use pgseal_core::capacity::WATCHED_GB;
 use pgseal_core::random::Random;
 use pgseal_core::versions::{Slot, Table};
 
-use crate::file::capacity::{self, PAGES_PER_GB};
+use crate::file::capacity;
 use crate::file::lengths;
 use crate::file::shared_tags;
 use crate::os::log;
@@ -22,9 +22,6 @@ use crate::os::sys;
 
 /// How many GiB of pages have a slot of their own. 0: no versions are kept.
 const VARIABLE: &CStr = c"PGSEAL_WATCHED_GB";
-const DEFAULT_GB: usize = 16;
-/// What lies before the slots: the epoch, on a cache line of its own.
-const HEAD_BYTES: usize = 64;
 
 static TABLE: OnceLock<Table> = OnceLock::new();
 
@@ -46,11 +43,11 @@ pub fn recovery_begins() {
 /// Makes the shared memory of the versions of pages and of the lengths of files. The postmaster calls
 /// this once, before it forks.
 pub fn share() {
-    let gb = capacity::gb(VARIABLE, DEFAULT_GB);
-    if table().is_some() || gb == 0 {
+    let pages = capacity::pages(VARIABLE, WATCHED_GB);
+    if table().is_some() || pages == 0 {
         return;
     }
-    match made(gb * PAGES_PER_GB).and_then(|table| Ok((table, made(lengths::FILES)?))) {
+    match made(pages).and_then(|table| Ok((table, made(lengths::FILES)?))) {
         Ok((pages, files)) => {
             let _ = TABLE.set(pages);
             lengths::keep_in(files);
@@ -65,14 +62,8 @@ pub fn share() {
 fn made(slots: usize) -> Result<Table, Errno> {
     let mut keys = [0; 32];
     KernelRandom.fill(&mut keys).map_err(|_| libc::EAGAIN)?;
-    let map = sys::shared_memory(HEAD_BYTES + slots * size_of::<Slot>())?;
-    // SAFETY: the map is longer than this, is never unmapped, has zeros, and its start is aligned to
-    // a page; all access is atomic.
-    let epoch: &'static AtomicU32 = unsafe { &*map.cast() };
-    // SAFETY: within the map.
-    let first = unsafe { map.add(HEAD_BYTES) }.cast::<Slot>();
-    // SAFETY: as above; `slots` slots of zeros, aligned to 64 bytes.
-    let slots: &'static [Slot] = unsafe { core::slice::from_raw_parts(first, slots) };
+    // SAFETY: a slot is two atomic integers, and zeros are an empty one.
+    let (epoch, slots) = unsafe { sys::shared_table::<Slot>(slots) }?;
     let mut numbers = [0; 4];
     for (number, word) in numbers.iter_mut().zip(keys.as_chunks::<8>().0) {
         *number = u64::from_le_bytes(*word);

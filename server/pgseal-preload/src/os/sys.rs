@@ -3,6 +3,7 @@
 
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
+use core::sync::atomic::AtomicU32;
 
 use crate::os::memory::with_reserve;
 pub use crate::os::paths::{CPath, PathText, c_path};
@@ -127,6 +128,24 @@ pub fn shared_memory(len: usize) -> Result<*mut u8, c_int> {
     // SAFETY: a new map at an address of the kernel's choice.
     let map = unsafe { real::mmap(core::ptr::null_mut(), len, prot, flags, -1, 0) };
     if map == libc::MAP_FAILED { Err(real::errno()) } else { Ok(map.cast()) }
+}
+
+/// What lies before the elements of a [`shared_table`]: a number, on a cache line of its own.
+const HEAD_BYTES: usize = 64;
+
+/// A number and so many elements in [`shared_memory`], all zeros.
+///
+/// # Safety
+/// `T` consists of atomic integers, is valid as zeros, and is aligned to at most 64 bytes.
+pub unsafe fn shared_table<T>(count: usize) -> Result<(&'static AtomicU32, &'static [T]), c_int> {
+    let map = shared_memory(HEAD_BYTES + count * size_of::<T>())?;
+    // SAFETY: the map is longer than this, is never unmapped, has zeros, and its start is aligned to
+    // a page; all access is atomic.
+    let number: &'static AtomicU32 = unsafe { &*map.cast() };
+    // SAFETY: within the map.
+    let first = unsafe { map.add(HEAD_BYTES) }.cast::<T>();
+    // SAFETY: as above, and the caller's contract.
+    Ok((number, unsafe { core::slice::from_raw_parts(first, count) }))
 }
 
 /// Removes a name of a file.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pgseal_core::capacity::{WATCHED_GB, gb_of};
 use pgseal_pgdata::Class;
 
 use super::context::Context;
@@ -197,9 +198,6 @@ fn judge_accelerators(environ: &[u8]) -> Verdict {
     }
 }
 
-/// What the server watches if `PGSEAL_WATCHED_GB` is not set (`spec/while-it-runs.md`, section 1).
-const WATCHED_GIB: u64 = 16;
-
 pub fn watched_pages(context: &Context) -> Verdict {
     let is_relation = |class: Class| matches!(class, Class::Relation { temporary: false, .. });
     let entries = context.scan.entries.iter().filter(|entry| is_relation(entry.class));
@@ -209,8 +207,8 @@ pub fn watched_pages(context: &Context) -> Verdict {
 
 /// `relations_len`: the sealed length of all files of relations, in bytes.
 fn judge_watched_pages(environ: &[u8], relations_len: u64) -> Verdict {
-    let set = proc::variable(environ, "PGSEAL_WATCHED_GB").and_then(|text| text.parse().ok());
-    let gib = set.map_or(WATCHED_GIB, |gib: u64| gib.next_power_of_two() * u64::from(gib > 0));
+    let set = proc::variable(environ, "PGSEAL_WATCHED_GB");
+    let gib = set.and_then(|text| gb_of(text.as_bytes())).unwrap_or(WATCHED_GB);
     let relations_gib = relations_len.div_ceil(1 << 30);
     if gib == 0 {
         warn(
@@ -267,6 +265,7 @@ mod tests {
         assert_eq!(of("PGSEAL_WATCHED_GB=17\0", 32 * GIB).state, State::Ok);
         assert_eq!(of("PGSEAL_WATCHED_GB=2\0", 3 * GIB).state, State::Warn);
         assert_eq!(of("PGSEAL_WATCHED_GB=lots\0", 16 * GIB).state, State::Ok);
+        assert_eq!(of("PGSEAL_WATCHED_GB=18446744073709551615\0", 17 * GIB).state, State::Warn);
         let none = of("PGSEAL_WATCHED_GB=0\0", 0);
         assert!(none.state == State::Warn && none.saw.contains("PGSEAL_WATCHED_GB=0"), "{none:?}");
     }
