@@ -35,37 +35,37 @@ place_modules() {
 # check_symbols UNPACK PACKAGE...: programs and libraries are stripped, and what gdb and perf need is in packages of
 # its own. UNPACK PACKAGE DIR unpacks a package.
 check_symbols() {
-    local unpack=$1 package dir file count=0 wanted
+    local unpack=$1 package dir file id count=0 wanted
+    local -A names=()
     shift
     dir=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-symbols.XXXXXX")
-    for package; do
-        rm -rf "$dir/files"
-        "$unpack" "$package" "$dir/files"
-        while read -r file; do
-            # A file of debug symbols is below usr/lib/debug; every other one has none.
-            case "$file" in
-            */usr/lib/debug/*.debug)
-                wanted=debug_line
-                # Programs are built without debug information, and some link nothing that has it: names of
-                # functions. So has everything of who built without it.
-                case "$file:${CARGO_PROFILE_RELEASE_DEBUG:-}" in *pgseal-provider-* | *pgseal-lab* | *:0) wanted=symtab ;; esac
-                readelf -SW "$file" 2>/dev/null | grep "\.$wanted" >/dev/null ||
-                    die "$package: ${file#"$dir/files"} has no debug symbols"
-                count=$((count + 1))
-                ;;
-            *)
-                if readelf -SW "$file" 2>/dev/null | grep -E '\.(debug_line|symtab)' >/dev/null; then
-                    die "$package: ${file#"$dir/files"} is not stripped"
-                fi
-                ;;
-            esac
-        done < <(find "$dir/files" -type f \( -perm -u+x -o -name '*.so' -o -name '*.debug' \))
-    done
+    for package; do "$unpack" "$package" "$dir/${package##*/}"; done
+    while read -r file; do
+        if readelf -SW "$file" 2>/dev/null | grep -E '\.(debug_line|symtab)' >/dev/null; then
+            die "${file#"$dir/"} is not stripped"
+        fi
+        id=$(build_id "$file")
+        [ -z "$id" ] || names[$id]=${file##*/}
+    done < <(find "$dir" -type f \( -perm -u+x -o -name '*.so' \) ! -path '*/usr/lib/debug/*')
+    while read -r file; do
+        wanted=debug_line
+        # Programs are built without debug information, and some link nothing that has it: names of functions. So has
+        # everything of who built without it.
+        case "${names[$(build_id "$file")]:-unknown}:${CARGO_PROFILE_RELEASE_DEBUG:-}" in
+        unknown:*) die "${file#"$dir/"} is of no program" ;;
+        pgseal-provider-* | pgseal-lab:* | *:0) wanted=symtab ;;
+        esac
+        readelf -SW "$file" 2>/dev/null | grep "\.$wanted" >/dev/null || die "${file#"$dir/"} has no debug symbols"
+        count=$((count + 1))
+    done < <(find "$dir" -type f -path '*/usr/lib/debug/*' -name '*.debug')
     rm -rf "$dir"
     # pgseal, the library, three plugins, pgseal-lab; guard module and extension
     [ "$count" -ge 8 ] || die "only $count files of debug symbols"
     say "$count files of debug symbols, each in a package of its own"
 }
+
+# build_id FILE: the number that a program and its debug symbols have in common; nothing of another file.
+build_id() { { readelf -n "$1" 2>/dev/null || true; } | sed -n 's/.*Build ID: //p'; }
 
 # check_crates BILL FILE...: each program or library names the crates in it (cargo auditable), and together they name
 # all of the bill of materials: what is linked is in both. The programs' lists have some more, which cargo's features
