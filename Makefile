@@ -20,7 +20,8 @@ MAKEFLAGS += --no-print-directory
 .NOTPARALLEL:
 
 # Variables:
-#   PG_CONFIG=PATH (one or more)      the PostgreSQL to use; default: all that the distribution installed
+#   PG_CONFIG=PATH (one or more)      the PostgreSQL to use; default: all that the distribution
+#                                     installed
 #   EXTENSIONS="postgis plr"          some extensions, for test-extensions
 #   MAJOR=17                          the major version, for image and its tests
 #   MAJORS="15 18"                    some major versions, for test-matrix and test-upstream
@@ -31,10 +32,13 @@ MAKEFLAGS += --no-print-directory
 #   PAGES="docs/backup.md"            some pages, for test-docs
 #   CHECKS="upgrade,crash"            some checks, for test-matrix
 #   RELEASE_KEY=KEY                   the key of GnuPG that signs, for release
-#   ACTIONS="build unit"              some parts of test-aarch64 or test-musl (scripts/aarch64.sh --help, musl.sh --help)
+#   ACTIONS="build unit"              some parts of test-aarch64 or test-musl (scripts/aarch64.sh
+#                                     --help, musl.sh --help)
 #   HOURS=8 SEED=1 EVENTS=crash       how long, in which order and which, for soak
-#   AUDITABLE=yes                     programs that list the crates in them, as in packages, for build
-#   FIPS=1                            over AWS-LC's FIPS module (docs/fips.md), for build, test and install
+#   AUDITABLE=yes                     programs that list the crates in them, as in packages, for
+#                                     build
+#   FIPS=1                            over AWS-LC's FIPS module (docs/fips.md), for build, test and
+#                                     install
 #   SUITES="recovery,src/bin/pg_rewind"   some of PostgreSQL's own suites, for test-upstream
 export PG_CONFIG DESTDIR CARGO FIPS RELEASE_KEY
 # Where scripts/setup.sh puts what cargo has no package for: cargo-auditable.
@@ -43,22 +47,24 @@ export PATH := $(CURDIR)/build/tools/bin:$(PATH)
 # Of a FIPS build: the features, for the calls of cargo below. The lab measures the ordinary build.
 FIPS_FEATURES = $(if $(FIPS),-p pgseal-crypto --features pgseal-crypto/fips)
 LAB = $(if $(FIPS),,pgseal-lab)
-# Crates that the tests of the workspace leave out: AWS's SDK would be compiled in another profile for them.
+# Crates that the tests of the workspace leave out: AWS's SDK would be compiled in another profile
+# for them.
 UNTESTED = $(AWS_KMS) $(if $(FIPS),pgseal-column pgseal-lab)
 
 UPSTREAM = tests/upstream
-# The programs that talk to key stores. Compiling the SDK of AWS takes as long as the rest of a build, and a demonstration
-# does not need it, so that plugin has a target of its own.
+# The programs that talk to key stores. Compiling the SDK of AWS takes as long as the rest of a
+# build, and a demonstration does not need it, so that plugin has a target of its own.
 AWS_KMS = pgseal-provider-aws-kms
 PLUGINS = pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
 
 # Licences of the crates within the programs, and the bill of materials.
 NOTICES = THIRD-PARTY-NOTICES.txt pgseal.cdx.json
 
-# $(call step,WHAT,SECONDS,COMMAND): says what comes and how long it takes (on two idle cores, from scratch), runs
-# COMMAND, and says how long it took.
+# $(call step,WHAT,SECONDS,COMMAND): says what comes and how long it takes (on two idle cores, from
+# scratch), runs COMMAND, and says how long it took.
 step = @scripts/step.sh "$(1)" $(2) $(3)
-# On a terminal, cargo shows which crates it builds. For packages each program lists the crates in it.
+# On a terminal, cargo shows which crates it builds. For packages each program lists the crates in
+# it.
 BUILD = $(CARGO) $(if $(AUDITABLE),auditable )build $(shell [ -t 2 ] || echo --quiet) --release --locked
 
 .PHONY: help

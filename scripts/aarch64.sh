@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # aarch64.sh build|unit|hooks|guard|columns|scenarios|core...
 #
-# Builds pgseal for aarch64 with a compiler of this machine (x86-64), and tests it under qemu-user with Debian's
-# PostgreSQL for arm64, in a root that is made in the cache (as root; Linux 6.7 or later):
+# Builds pgseal for aarch64 with a compiler of this machine (x86-64), and tests it under qemu-user
+# with Debian's PostgreSQL for arm64, in a root that is made in the cache (as root; Linux 6.7 or
+# later):
 #   build      library, programs, plugins, library of columns; guard module and extension
-#   unit       tests of the crates with their vectors, and the programs that call each hook; tests/aarch64-skip.tsv
-#              names what emulation cannot run, and why
+#   unit       tests of the crates with their vectors, and the programs that call each hook;
+#              tests/aarch64-skip.tsv names what emulation cannot run, and why
 #   hooks      what PostgreSQL's programs for arm64 import
 #   guard      the guard module against the real server
 #   columns    the extension against the real server
 #   scenarios  the scenarios of SCENARIOS (default: crash canary)
 #   core       PostgreSQL's core regression tests, plain and sealed, compared
-# Emulation shows nothing of speed, and not what a processor with a weaker order of memory does: qemu on x86-64
-# keeps the order of x86-64. The pages are those of this machine.
+# Emulation shows nothing of speed, and not what a processor with a weaker order of memory does:
+# qemu on x86-64 keeps the order of x86-64. The pages are those of this machine.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/apt.sh"

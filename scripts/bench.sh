@@ -2,21 +2,23 @@
 # bench.sh [--quick] [--only LOAD[,LOAD...]] [--until PERCENT] [--max-time TIME] [--slice TIME]
 #          [--arms ARM[,ARM...]] [--cpus LIST|none] [--output DIR] [--json]
 #
-# Measures what sealing costs, compared with the same PostgreSQL unsealed: 'pgseal lab cost'. It makes
-# two plain clusters (their difference is the noise) and one for each suite. Their servers take turns of
-# some hundred milliseconds, until the 95 % intervals of a load are narrow or its time is up. Prints
-# ratios with these intervals, processor time and the floor of the bare cipher, and says which aims are
-# met; the report and the raw samples go into a directory of this run in DIR (build/results/bench).
-# Without --only and --json, and if cargo is installed, it then compares the core with the bare cipher
-# ('cargo bench -p pgseal-core'). Exit status 24: the time of a load was up first.
+# Measures what sealing costs, compared with the same PostgreSQL unsealed: 'pgseal lab cost'. It
+# makes two plain clusters (their difference is the noise) and one for each suite. Their servers
+# take turns of some hundred milliseconds, until the 95 % intervals of a load are narrow or its time
+# is up. Prints ratios with these intervals, processor time and the floor of the bare cipher, and
+# says which aims are met; the report and the raw samples go into a directory of this run in DIR
+# (build/results/bench). Without --only and --json, and if cargo is installed, it then compares the
+# core with the bare cipher ('cargo bench -p pgseal-core'). Exit status 24: the time of a load was
+# up first.
 #
 #   --quick     small and short (3 minutes): shows that it works, but its figures mean little
-#   --only      select-memory scan select-64mb connect tpcb insert vacuum vacuum-full ctas init, or core
+#   --only      select-memory scan select-64mb connect tpcb insert vacuum vacuum-full ctas init, or
+#               core
 #   --until     the widest interval: 2%
 #   --max-time  the longest time for each load: 5min
 #   --slice     the length of a turn: 300ms
-#   --arms      aes-256-gcm; other suites, gocryptfs, and with -without-checksums behind it a suite or
-#               plain
+#   --arms      aes-256-gcm; other suites, gocryptfs, and with -without-checksums behind it a suite
+#               or plain
 #   --cpus      runs servers and clients together on these CPUs (default: the last CPU)
 #   --json      prints the results and their analysis as JSON (spec/lab-report.md)
 #

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# book.sh build: makes one searchable site out of README.md, docs/ and spec/, in build/book/html, with mdbook, and
-# checks that each link within the site leads to a page and to a heading that exists, and each picture to a file. The
-# order is that of docs/README.md. Marks of docs-test.sh are left out; a link to a file that is no page becomes its text.
+# book.sh build: makes one searchable site out of README.md, docs/ and spec/, in build/book/html,
+# with mdbook, and checks that each link within the site leads to a page and to a heading that
+# exists, and each picture to a file. The order is that of docs/README.md. Marks of docs-test.sh are
+# left out; a link to a file that is no page becomes its text.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"

@@ -28,7 +28,8 @@ check() {
     say "$what: $(wc -l <<<"$tree") crates, all of them in $allowed; no network, TLS or async crate"
 }
 
-# check_without WHAT CRATE UNWANTED: none of the crates that the pattern UNWANTED names is in the tree of CRATE.
+# check_without WHAT CRATE UNWANTED: none of the crates that the pattern UNWANTED names is in the
+# tree of CRATE.
 check_without() {
     local what=$1 crate=$2 unwanted=$3 tree found
     tree=$(cargo tree --locked -p "$crate" -e normal --target all --prefix none --format '{p}' |

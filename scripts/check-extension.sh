@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# check-extension.sh: each C file of server/extension uses functions and variables of the rows below its own only, in the
-# drawing of server/extension/README.md.
+# check-extension.sh: each C file of server/extension uses functions and variables of the rows below
+# its own only, in the drawing of server/extension/README.md.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT/server/extension"
@@ -20,7 +20,8 @@ code() {
     done
 }
 all=$(code)
-# What the header declares (pgseal_refresh is the one function in it, and calls pgseal_reread), and where it is defined.
+# What the header declares (pgseal_refresh is the one function in it, and calls pgseal_reread), and
+# where it is defined.
 names=$(perl -0pe 's{/\*.*?\*/}{}gs' pgseal.h | grep -oP '^(PGSEAL_NORETURN )?extern [^;(]*\b\Kpgseal_\w+(?=[;(])' | sort -u)
 defined=$(grep -P '^[a-z_]+\.c:(\w[\w \t]*\**)?pgseal_\w+(\(| = )' <<<"$all" |
     sed -E 's/^([a-z_]+\.c):.*\b(pgseal_[a-z0-9_]+)(\(| = ).*/\2 \1/' | grep -wFf <(printf '%s\n' "$names") | sort -u)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # check-text.sh: checks that hand-written Markdown has no line over 100 columns (except table rows,
-# code blocks and single long words), that its relative links lead to files, that docs/README.md
-# names every page of docs/ and spec/, and that the table of costs in README.md has the figures of
-# docs/costs.md.
+# code blocks and single long words), nor a comment of a source file that has its line to itself
+# (except table rows), that relative links lead to files, that docs/README.md names every page of
+# docs/ and spec/, and that the table of costs in README.md has the figures of docs/costs.md.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -13,10 +13,20 @@ WIDTH=100
 GENERATED=(spec/hooks.md spec/libraries.md spec/threat-model-file-layer.inc.md)
 
 if git rev-parse --git-dir >/dev/null 2>&1; then
-    mapfile -t pages < <(git ls-files --cached --others --exclude-standard '*.md' | sort)
+    mapfile -t files < <(git ls-files --cached --others --exclude-standard | sort)
 else
-    mapfile -t pages < <(find . \( -path ./target -o -path ./build \) -prune -o -name '*.md' -printf '%P\n' | sort)
+    mapfile -t files < <(find . \( -path ./target -o -path ./build \) -prune -o -type f -printf '%P\n' | sort)
 fi
+pages=() slashes=() stars=() hashes=()
+for file in "${files[@]}"; do
+    [ -f "$file" ] || continue
+    case "$file" in
+    *.md) pages+=("$file") ;;
+    *.rs | *.go) slashes+=("$file") ;;
+    *.c | *.h) stars+=("$file") ;;
+    *.sh | *.yml | *.yaml | *.conf | *.service | Makefile | *Containerfile | .ci/run) hashes+=("$file") ;;
+    esac
+done
 written=()
 for page in "${pages[@]}"; do
     case " ${GENERATED[*]} " in *" $page "*) ;; *) [ ! -f "$page" ] || written+=("$page") ;; esac
@@ -39,6 +49,15 @@ long_lines() {
             if (line ~ / /) print FILENAME ":" FNR ": " length($0) " columns"
         }
     ' "${written[@]}"
+}
+
+# long_comments BEGIN FILE...: comments over 100 columns; BEGIN is what such a line begins with.
+long_comments() {
+    awk -v width="$WIDTH" -v begin="^[ \\t]*$1" '
+        length($0) > width && $0 ~ begin && $2 != "|" {
+            print FILENAME ":" FNR ": " length($0) " columns"
+        }
+    ' "${@:2}"
 }
 
 # Prints relative links that lead to no file. Ignores links in code, URLs and links within a page.
@@ -75,12 +94,15 @@ other_costs() {
 
 bad=$(
     long_lines
+    long_comments // "${slashes[@]}"
+    long_comments '/?[*][ *]' "${stars[@]}"
+    long_comments '# ' "${hashes[@]}"
     dead_links
     unlisted
     other_costs
 )
 [ -z "$bad" ] || {
     say "$bad" | head -n 40
-    die "Markdown: see above"
+    die "text: see above"
 }
 say "Markdown: ${#written[@]} pages, $WIDTH columns, links and index whole"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # crate-table.sh write|check: the crate table of ARCHITECTURE.md, between its marks.
 #
-# A row is a crate of the workspace: its directory and name, its description, where it may contain unsafe code, and the
-# crates that it depends on (normal dependencies, with all features). The table is the list of allowed dependencies:
-# 'check' (part of 'make lint') fails if a crate uses another one that its row does not name, or if anything else in
-# the table differs from the manifests and the sources. 'write' ('make crate-table') writes the table anew, so that a
-# new dependency appears in the diff of ARCHITECTURE.md, where a reviewer sees it.
+# A row is a crate of the workspace: its directory and name, its description, where it may contain
+# unsafe code, and the crates that it depends on (normal dependencies, with all features). The table
+# is the list of allowed dependencies: 'check' (part of 'make lint') fails if a crate uses another
+# one that its row does not name, or if anything else in the table differs from the manifests and
+# the sources. 'write' ('make crate-table') writes the table anew, so that a new dependency appears
+# in the diff of ARCHITECTURE.md, where a reviewer sees it.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -26,7 +27,8 @@ for mark in "$BEGIN" "$END"; do
     [ "$(grep -cxF -- "$mark" "$PAGE")" = 1 ] || die "$PAGE must have this line exactly once: $mark"
 done
 
-# Lines "0CRATE vVERSION (DIRECTORY)", each followed by lines "1CRATE vVERSION ..." of its direct dependencies.
+# Lines "0CRATE vVERSION (DIRECTORY)", each followed by lines "1CRATE vVERSION ..." of its direct
+# dependencies.
 tree=$(cargo tree --locked --workspace --all-features -e normal --depth 1 --no-dedupe --prefix depth --format '{p}')
 
 # Lines "CRATE DEPENDENCY", of what the manifests say.

@@ -191,8 +191,8 @@ apt-get -qq -y -o Dpkg::Use-Pty=0 remove pgseal >/remove.log 2>&1 || { tail /rem
 grep -qF "$data (process $postmaster)" /remove.log && grep -q 'cannot be started$' /remove.log ||
     { cat /remove.log; die "the removal does not warn"; }
 [ ! -e /usr/lib/pgseal/libpgseal.so ] || die "the library is still there"
-# What the warning says: it goes on running, writes nothing plain, and does not start again. In a database with sealed
-# columns there are no new sessions.
+# What the warning says: it goes on running, writes nothing plain, and does not start again. In a
+# database with sealed columns there are no new sessions.
 if sql "SELECT 1" >/session.log 2>&1; then die "a session that needs the module of sealed columns"; fi
 grep -q 'could not load library "pgseal"' /session.log || { cat /session.log; die "not the refusal that is documented"; }
 database=without_columns

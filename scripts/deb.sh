@@ -2,8 +2,9 @@
 # deb.sh build [OUT]|test
 #
 #   build   makes Debian packages of the results of 'make build', in OUT (build/deb): pgseal,
-#           pgseal-lab, postgresql-NN-pgseal for each PostgreSQL of the distribution that is installed
-#           here or that PG_CONFIG names, and their debug symbols. DEB_MAINTAINER sets the maintainer.
+#           pgseal-lab, postgresql-NN-pgseal for each PostgreSQL of the distribution that is
+#           installed here or that PG_CONFIG names, and their debug symbols. DEB_MAINTAINER sets the
+#           maintainer.
 #   place   called by debian/rules: moves what was installed for a PostgreSQL that is not where
 #           Debian's is (scripts/postgres-versions.sh) to where it is on the user's machine
 #   test    installs them in a clean root made by debootstrap (as root), uses a sealed cluster there

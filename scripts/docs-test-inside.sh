@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# For docs-test.sh: runs the steps of one page, in /docs-test/page, as the first process of the page's
-# own machine. Each user has one shell from the first block to the last, as on a terminal.
+# For docs-test.sh: runs the steps of one page, in /docs-test/page, as the first process of the
+# page's own machine. Each user has one shell from the first block to the last, as on a terminal.
 set -euo pipefail
 . /docs-test/lib.sh
 . /docs-test/pages.sh
@@ -36,7 +36,8 @@ usermod --home /home/postgres postgres 2>/dev/null || sed -i -E 's#^(postgres:.*
 
 # Functions of hidden blocks.
 cat >/docs-test/functions.sh <<'END'
-# sealed DIR [OPTION...]: makes a sealed cluster with the key /etc/pgseal/main.key, and does not start it.
+# sealed DIR [OPTION...]: makes a sealed cluster with the key /etc/pgseal/main.key, and does not
+# start it.
 sealed() {
     local dir=$1
     shift

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# docs-test.sh [--fast] [--keep] [PAGE...]: runs the commands of README.md and of each page of docs/,
+# docs-test.sh [--fast] [--keep] [PAGE...]: runs the commands of README.md and of each page of
+# docs/,
 #                                           or of these pages
 # docs-test.sh check                        checks that each block of each page has a mark
 #
@@ -39,8 +40,8 @@ layers() {
         die "this kernel mounts no overlay here, so no page can have a machine of its own"
 }
 
-# in_machine ROOT COMMAND...: runs a command in this root, as the first process of its machine: when it
-# ends, all others end.
+# in_machine ROOT COMMAND...: runs a command in this root, as the first process of its machine: when
+# it ends, all others end.
 in_machine() {
     local root=$1
     shift
@@ -181,7 +182,8 @@ trap 'exit 130' INT TERM HUP
 mkdir "$work/disk"
 mount -t tmpfs -o mode=755 tmpfs "$work/disk"
 failed=()
-# The commands that stand in the text, and in blocks that are not run: pgseal has them, with these options.
+# The commands that stand in the text, and in blocks that are not run: pgseal has them, with these
+# options.
 mkdir "$work/man"
 target/release/pgseal man --dir "$work/man"
 written=()

@@ -3,7 +3,8 @@
 #                                          server; after 'make build'
 # extensions.sh list                       prints the names: "create", and those of
 #                                          tests/extensions/workloads
-# extensions.sh table                      writes the tables of docs/extensions.md from the last runs
+# extensions.sh table                      writes the tables of docs/extensions.md from the last
+#                                          runs
 # extensions.sh shell [SUITE MAJOR]        a shell in the root (default: bookworm 15), as root
 #
 # Runs in a clean root of Debian 12 made by debootstrap (as root), with Debian's PostgreSQL 15 and

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # image-test.sh MAJOR   runs build/image/MAJOR (scripts/image.sh) in containers, as an engine would
 #
-# umoci unpacks the image; runc runs it, with the image's own environment, user, entrypoint and working directory, a
-# layer of its own for each container, own processes and an own network without a way out, and the capabilities that
-# Docker gives. Needs root. If the image has an older server too (UPGRADE_FROM), that one's clusters are upgraded.
-# At the end everything that the containers wrote is searched for rows and keys.
+# umoci unpacks the image; runc runs it, with the image's own environment, user, entrypoint and
+# working directory, a layer of its own for each container, own processes and an own network without
+# a way out, and the capabilities that Docker gives. Needs root. If the image has an older server
+# too (UPGRADE_FROM), that one's clusters are upgraded. At the end everything that the containers
+# wrote is searched for rows and keys.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -46,11 +47,13 @@ trap 'exit 130' INT TERM
 # The capabilities of a container that Docker starts.
 CAPABILITIES='["CAP_CHOWN","CAP_DAC_OVERRIDE","CAP_FOWNER","CAP_FSETID","CAP_KILL","CAP_MKNOD","CAP_NET_BIND_SERVICE","CAP_NET_RAW","CAP_SETFCAP","CAP_SETGID","CAP_SETPCAP","CAP_SETUID","CAP_SYS_CHROOT","CAP_AUDIT_WRITE"]'
 
-# unpack LAYOUT DIR: the image's root in DIR/rootfs, and DIR/config.json with what it says of itself.
+# unpack LAYOUT DIR: the image's root in DIR/rootfs, and DIR/config.json with what it says of
+# itself.
 unpack() { umoci unpack --image "$1:$(jq -r '.manifests[0].annotations["org.opencontainers.image.ref.name"]' "$1/index.json")" "$2" >"$work/last.log" 2>&1; }
 
-# prepare NAME [OPTION...] [-- ARGUMENT...]: a container in $work/containers/NAME. Options are those of docker run:
-# -e NAME=VALUE, -v SOURCE:PLACE[:ro], -u UID:GID, --read-only, --tmpfs PLACE, --network host; and -i BUNDLE.
+# prepare NAME [OPTION...] [-- ARGUMENT...]: a container in $work/containers/NAME. Options are those
+# of docker run: -e NAME=VALUE, -v SOURCE:PLACE[:ro], -u UID:GID, --read-only, --tmpfs PLACE,
+# --network host; and -i BUNDLE.
 prepare() {
     local name=$1 image=$work/image user='' readonly=false network='' environment=() mounts=() config=$work/containers/$1
     shift
@@ -120,7 +123,8 @@ healthy() {
     die "the container $name does not become healthy"
 }
 
-# stop NAME [SIGNAL]: sends the image's signal or another one, waits, and sets "ended" to the exit status.
+# stop NAME [SIGNAL]: sends the image's signal or another one, waits, and sets "ended" to the exit
+# status.
 stop() {
     local name=$1
     runc kill "$prefix-$name" "${2:-$(image_config "$work/image" | jq -r .StopSignal)}"
@@ -231,7 +235,8 @@ expect "the first process" "$(readlink "/proc/$pid/exe")" "/usr/lib/postgresql/$
 expect "its user" "$(awk '/^Uid:/ { print $2 }' "/proc/$pid/status")" $POSTGRES
 expect "core files" "$(awk '/core file/ { print $5 }' "/proc/$pid/limits")" 0
 if tr '\0' '\n' <"/proc/$pid/environ" | grep POSTGRES_PASSWORD; then die "the server's environment has the password"; fi
-# An address from outside, as seen by the server: on its own network, and of those that are for documentation.
+# An address from outside, as seen by the server: on its own network, and of those that are for
+# documentation.
 nsenter -t "$pid" -n ip address add 192.0.2.1/32 dev lo
 expect "over TCP" "$(inside main env PGPASSWORD="$(cat "$work/keys/password")" psql -X -A -t -h 192.0.2.1 -U app -d shop -c "select count(*) from from_sql")" 500
 if inside main env PGPASSWORD=wrong psql -X -h 192.0.2.1 -U app -d shop -c "select 1" >/dev/null 2>&1; then die "a wrong password is let in"; fi

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
-# image.sh build MAJOR [OUT]     makes the container image of PostgreSQL MAJOR in OUT (build/image/MAJOR)
+# image.sh build MAJOR [OUT]     makes the container image of PostgreSQL MAJOR in OUT
+#                                (build/image/MAJOR)
 # image.sh reproduce MAJOR       makes it a second time, and compares the digests
 #
-# A Debian root by debootstrap, with Debian's PostgreSQL, the packages of 'scripts/deb.sh build', and the files of
-# packaging/container: an OCI image layout, as a directory and as a tar file for "docker load", "podman load" and
-# skopeo. No container engine is needed, but root is. 15 comes from Debian 12, 17 from 13, 18 from the next one;
-# no suite has 16 (packaging/container/Containerfile takes the official image).
+# A Debian root by debootstrap, with Debian's PostgreSQL, the packages of 'scripts/deb.sh build',
+# and the files of packaging/container: an OCI image layout, as a directory and as a tar file for
+# "docker load", "podman load" and skopeo. No container engine is needed, but root is. 15 comes from
+# Debian 12, 17 from 13, 18 from the next one; no suite has 16 (packaging/container/Containerfile
+# takes the official image).
 #
-# With the same packages of Debian and the same commit, the digest is the same: all times are those of the commit.
-# UPGRADE_FROM=MAJOR puts the server of that major beside it, from the suite that has it, for pg_upgrade.
+# With the same packages of Debian and the same commit, the digest is the same: all times are those
+# of the commit. UPGRADE_FROM=MAJOR puts the server of that major beside it, from the suite that has
+# it, for pg_upgrade.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/root.sh"
@@ -57,15 +60,16 @@ tidy() {
     )
 }
 
-# files [TEST...]: the paths of what belongs into the image, each with a zero byte. What programs in the root
-# need of this machine does not.
+# files [TEST...]: the paths of what belongs into the image, each with a zero byte. What programs in
+# the root need of this machine does not.
 files() {
     (cd "$root" && find . -xdev \( -path './proc/*' -o -path './sys/*' -o -path './dev/*' -o -path ./etc/resolv.conf \
         -o -path ./etc/hosts -o -path ./etc/hostname -o -path ./usr/sbin/policy-rc.d -o -path ./etc/apt.machine \) -prune -o \
         "$@" -printf '%P\0' | sed -z '/^$/d' | LC_ALL=C sort -z)
 }
 
-# layer NAME [SINCE]: a layer of the root, or of what changed in it since the file SINCE, in $work/NAME.tar.gz.
+# layer NAME [SINCE]: a layer of the root, or of what changed in it since the file SINCE, in
+# $work/NAME.tar.gz.
 layer() {
     local name=$1 since=${2:-}
     tidy
@@ -94,7 +98,8 @@ blob() {
     say "sha256:$digest"
 }
 
-# The packages of Debian in the image, in the form of CycloneDX. Those of crates in pgseal are in its own list.
+# The packages of Debian in the image, in the form of CycloneDX. Those of crates in pgseal are in
+# its own list.
 bill_of_materials() {
     # shellcheck disable=SC2016 # dpkg's own placeholders
     in_root "$root" dpkg-query -W -f '${Package}\t${Version}\t${Architecture}\t${source:Package}\n' |

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# kubernetes-check.sh   checks the manifests of packaging/kubernetes against the schemas of what they are sent to
+# kubernetes-check.sh   checks the manifests of packaging/kubernetes against the schemas of what
+#                       they are sent to
 #
-# Kubernetes' own objects against the schemas in the Python package kubernetes-validate, those of the operators against
-# their CRDs, which come with the operators' source as Go modules (Apache-2.0, MIT), in pinned versions with pinned
-# checksums. A field that a schema does not have is a fault, not only one of a wrong type. Rules in CEL
-# (x-kubernetes-validations) and the operators' own checks are not evaluated.
+# Kubernetes' own objects against the schemas in the Python package kubernetes-validate, those of
+# the operators against their CRDs, which come with the operators' source as Go modules (Apache-2.0,
+# MIT), in pinned versions with pinned checksums. A field that a schema does not have is a fault,
+# not only one of a wrong type. Rules in CEL (x-kubernetes-validations) and the operators' own
+# checks are not evaluated.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"

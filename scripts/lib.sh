@@ -10,9 +10,9 @@ die() {
     exit 1
 }
 
-# Of a build for another architecture or C library: its name for Rust, the C compiler, options for make with PGXS, the
-# root with its programs, the program that runs them, and the list of tests that cannot pass there. scripts/aarch64.sh
-# and scripts/musl.sh set them.
+# Of a build for another architecture or C library: its name for Rust, the C compiler, options for
+# make with PGXS, the root with its programs, the program that runs them, and the list of tests that
+# cannot pass there. scripts/aarch64.sh and scripts/musl.sh set them.
 : "${PGSEAL_CROSS:=}" "${PGSEAL_CROSS_CC:=}" "${PGSEAL_CROSS_MAKE:=}" "${PGSEAL_CROSS_ROOT:=}" "${PGSEAL_CROSS_EMULATOR:=}"
 : "${PGSEAL_CROSS_SKIP:=}"
 
@@ -35,8 +35,8 @@ project_version() {
 # Prints the comment at the head of the running script.
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//p}' "$0"; }
 
-# run_actions NAME KNOWN ACTION...: checks that all actions are among the known ones, calls the script's function
-# "prepare", and then the function of each action, with its time.
+# run_actions NAME KNOWN ACTION...: checks that all actions are among the known ones, calls the
+# script's function "prepare", and then the function of each action, with its time.
 run_actions() {
     local name=$1 known=$2 action start
     shift 2

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # matrix.sh run [--short] [--resume] [--only CHECK[,CHECK...]] [MAJOR...]
-#     Runs every check against these major versions of PostgreSQL ("newest": the newest stable one), or
-#     against all available ones; after 'make build'. --short leaves out the long scenarios, which
-#     need the programs of 'setup.sh scenarios', and the scenarios of ON_ONE, and runs PostgreSQL's
-#     isolation tests and those of its modules instead. --resume runs only checks that have no result
-#     yet or failed. --only runs some checks, by their names in the table; the name of a scenario's
-#     file ("convert") selects all its tests.
+#     Runs every check against these major versions of PostgreSQL ("newest": the newest stable one),
+#     or against all available ones; after 'make build'. --short leaves out the long scenarios,
+#     which need the programs of 'setup.sh scenarios', and the scenarios of ON_ONE, and runs
+#     PostgreSQL's isolation tests and those of its modules instead. --resume runs only checks that
+#     have no result yet or failed. --only runs some checks, by their names in the table; the name
+#     of a scenario's file ("convert") selects all its tests.
 # matrix.sh table
 #     Writes the table of docs/versions.md from the last run of each check.
 #
@@ -22,8 +22,9 @@ cd "$PGSEAL_ROOT"
 results=build/results/matrix
 DOCUMENT=docs/versions.md
 ALL_MAJORS=(15 16 17 18 19)
-# Scenarios that --short leaves out: those of key stores and of who may do what, in which the server has no part, and
-# those whose tables take minutes. 'make test' runs them on the distribution's version, test-matrix on every one.
+# Scenarios that --short leaves out: those of key stores and of who may do what, in which the server
+# has no part, and those whose tables take minutes. 'make test' runs them on the distribution's
+# version, test-matrix on every one.
 ON_ONE=" anchor audit audit_state aws_kms column_keyring destroy duties key_stores kmip policy runbook tamper tpm2 "
 
 # note CHECK VERDICT TEXT: replaces the recorded result of a check.

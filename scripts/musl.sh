@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
 # musl.sh build|hooks|unit|cluster|core...
 #
-# Builds pgseal for musl (Alpine) on this machine, and tests it with PostgreSQL as it was built on Alpine, in a root
-# that is made in the cache (as root). MAJOR (15) chooses PostgreSQL's major version, whose headers must be here.
+# Builds pgseal for musl (Alpine) on this machine, and tests it with PostgreSQL as it was built on
+# Alpine, in a root that is made in the cache (as root). MAJOR (15) chooses PostgreSQL's major
+# version, whose headers must be here.
 #   build    library, program, guard module
 #   hooks    what the server's programs and modules import
-#   unit     tests within the crates; not the programs that call each hook, which use what only glibc has
-#   cluster  a sealed cluster: load, kill -9, recovery, no row on the disk, verify; no start without the library
+#   unit     tests within the crates; not the programs that call each hook, which use what only
+#            glibc has
+#   cluster  a sealed cluster: load, kill -9, recovery, no row on the disk, verify; no start without
+#            the library
 #   core     PostgreSQL's core regression tests, plain and sealed, compared
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
@@ -22,8 +25,8 @@ export PGSEAL_CROSS=$MUSL_TARGET PGSEAL_CROSS_CC=musl-gcc PGSEAL_CROSS_ROOT=$MUS
 # Without the directories of this machine's C library.
 export PGSEAL_CROSS_MAKE=LDFLAGS=
 export CC_x86_64_unknown_linux_musl=musl-gcc CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER=musl-gcc
-# A program that loads a library, and a library that is loaded, cannot be static. For libgcc_s, which would need this
-# machine's C library, stands the unwinder that Rust has for musl.
+# A program that loads a library, and a library that is loaded, cannot be static. For libgcc_s,
+# which would need this machine's C library, stands the unwinder that Rust has for musl.
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUSTFLAGS="-C target-feature=-crt-static -L native=$MUSL_DIR/unwind"
 # The programs that tests compile run with the same C library.
 export CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_RUNNER="env PATH=$MUSL_DIR/bin:$PATH"
@@ -179,7 +182,8 @@ core() {
         [ $mode = plain ] || pgseal verify --quiet "$work/sealed"
         end
     done
-    # The same tests fail in both: those for which the release, or the C library, gives other answers than expected.
+    # The same tests fail in both: those for which the release, or the C library, gives other
+    # answers than expected.
     [ "$(results plain | wc -l)" -gt 200 ] || die "only $(results plain | wc -l) tests ran"
     diff <(results plain) <(results sealed) || die "plain and sealed differ"
     say "musl: $(results sealed | grep -c ' ok$') of $(results sealed | wc -l) core tests as expected, and the others fail plain and sealed"

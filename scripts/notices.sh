@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # notices.sh write|check
 #
-# Writes what a package of pgseal must say about the crates that are linked into it, for the programs,
-# the preloaded library and the library of sealed columns together, from the lock file alone:
-#   target/notices/THIRD-PARTY-NOTICES.txt  each crate with its licence texts, those of AWS-LC included
+# Writes what a package of pgseal must say about the crates that are linked into it, for the
+# programs, the preloaded library and the library of sealed columns together, from the lock file
+# alone:
+#   target/notices/THIRD-PARTY-NOTICES.txt  each crate with its licence texts, those of AWS-LC
+#                                           included
 #   target/notices/pgseal.cdx.json          the bill of materials, CycloneDX 1.5
-# Both are the same for the same lock file. "check" fails if a crate has no licence text, unless it is
-# one of WITHOUT_TEXT or MIT_WITHOUT_TEXT below.
+# Both are the same for the same lock file. "check" fails if a crate has no licence text, unless it
+# is one of WITHOUT_TEXT or MIT_WITHOUT_TEXT below.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -14,7 +16,8 @@ export LC_ALL=C
 
 LINKED=(pgseal-preload pgseal-cli pgseal-lab pgseal-provider-aws-kms pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
     pgseal-column)
-# Their packages contain no licence text. All of them offer Apache-2.0, whose text stands at the end.
+# Their packages contain no licence text. All of them offer Apache-2.0, whose text stands at the
+# end.
 WITHOUT_TEXT='^(perf-event|perf-event-open-sys)$'
 # The same, and only MIT is offered; its text stands at the end, too.
 MIT_WITHOUT_TEXT='^(base64-simd|vsimd)$'
@@ -97,7 +100,8 @@ TEXT
     grep -v '^Copyright' LICENSE-MIT
 }
 
-# The values contain no character that JSON would escape: names and versions of crates, SPDX expressions.
+# The values contain no character that JSON would escape: names and versions of crates, SPDX
+# expressions.
 bill() {
     local name version licence comma=''
     cat <<JSON

@@ -11,8 +11,8 @@
 # user, with LD_PRELOAD. Nothing is installed, root is not needed, and apt checks the signatures. An
 # interrupted download continues where it stopped.
 #
-# PGSEAL_POSTGRES_CACHE  the cache; default: /var/cache/pgseal/postgres for root (other users must be
-#                        able to run the programs), or else ~/.cache/pgseal/postgres. The cache
+# PGSEAL_POSTGRES_CACHE  the cache; default: /var/cache/pgseal/postgres for root (other users must
+#                        be able to run the programs), or else ~/.cache/pgseal/postgres. The cache
 #                        cannot be moved, because the programs contain its path.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"

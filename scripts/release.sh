@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # release.sh make [OUT] | check OUT | reproduce
 #
-#   make       builds the commit HEAD in a clone of its own, and leaves in OUT (default: build/release)
-#              what a release has: the sources, the installed files as an archive, Debian and RPM packages,
-#              the notices and the bill of materials, SHA256SUMS and its signature. RELEASE_KEY names
-#              the key of GnuPG that signs. Without it the run is a dry run: a key is made for it, and
-#              thrown away; its public half is beside the signature, in DRY-RUN-KEY.asc
+#   make       builds the commit HEAD in a clone of its own, and leaves in OUT (default:
+#              build/release) what a release has: the sources, the installed files as an archive,
+#              Debian and RPM packages, the notices and the bill of materials, SHA256SUMS and its
+#              signature. RELEASE_KEY names the key of GnuPG that signs. Without it the run is a dry
+#              run: a key is made for it, and thrown away; its public half is beside the signature,
+#              in DRY-RUN-KEY.asc
 #   check      checks OUT as a user would: signature, checksums, and the programs of the archive
 #   reproduce  builds the commit HEAD twice, in directories of different names, and compares all
 #              installed files. With diffoscope it says what differs

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# rpm-test-inside.sh MAJOR: rpm.sh runs this in a clean root of Debian, which has no packages for rpm but these. So
-# rpm is told not to ask for what they need, and Debian's server stands where the packages of the PostgreSQL project
-# have theirs. Installs the packages, uses a sealed cluster, upgrades and removes them under its server.
+# rpm-test-inside.sh MAJOR: rpm.sh runs this in a clean root of Debian, which has no packages for
+# rpm but these. So rpm is told not to ask for what they need, and Debian's server stands where the
+# packages of the PostgreSQL project have theirs. Installs the packages, uses a sealed cluster,
+# upgrades and removes them under its server.
 set -euo pipefail
 
 major=$1

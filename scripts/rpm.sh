@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # rpm.sh build [OUT]|test
 #
-#   build   makes RPM packages of the results of 'make build', in OUT (build/rpm): pgseal, pgseal-lab, pgseal_NN for
-#           each PostgreSQL of the distribution that is installed here or that PG_CONFIG names, and their debug
-#           symbols. The modules are for the servers of the PostgreSQL project's own RPM packages (/usr/pgsql-NN).
-#           RPM_MAINTAINER sets the packager, RPM_RELEASE the release (1).
+#   build   makes RPM packages of the results of 'make build', in OUT (build/rpm): pgseal,
+#           pgseal-lab, pgseal_NN for each PostgreSQL of the distribution that is installed here or
+#           that PG_CONFIG names, and their debug symbols. The modules are for the servers of the
+#           PostgreSQL project's own RPM packages (/usr/pgsql-NN). RPM_MAINTAINER sets the packager,
+#           RPM_RELEASE the release (1).
 #   place   called by the spec file: moves the modules to where those servers look for them
-#   test    what the packages need (no C library newer than that of RHEL 9), rpmlint; installs, upgrades and removes
-#           them with rpm in a root made by debootstrap (as root), and uses a sealed cluster there
-#           (scripts/rpm-test-inside.sh)
+#   test    what the packages need (no C library newer than that of RHEL 9), rpmlint; installs,
+#           upgrades and removes them with rpm in a root made by debootstrap (as root), and uses a
+#           sealed cluster there (scripts/rpm-test-inside.sh)
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/root.sh"
@@ -25,7 +26,8 @@ maintainer=${RPM_MAINTAINER:-pgseal maintainers <pgseal@unknown.invalid>}
 # function_of NAME: the shell function with this name of the Debian package's scripts.
 function_of() { sed -n "/^$1() {/,/^}/p" packaging/debian/pgseal.postinst packaging/debian/pgseal.prerm; }
 
-# fill NAME FILE: replaces @NAME@ on the standard input by the content of a file, which stands on lines of its own.
+# fill NAME FILE: replaces @NAME@ on the standard input by the content of a file, which stands on
+# lines of its own.
 fill() { sed -e "/^@$1@\$/{r $2" -e 'd}'; }
 
 build() {

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|memcheck|
-#           drivers|report|docs|fips|book|release|image|test-image|kubernetes|aarch64|fleet|rpm|
-#           test-rpm|auditable|musl]...   (default: build)
+# setup.sh [build|server|test|scenarios|upstream|matrix|demo|lint|deb|test-deb|test-extensions|
+#           memcheck|drivers|report|docs|fips|book|release|image|test-image|kubernetes|aarch64|
+#           fleet|rpm|test-rpm|auditable|musl]...   (default: build)
 #
 # Installs what is missing from the distribution (Debian, Ubuntu), and nothing that exists already:
 #   build     compiler, make, PostgreSQL's server and its headers, Rust
 #   server    PostgreSQL's server alone
 #   test      as build, perl, the server's procedural languages, hll and pg_partman, SoftHSM and
-#             OpenSC, swtpm and tpm2-tools; PyKMIP and moto, in a cache (scripts/key-stores.txt); on Debian
-#             also the newest stable PostgreSQL, which is not installed but unpacked into a cache
-#             (scripts/postgres-versions.sh)
-#   scenarios the programs that long scenarios run on a sealed cluster: pg_repack, pgBackRest, Barman,
-#             btrfs, Patroni, etcd; the extensions PostGIS, plsh, pgfincore
+#             OpenSC, swtpm and tpm2-tools; PyKMIP and moto, in a cache (scripts/key-stores.txt); on
+#             Debian also the newest stable PostgreSQL, which is not installed but unpacked into a
+#             cache (scripts/postgres-versions.sh)
+#   scenarios the programs that long scenarios run on a sealed cluster: pg_repack, pgBackRest,
+#             Barman, btrfs, Patroni, etcd; the extensions PostGIS, plsh, pgfincore
 #   matrix    the same as test, and what postgres-versions.sh gets other majors with
 #   upstream  as build, the procedural languages, and what else PostgreSQL's own test suites need
 #   demo      as build
@@ -32,8 +32,8 @@
 #   test-extensions  debootstrap
 #   memcheck  valgrind
 #   drivers   Java, Maven, npm and Python, for the drivers; Go, for pgx, only if it is there
-#   docs      what commands of the pages use and "test" does not install: pgBackRest, Barman, Patroni,
-#             etcd, logrotate, ssh, jq, curl
+#   docs      what commands of the pages use and "test" does not install: pgBackRest, Barman,
+#             Patroni, etcd, logrotate, ssh, jq, curl
 #   fleet     Ansible, in a directory of its own, for the tests of its role
 #   report    chromium and a font, for the pages of pgseal lab
 # Needs root or sudo only if something is missing. May be run repeatedly.
@@ -261,7 +261,8 @@ rust_target() {
     (cd "$PGSEAL_ROOT" && rustup --quiet target add "$1")
 }
 
-# setup_crate NAME VERSION TIME: a program of crates.io, in a version of our choice, in the source tree.
+# setup_crate NAME VERSION TIME: a program of crates.io, in a version of our choice, in the source
+# tree.
 setup_crate() {
     local tools=$PGSEAL_ROOT/build/tools
     ! grep -qF "\"$1 $2 " "$tools/.crates.toml" 2>/dev/null || return 0
@@ -305,14 +306,16 @@ setup_newest() {
         "$PGSEAL_ROOT/scripts/postgres-versions.sh" fetch "$NEWEST_MAJOR" >/dev/null
 }
 
-# setup_python WHAT LIST DIR: programs written in Python, in versions of our choice and a directory of their own.
+# setup_python WHAT LIST DIR: programs written in Python, in versions of our choice and a directory
+# of their own.
 setup_python() {
     local wanted=$PGSEAL_ROOT/scripts/$2 dir=$3
     cmp -s "$wanted" "$dir/$2" && return
     say "setup: installing $1 in $dir"
     rm -rf "$dir"
     mkdir -p "${dir%/*}"
-    # Its programs name the directory, so it is made where it stays; the copy of the list says that all is there.
+    # Its programs name the directory, so it is made where it stays; the copy of the list says that
+    # all is there.
     "$(system_python)" -m venv "$dir"
     "$dir/bin/python3" -m pip --disable-pip-version-check --quiet install --no-deps -r "$wanted"
     chmod -R go+rX "$dir"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# state-dir.sh: for 'make install': makes /var/lib/pgseal, where pgseal remembers its checks, for the user
-# of the servers. A package makes it when it is installed, so with DESTDIR this does nothing.
+# state-dir.sh: for 'make install': makes /var/lib/pgseal, where pgseal remembers its checks, for
+# the user of the servers. A package makes it when it is installed, so with DESTDIR this does
+# nothing.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # test-report.sh [PAGE...]
 #
-# Opens pages of 'pgseal lab' in a real browser (Debian's chromium, headless, without network) at 1400
-# and at 400 pixels, light and dark, and checks in each of the four: the console stays silent, charts
-# are drawn, tables sort, nothing is wider than its card or the screen, cards of a row are equally high,
-# each link of the navigation can be touched, text has enough contrast, each arm has one colour in all
-# charts and none is red, a finding has at most twenty words and one number, and the tiles, or the
-# banner about noise, are on the first screen. Without PAGE: the recorded pages of the tests, and each
-# report.html below tools/pgseal-lab/results. The pictures of each go to build/results/report. With
-# PGSEAL_BLESS=1, the first screen of one of them becomes docs/img/lab-report.png.
+# Opens pages of 'pgseal lab' in a real browser (Debian's chromium, headless, without network) at
+# 1400 and at 400 pixels, light and dark, and checks in each of the four: the console stays silent,
+# charts are drawn, tables sort, nothing is wider than its card or the screen, cards of a row are
+# equally high, each link of the navigation can be touched, text has enough contrast, each arm has
+# one colour in all charts and none is red, a finding has at most twenty words and one number, and
+# the tiles, or the banner about noise, are on the first screen. Without PAGE: the recorded pages of
+# the tests, and each report.html below tools/pgseal-lab/results. The pictures of each go to
+# build/results/report. With PGSEAL_BLESS=1, the first screen of one of them becomes
+# docs/img/lab-report.png.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 

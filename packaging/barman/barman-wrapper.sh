@@ -1,13 +1,16 @@
 #!/bin/bash
-# Barman's pg_basebackup, pg_receivewal and pg_verifybackup under pgseal, so that what they write is sealed (docs/backup.md).
+# Barman's pg_basebackup, pg_receivewal and pg_verifybackup under pgseal, so that what they write is
+# sealed (docs/backup.md).
 #
-# Install it under each of these names in a directory of its own, with a copy of the server's keyring in pgseal/keyring
-# beside it, and name the directory in path_prefix of the server's section in Barman's configuration.
+# Install it under each of these names in a directory of its own, with a copy of the server's
+# keyring in pgseal/keyring beside it, and name the directory in path_prefix of the server's section
+# in Barman's configuration.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 program=${0##*/}
 
-# The program itself is the next one of that name in PATH, in which Barman has put this directory first.
+# The program itself is the next one of that name in PATH, in which Barman has put this directory
+# first.
 path=
 IFS=: read -r -a dirs <<<"$PATH"
 for dir in "${dirs[@]}"; do

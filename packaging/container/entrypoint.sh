@@ -1,11 +1,13 @@
 #!/bin/bash
-# Entrypoint of the container image: makes a sealed data directory at the first start, and starts PostgreSQL.
+# Entrypoint of the container image: makes a sealed data directory at the first start, and starts
+# PostgreSQL.
 #
-# The variables, directories and arguments are those of the official image "postgres" (docs/containers.md lists
-# them). What is different: there is no plain data directory. A first start without a key fails, and so does a
-# start on a directory in which nothing is sealed.
+# The variables, directories and arguments are those of the official image "postgres"
+# (docs/containers.md lists them). What is different: there is no plain data directory. A first
+# start without a key fails, and so does a start on a directory in which nothing is sealed.
 #
-# A script of /docker-entrypoint-initdb.d that cannot be executed is sourced by this one, as in the official image.
+# A script of /docker-entrypoint-initdb.d that cannot be executed is sourced by this one, as in the
+# official image.
 set -Eeuo pipefail
 
 SECRET=/run/secrets/pgseal.key
@@ -22,7 +24,8 @@ die() {
     exit 1
 }
 
-# from_file NAME [DEFAULT]: exports the variable NAME, from the file that NAME_FILE names, if that is set.
+# from_file NAME [DEFAULT]: exports the variable NAME, from the file that NAME_FILE names, if that
+# is set.
 from_file() {
     local name=$1 file=${1}_FILE
     if [ -n "${!name:-}" ] && [ -n "${!file:-}" ]; then die "$name and $file are both set; unset one"; fi
@@ -59,8 +62,8 @@ make_directories() {
     fi
 }
 
-# From 18 on the directory has the major version in its path. A volume that is mounted at the old place would stay
-# empty, and the rows would go into the container's own layer.
+# From 18 on the directory has the major version in its path. A volume that is mounted at the old
+# place would stay empty, and the rows would go into the container's own layer.
 check_mounts() {
     local old=/var/lib/postgresql/data
     [ "$PGDATA" = "/var/lib/postgresql/$PG_MAJOR/docker" ] || return 0
@@ -100,8 +103,8 @@ check_key() {
     esac
 }
 
-# initdb asks the C library for its user's name. If the image does not know the user (docker run --user 12345,
-# OpenShift), a library answers in its place, loaded behind that of pgseal.
+# initdb asks the C library for its user's name. If the image does not know the user (docker run
+# --user 12345, OpenShift), a library answers in its place, loaded behind that of pgseal.
 with_a_name() {
     local wrapper names status=0
     if getent passwd "$(id -u)" >/dev/null; then
@@ -149,7 +152,8 @@ allow_hosts() {
     printf '\nhost all all all %s\n' "$method" >>"$PGDATA/pg_hba.conf"
 }
 
-# psql as the superuser, in the new database; the name is that of the official image, for scripts that call it.
+# psql as the superuser, in the new database; the name is that of the official image, for scripts
+# that call it.
 docker_process_sql() {
     PGHOST='' PGHOSTADDR='' psql -v ON_ERROR_STOP=1 --username "$POSTGRES_USER" --no-password --no-psqlrc \
         ${POSTGRES_DB:+--dbname "$POSTGRES_DB"} "$@"
@@ -231,7 +235,8 @@ main() {
 
     make_directories
     if [ "$(id -u)" = 0 ]; then
-        # Files that only root may read are read after this, by nobody: the server's user needs the rights.
+        # Files that only root may read are read after this, by nobody: the server's user needs the
+        # rights.
         HOME=/var/lib/postgresql exec setpriv --reuid=postgres --regid=postgres --init-groups -- "$0" "$@"
     fi
     # No key in a core dump; and in memory that is locked, as far as the container may.

@@ -1,9 +1,10 @@
 #!/bin/bash
 # pgseal-upgrade OLD [OPTION OF pg_upgrade...]
 #
-# Upgrades the sealed data directory OLD, of an older major version, into PGDATA, with pg_upgrade. The image must have
-# the older server too: make image MAJOR=17 UPGRADE_FROM=15. OLD is left as it is, if the options do not ask for another
-# mode. POSTGRES_USER is the superuser that the old cluster was made with (postgres).
+# Upgrades the sealed data directory OLD, of an older major version, into PGDATA, with pg_upgrade.
+# The image must have the older server too: make image MAJOR=17 UPGRADE_FROM=15. OLD is left as it
+# is, if the options do not ask for another mode. POSTGRES_USER is the superuser that the old
+# cluster was made with (postgres).
 set -euo pipefail
 
 die() {

@@ -1,12 +1,13 @@
 #!/bin/bash
 # Patroni's postgres and pg_ctl for a data directory with a locked configuration (docs/patroni.md).
 #
-# Before each start and reload it accepts what Patroni itself writes: signal files, and the configuration files that
-# Patroni makes in the data directory. Anything else that differs from the record, postgresql.auto.conf above all, is
-# not accepted, and the server refuses it.
+# Before each start and reload it accepts what Patroni itself writes: signal files, and the
+# configuration files that Patroni makes in the data directory. Anything else that differs from the
+# record, postgresql.auto.conf above all, is not accepted, and the server refuses it.
 #
-# Install it under the names postgres and pg_ctl in a directory of its own. Beside it: links to the other programs of
-# PostgreSQL, and the link "real" to the directory of all of them. Name the directory in bin_dir.
+# Install it under the names postgres and pg_ctl in a directory of its own. Beside it: links to the
+# other programs of PostgreSQL, and the link "real" to the directory of all of them. Name the
+# directory in bin_dir.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 program=${0##*/}

@@ -1,14 +1,16 @@
 # shellcheck shell=bash disable=SC2034 # its variables are for the scripts that read it
-# For aarch64.sh and aarch64-run.sh, after lib.sh: a root of Debian for arm64, and programs in it under qemu-user.
+# For aarch64.sh and aarch64-run.sh, after lib.sh: a root of Debian for arm64, and programs in it
+# under qemu-user.
 
 AARCH64_TARGET=aarch64-unknown-linux-gnu
 AARCH64_QEMU=/usr/bin/qemu-aarch64-static
 AARCH64_DIR=$(dirname "$(postgres_cache)")/aarch64
 AARCH64_ROOT=$AARCH64_DIR/root
 
-# make_aarch64_root SUITE MAJOR: unpacks PostgreSQL with its headers, a compiler and what they need, for arm64, from
-# this suite of Debian, unless that is there. Their scripts are not run, because that takes minutes under emulation;
-# what they would do and tests need is done here. Needs lib/apt.sh.
+# make_aarch64_root SUITE MAJOR: unpacks PostgreSQL with its headers, a compiler and what they need,
+# for arm64, from this suite of Debian, unless that is there. Their scripts are not run, because
+# that takes minutes under emulation; what they would do and tests need is done here. Needs
+# lib/apt.sh.
 make_aarch64_root() {
     local suite=$1 major=$2 work=$AARCH64_DIR/part deb dir
     [ "$(cat "$AARCH64_ROOT/origin" 2>/dev/null)" != "$suite $major" ] || return 0
@@ -52,8 +54,9 @@ make_aarch64_root() {
     rm -rf "$work"
 }
 
-# in_aarch64 COMMAND [ARGUMENT...]: runs a command in the root, as root, in the current directory of the project. The
-# kernel starts programs of arm64 under qemu-user: it is registered in a user namespace alone, not on this machine.
+# in_aarch64 COMMAND [ARGUMENT...]: runs a command in the root, as root, in the current directory of
+# the project. The kernel starts programs of arm64 under qemu-user: it is registered in a user
+# namespace alone, not on this machine.
 in_aarch64() {
     local go child status=0
     go=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-go.XXXXXX")

@@ -1,16 +1,18 @@
 # shellcheck shell=bash disable=SC2034 # its variables are for the scripts that read it
-# For musl.sh, after lib.sh: a root with musl and PostgreSQL as it was built on Alpine, and programs in it.
+# For musl.sh, after lib.sh: a root with musl and PostgreSQL as it was built on Alpine, and programs
+# in it.
 
 MUSL_TARGET=x86_64-unknown-linux-musl
 MUSL_DIR=$(dirname "$(postgres_cache)")/musl
 MUSL_ROOT=$MUSL_DIR/root
-# The binaries for Alpine of a package of Maven's repository, which other projects take for their tests: server, initdb,
-# pg_ctl, contrib, languages, with the libraries that they need. They have no other programs.
+# The binaries for Alpine of a package of Maven's repository, which other projects take for their
+# tests: server, initdb, pg_ctl, contrib, languages, with the libraries that they need. They have no
+# other programs.
 MUSL_ARTIFACT=io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64-alpine
 declare -A MUSL_RELEASES=([15]=15.18.0 [16]=16.9.0 [17]=17.5.0 [18]=18.0.0)
 
-# make_musl_root MAJOR: PostgreSQL in /usr/local, as in Alpine's image of it; musl of this machine's package; busybox
-# for what the server runs by a shell.
+# make_musl_root MAJOR: PostgreSQL in /usr/local, as in Alpine's image of it; musl of this machine's
+# package; busybox for what the server runs by a shell.
 make_musl_root() {
     local major=$1 release work=$MUSL_DIR/part name
     release=${MUSL_RELEASES[$major]:-}
@@ -37,8 +39,8 @@ make_musl_root() {
     rm -rf "$work"
 }
 
-# in_musl DIR COMMAND [ARGUMENT...]: runs a command in the root as the user postgres, in the directory DIR of this
-# machine, which the root sees under the same path.
+# in_musl DIR COMMAND [ARGUMENT...]: runs a command in the root as the user postgres, in the
+# directory DIR of this machine, which the root sees under the same path.
 in_musl() {
     local dir=$1
     shift

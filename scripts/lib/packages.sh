@@ -19,8 +19,9 @@ built_majors() {
     [ ${#majors[@]} -gt 0 ] || die "no PostgreSQL of the distribution here"
 }
 
-# place_modules ROOT LIBDIR SHAREDIR: moves what 'make install' put below ROOT for each PostgreSQL of this machine to
-# where that of the user's machine looks for it; "@" stands for the major version.
+# place_modules ROOT LIBDIR SHAREDIR: moves what 'make install' put below ROOT for each PostgreSQL
+# of this machine to where that of the user's machine looks for it; "@" stands for the major
+# version.
 place_modules() {
     local root=$1 config major pair from into
     for config in $(pg_configs); do
@@ -32,8 +33,8 @@ place_modules() {
     done
 }
 
-# check_symbols UNPACK PACKAGE...: programs and libraries are stripped, and what gdb and perf need is in packages of
-# its own. UNPACK PACKAGE DIR unpacks a package.
+# check_symbols UNPACK PACKAGE...: programs and libraries are stripped, and what gdb and perf need
+# is in packages of its own. UNPACK PACKAGE DIR unpacks a package.
 check_symbols() {
     local unpack=$1 package dir file id count=0 wanted
     local -A names=()
@@ -49,8 +50,8 @@ check_symbols() {
     done < <(find "$dir" -type f \( -perm -u+x -o -name '*.so' \) ! -path '*/usr/lib/debug/*')
     while read -r file; do
         wanted=debug_line
-        # Programs are built without debug information, and some link nothing that has it: names of functions. So has
-        # everything of who built without it.
+        # Programs are built without debug information, and some link nothing that has it: names of
+        # functions. So has everything of who built without it.
         case "${names[$(build_id "$file")]:-unknown}:${CARGO_PROFILE_RELEASE_DEBUG:-}" in
         unknown:*) die "${file#"$dir/"} is of no program" ;;
         pgseal-provider-* | pgseal-lab:* | *:0) wanted=symtab ;;
@@ -64,12 +65,13 @@ check_symbols() {
     say "$count files of debug symbols, each in a package of its own"
 }
 
-# build_id FILE: the number that a program and its debug symbols have in common; nothing of another file.
+# build_id FILE: the number that a program and its debug symbols have in common; nothing of another
+# file.
 build_id() { { readelf -n "$1" 2>/dev/null || true; } | sed -n 's/.*Build ID: //p'; }
 
-# check_crates BILL FILE...: each program or library names the crates in it (cargo auditable), and together they name
-# all of the bill of materials: what is linked is in both. The programs' lists have some more, which cargo's features
-# would allow.
+# check_crates BILL FILE...: each program or library names the crates in it (cargo auditable), and
+# together they name all of the bill of materials: what is linked is in both. The programs' lists
+# have some more, which cargo's features would allow.
 check_crates() {
     local bill=$1 file names missing
     shift
@@ -83,8 +85,9 @@ check_crates() {
     say "each of $# programs and libraries lists the crates in it"
 }
 
-# check_packaged_crates UNPACK PACKAGE...: the same for the programs and the library of packages. The extension of
-# sealed columns is C with a static library of Rust, into which cargo auditable puts no list.
+# check_packaged_crates UNPACK PACKAGE...: the same for the programs and the library of packages.
+# The extension of sealed columns is C with a static library of Rust, into which cargo auditable
+# puts no list.
 check_packaged_crates() {
     local unpack=$1 package dir programs
     shift

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# For docs-test.sh, after lib.sh: reads the marks of a Markdown page, which are HTML comments and not
-# shown, and writes what the page's test does, as files.
+# For docs-test.sh, after lib.sh: reads the marks of a Markdown page, which are HTML comments and
+# not shown, and writes what the page's test does, as files.
 #
 #   <!-- docs-test: page user=U NAME=VALUE ... -->
 #       First. The user who runs the blocks, and what a placeholder of the page (DIR) stands for.
@@ -197,7 +197,8 @@ option() {
 
 # commands_of BLOCK LANG: prints the commands of a block, one for each output line: a number of its
 # first line, a tab, of its last line, a tab, and its first line of text. A command goes on after a
-# backslash, within a here-document and within braces, quotes and loops (bash says when it is whole).
+# backslash, within a here-document and within braces, quotes and loops (bash says when it is
+# whole).
 commands_of() {
     local block=$1 lang=$2 line number=0 first=0 text=''
     while IFS= read -r line; do

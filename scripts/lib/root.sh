@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# For deb.sh and extensions.sh, after lib.sh: makes a clean root of a suite of Debian with debootstrap,
-# from the archive that apt uses here, and runs commands in it. Needs root.
+# For deb.sh and extensions.sh, after lib.sh: makes a clean root of a suite of Debian with
+# debootstrap, from the archive that apt uses here, and runs commands in it. Needs root.
 
 # Prints the suite of the Debian on this machine.
 # shellcheck disable=SC1091
 host_suite() { (. /etc/os-release && say "$VERSION_CODENAME"); }
 
-# debian_mirror SUITE: prints the address of the archive that apt uses here, for this suite if it has one of its own.
+# debian_mirror SUITE: prints the address of the archive that apt uses here, for this suite if it
+# has one of its own.
 debian_mirror() {
     local suite mirror
     for suite in "$1" "$(host_suite)"; do
@@ -20,7 +21,8 @@ debian_mirror() {
 make_root() {
     local dir=$1 suite=$2 log=$3 mirror script=
     mirror=$(debian_mirror "$suite")
-    # This machine's debootstrap may be older than the suite. All suites since bullseye are made alike.
+    # This machine's debootstrap may be older than the suite. All suites since bullseye are made
+    # alike.
     [ -e "/usr/share/debootstrap/scripts/$suite" ] || script=/usr/share/debootstrap/scripts/sid
     # The directory becomes "/", which every user must be able to enter.
     chmod 755 "$dir"
@@ -55,8 +57,8 @@ leave_root() {
     for place in proc dev/shm dev/pts; do umount "$1/$place" 2>/dev/null || true; done
 }
 
-# temporary_root NAME: makes a directory for a root, in the variable "root", which is removed when the script ends,
-# with the files beside it whose names begin with its name.
+# temporary_root NAME: makes a directory for a root, in the variable "root", which is removed when
+# the script ends, with the files beside it whose names begin with its name.
 temporary_root() {
     root=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-$1.XXXXXX")
     trap remove_root EXIT

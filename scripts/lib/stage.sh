@@ -2,9 +2,9 @@
 # For demo.sh and bench.sh, after lib.sh: what they need, and for the demo the change from root to
 # an ordinary user, because PostgreSQL's servers refuse to run as root.
 
-# need_built BIN [LAB]: checks that the directory BIN has the program pgseal and its library, with LAB=lab
-# the lab as well, and that a PostgreSQL with client programs exists for which there is a guard module;
-# sets PG_BIN.
+# need_built BIN [LAB]: checks that the directory BIN has the program pgseal and its library, with
+# LAB=lab the lab as well, and that a PostgreSQL with client programs exists for which there is a
+# guard module; sets PG_BIN.
 need_built() {
     local bin=$1 lab=${2:-} part config
     [ -x "$bin/pgseal" ] || die "$bin/pgseal is missing; run 'make build' first"

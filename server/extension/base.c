@@ -69,8 +69,8 @@ pgseal_base_code(Oid base)
 			return PGSEAL_COLUMN_TYPE_XML;
 		default:
 			/*
-			 * In authenticated modes only.  The OIDs of the server's own types do not change.  The sum is larger than
-			 * each code above, so that no two types share a code.
+			 * In authenticated modes only.  The OIDs of the server's own types do not change.  The sum is
+			 * larger than each code above, so that no two types share a code.
 			 */
 			return OTHER_TYPE_CODES + (uint32) base;
 	}

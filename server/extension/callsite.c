@@ -34,8 +34,8 @@ pgseal_call_site(FunctionCallInfo fcinfo)
 }
 
 /*
- * The type that a function of this module returns or takes.  It is remembered for each function, not for each call
- * site: the parser makes a new call site for each literal.
+ * The type that a function of this module returns or takes.  It is remembered for each function,
+ * not for each call site: the parser makes a new call site for each literal.
  */
 static SealedType *
 type_of_function(FunctionCallInfo fcinfo, bool of_result)

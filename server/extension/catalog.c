@@ -70,8 +70,8 @@ relation_changed(Datum arg, Oid relid)
 		pgseal_catalog_stale = true;
 
 		/*
-		 * Plans may hold constants that are sealed under an old key.  They are reset here and not at the next reading
-		 * of the catalog: a cached plan that already runs may cause that reading.
+		 * Plans may hold constants that are sealed under an old key.  They are reset here and not at the
+		 * next reading of the catalog: a cached plan that already runs may cause that reading.
 		 */
 		if (cache != NULL)
 			ResetPlanCache();
@@ -252,7 +252,10 @@ pgseal_reread(void)
 	old = MemoryContextSwitchTo(cache);
 	ctl.hcxt = cache;
 	types = hash_create("pgseal types", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	/* Before reading: an invalidation that arrives during the reading makes the catalog stale again. */
+	/*
+	 * Before reading: an invalidation that arrives during the reading makes the catalog stale
+	 * again.
+	 */
 	pgseal_catalog_stale = false;
 	schema = get_namespace_oid(CATALOG_SCHEMA, true);
 	relation_ids[0] = OidIsValid(schema) ? get_relname_relid("domain", schema) : InvalidOid;

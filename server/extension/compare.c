@@ -25,8 +25,9 @@
 /* ---- the order of indexes ---- */
 
 /*
- * Refuses calls for the elements of arrays, rows and ranges: they would show the order of ciphertext as that of values.
- * Such calls use the FmgrInfo of the type cache, whose address is remembered for each function.
+ * Refuses calls for the elements of arrays, rows and ranges: they would show the order of
+ * ciphertext as that of values. Such calls use the FmgrInfo of the type cache, whose address is
+ * remembered for each function.
  */
 static void
 refuse_nested(FunctionCallInfo fcinfo)

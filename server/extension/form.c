@@ -29,7 +29,10 @@ fixed_len(SealedType *type)
 	return type->layout == LAYOUT_VARLENA ? 0 : type->layout == LAYOUT_INT4 ? 4 : 8;
 }
 
-/* A datum from the bytes of the sealed form.  Checks what can be checked without a key: length, header, mode. */
+/*
+ * A datum from the bytes of the sealed form.  Checks what can be checked without a key: length,
+ * header, mode.
+ */
 static Datum
 datum_of_bytes(SealedType *type, const uint8 *bytes, size_t len)
 {

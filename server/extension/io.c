@@ -23,7 +23,10 @@
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
 
-/* What a role without the right to decrypt sees of a key domain with masks, and of each in the DETAIL of a violated key. */
+/*
+ * What a role without the right to decrypt sees of a key domain with masks, and of each in the
+ * DETAIL of a violated key.
+ */
 #define MASK "***"
 
 PG_FUNCTION_INFO_V1(pgseal_in);
@@ -47,8 +50,8 @@ may_open(SealedType *type)
 /* ---- text and binary ---- */
 
 /*
- * The type of a result.  While a dump is restored, the catalog of pgseal may not be there yet; then only the name and
- * the length of the type are known.
+ * The type of a result.  While a dump is restored, the catalog of pgseal may not be there yet; then
+ * only the name and the length of the type are known.
  */
 static SealedType *
 type_of_sealed_form(FunctionCallInfo fcinfo)
@@ -160,8 +163,9 @@ pgseal_cast_seal(PG_FUNCTION_ARGS)
 }
 
 /*
- * (another plain type [, typmod, explicit]) to sealed, by PostgreSQL's explicit cast to the base type.  It is in C
- * because the planner would make an executor for each constant that goes through a function in SQL.
+ * (another plain type [, typmod, explicit]) to sealed, by PostgreSQL's explicit cast to the base
+ * type.  It is in C because the planner would make an executor for each constant that goes through
+ * a function in SQL.
  */
 Datum
 pgseal_cast_from(PG_FUNCTION_ARGS)
@@ -206,8 +210,8 @@ pgseal_cast_open(PG_FUNCTION_ARGS)
 }
 
 /*
- * Whether the argument of a length coercion is a value that the statement brings along: a literal, a parameter, or a
- * plain value that a cast seals.
+ * Whether the argument of a length coercion is a value that the statement brings along: a literal,
+ * a parameter, or a plain value that a cast seals.
  */
 static bool
 brought_along(FunctionCallInfo fcinfo)
@@ -229,8 +233,9 @@ brought_along(FunctionCallInfo fcinfo)
 }
 
 /*
- * sealed to sealed with another precision.  Whether a value fits and what it is rounded to reveals something of it, so
- * this takes the right to decrypt.  An INSERT works without the right if the statement itself contains the value.
+ * sealed to sealed with another precision.  Whether a value fits and what it is rounded to reveals
+ * something of it, so this takes the right to decrypt.  An INSERT works without the right if the
+ * statement itself contains the value.
  */
 Datum
 pgseal_typmod(PG_FUNCTION_ARGS)
@@ -244,7 +249,10 @@ pgseal_typmod(PG_FUNCTION_ARGS)
 		PG_RETURN_DATUM(sealed);
 	if (unlikely(!may_open(type)))
 	{
-		/* The plain value of a literal in the sealed form is not known: it is stored as it is, as COPY does. */
+		/*
+		 * The plain value of a literal in the sealed form is not known: it is stored as it is, as
+		 * COPY does.
+		 */
 		if (!PG_GETARG_BOOL(2) && pgseal_format == FORM_SEALED)
 			PG_RETURN_DATUM(sealed);
 		if (PG_GETARG_BOOL(2) && type->domain->mask)

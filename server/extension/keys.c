@@ -124,7 +124,10 @@ pgseal_keys_export(void)
 
 	if (stored == 0 || IsParallelWorker() || IsInParallelMode() || !IsTransactionState())
 		return;
-	/* Without workers there is no need for a copy of the keys; the planner hook calls this for each query. */
+	/*
+	 * Without workers there is no need for a copy of the keys; the planner hook calls this for each
+	 * query.
+	 */
 	if (max_parallel_workers_per_gather <= 0 || max_parallel_workers <= 0)
 		return;
 	/* A rollback of the transaction resets the setting. */

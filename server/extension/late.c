@@ -28,7 +28,10 @@
 #define AUTOVACUUM_WORKER() IsAutoVacuumWorkerProcess()
 #endif
 
-/* Start of the transaction that loaded the module; 0: the module was loaded outside of a transaction. */
+/*
+ * Start of the transaction that loaded the module; 0: the module was loaded outside of a
+ * transaction.
+ */
 static TimestampTz late_xact = 0;
 
 void
@@ -42,8 +45,8 @@ pgseal_late_init(void)
 }
 
 /*
- * Whether a sort may belong to a query that was planned before the module was loaded, so that planner.c could not make
- * its ORDER BY sort by plain values.
+ * Whether a sort may belong to a query that was planned before the module was loaded, so that
+ * planner.c could not make its ORDER BY sort by plain values.
  */
 bool
 pgseal_loaded_late(void)

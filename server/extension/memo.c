@@ -28,7 +28,10 @@
 /* The value of `uses` after pgseal_memo_end(). */
 #define ENDED PG_UINT32_MAX
 
-/* Makes the table, all zeros; NULL before FIRST_USES, after the end, or without memory.  It is optional. */
+/*
+ * Makes the table, all zeros; NULL before FIRST_USES, after the end, or without memory.  It is
+ * optional.
+ */
 static void *
 make_table(Memo *memo, Size len)
 {
@@ -62,7 +65,10 @@ pgseal_memo_end(Memo *memo)
 	memo->uses = ENDED;
 }
 
-/* The entry for a number, NULL if there is no table (yet).  It holds the number if its `from` is the number. */
+/*
+ * The entry for a number, NULL if there is no table (yet).  It holds the number if its `from` is
+ * the number.
+ */
 MemoNumber *
 pgseal_memo_number(Memo *memo, uint64 from)
 {
@@ -81,7 +87,9 @@ pgseal_memo_number(Memo *memo, uint64 from)
 
 StaticAssertDecl(MEMO_PLAIN_BYTES + PGSEAL_COLUMN_DET_OVERHEAD_MAX <= MEMO_STRING_BYTES, "a sealed string fits");
 
-/* The entry for a string, NULL if there is no table (yet) or the string is longer than `max_len`. */
+/*
+ * The entry for a string, NULL if there is no table (yet) or the string is longer than `max_len`.
+ */
 MemoString *
 pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len)
 {

@@ -62,8 +62,9 @@ half(const char *p)
 }
 
 /*
- * False if the value has more than 16 significant digits, or digits beyond the 15th after the point.  Trailing zeros
- * that do not fit are dropped: 1.50000000000000000, as a division returns it, is displayed shorter.
+ * False if the value has more than 16 significant digits, or digits beyond the 15th after the
+ * point.  Trailing zeros that do not fit are dropped: 1.50000000000000000, as a division returns
+ * it, is displayed shorter.
  */
 bool
 pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale)

@@ -26,7 +26,10 @@
 
 /* ---- equality ---- */
 
-/* Converts a plain value of type `from` to the base type; false if no value of the sealed type equals it. */
+/*
+ * Converts a plain value of type `from` to the base type; false if no value of the sealed type
+ * equals it.
+ */
 static bool
 as_base(SealedType *type, Oid from, Datum value, Datum *result)
 {
@@ -121,7 +124,10 @@ pgseal_ne_plain(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(!equals_plain(fcinfo));
 }
 
-/* The plain side of an equality as an expression of the sealed type; NULL if the operator has to stay. */
+/*
+ * The plain side of an equality as an expression of the sealed type; NULL if the operator has to
+ * stay.
+ */
 static Node *
 sealed_side(SealedType *type, Node *plain)
 {

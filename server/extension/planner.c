@@ -101,8 +101,8 @@ fix_any(ScalarArrayOpExpr *expr)
 /* ---- the walk ---- */
 
 /*
- * The planner may inline a SQL function.  A body that is a string is parsed then, and analyze() sees it.  A body in
- * SQL-standard form (BEGIN ATOMIC) is already parsed: it is examined here.
+ * The planner may inline a SQL function.  A body that is a string is parsed then, and analyze()
+ * sees it.  A body in SQL-standard form (BEGIN ATOMIC) is already parsed: it is examined here.
  */
 static void
 check_function(RangeTblFunction *function)
@@ -217,9 +217,10 @@ typedef struct ColumnsContext
 } ColumnsContext;
 
 /*
- * If a key domain requires a right to compare, a role without it may use none of its columns in a query: not only
- * operators show which values are equal, but everything that takes a value, even the hash of an array or the image of a
- * row.  Columns of VALUES lists hold the role's own values.  `found`: the plan is valid for this role only.
+ * If a key domain requires a right to compare, a role without it may use none of its columns in a
+ * query: not only operators show which values are equal, but everything that takes a value, even
+ * the hash of an array or the image of a row.  Columns of VALUES lists hold the role's own values.
+ * `found`: the plan is valid for this role only.
  */
 static bool
 look_at_columns(Node *node, void *data)
@@ -279,7 +280,10 @@ plan(Query *parse, const char *query_string, int cursor_options, ParamListInfo p
 	return result;
 }
 
-/* Runs for each parsed statement; during planning, for the bodies of SQL functions that are inlined. */
+/*
+ * Runs for each parsed statement; during planning, for the bodies of SQL functions that are
+ * inlined.
+ */
 static void
 analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 {

@@ -151,7 +151,10 @@ need_pgcrypto_key(void)
 				 errhint("Give it in the options of the connection: -c pgseal.pgcrypto_key=...")));
 }
 
-/* (data, type): decrypt(data, key of the connection, type); a key that begins with \x is in hexadecimal */
+/*
+ * (data, type): decrypt(data, key of the connection, type); a key that begins with \x is in
+ * hexadecimal
+ */
 PG_FUNCTION_INFO_V1(pgseal_from_pgcrypto);
 Datum
 pgseal_from_pgcrypto(PG_FUNCTION_ARGS)
@@ -184,7 +187,10 @@ pgseal_from_pgcrypto(PG_FUNCTION_ARGS)
 	PG_RETURN_BYTEA_P(crypt(handle, false, data, NULL));
 }
 
-/* (data, schema of pgcrypto, as bytes): pgp_sym_decrypt(data, passphrase of the connection), by pgcrypto itself */
+/*
+ * (data, schema of pgcrypto, as bytes): pgp_sym_decrypt(data, passphrase of the connection), by
+ * pgcrypto itself
+ */
 PG_FUNCTION_INFO_V1(pgseal_from_pgp);
 Datum
 pgseal_from_pgp(PG_FUNCTION_ARGS)

@@ -109,7 +109,10 @@ silence(EState *estate)
 	}
 }
 
-/* (table to update, the table in it whose rows are updated, columns, from version, to version, first block, end): rows changed */
+/*
+ * (table to update, the table in it whose rows are updated, columns, from version, to version,
+ * first block, end): rows changed
+ */
 PG_FUNCTION_INFO_V1(pgseal_rotate_batch);
 Datum
 pgseal_rotate_batch(PG_FUNCTION_ARGS)
@@ -140,7 +143,10 @@ pgseal_rotate_batch(PG_FUNCTION_ARGS)
 	PushCopiedSnapshot(GetTransactionSnapshot());
 	UpdateActiveSnapshotCommandId();
 
-	/* The planner may evaluate functions of the owner.  After an error, the rollback restores the user. */
+	/*
+	 * The planner may evaluate functions of the owner.  After an error, the rollback restores the
+	 * user.
+	 */
 	SetUserIdAndSecContext(target->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
 	plan = pg_plan_query(query, text, 0, NULL);
 	desc = CreateQueryDesc(plan, text, GetActiveSnapshot(), InvalidSnapshot, None_Receiver, NULL, NULL, 0);

@@ -16,8 +16,9 @@
 #include <sys/mman.h>
 
 /*
- * Pages of zeros for `len` bytes; NULL if there is no memory.  If the limit is too low to lock them, that is logged
- * once per backend, at DEBUG1: with a higher level every connection would log it.
+ * Pages of zeros for `len` bytes; NULL if there is no memory.  If the limit is too low to lock
+ * them, that is logged once per backend, at DEBUG1: with a higher level every connection would log
+ * it.
  */
 void *
 pgseal_secret_alloc(Size len)

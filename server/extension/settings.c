@@ -30,8 +30,8 @@ static const struct config_enum_entry format_options[] = {
 };
 
 /*
- * A secret of the client is accepted from the connection's startup packet only, which no log and no view shows.  A SET
- * statement would be in both.
+ * A secret of the client is accepted from the connection's startup packet only, which no log and no
+ * view shows.  A SET statement would be in both.
  */
 static bool
 check_secret(char **newval, void **extra, GucSource source)

@@ -98,8 +98,9 @@ sorts_down(SortGroupClause *clause, Oid type)
 }
 
 /*
- * The clause that sorts by the plain value of the column of an old clause.  It uses a hidden column of the target
- * list, which is added unless an earlier clause has added it (pairs: old and new references).
+ * The clause that sorts by the plain value of the column of an old clause.  It uses a hidden column
+ * of the target list, which is added unless an earlier clause has added it (pairs: old and new
+ * references).
  */
 static SortGroupClause *
 plain_clause(SortGroupClause *old, List **tlist, List **pairs, const char *what)

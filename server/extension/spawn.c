@@ -60,7 +60,10 @@ start_child(Child *child, char *const argv[])
 		errno = save;
 		ereport(ERROR, (errcode_for_file_access(), errmsg("could not make a pipe for the pgseal helper: %m")));
 	}
-	/* The server's signal handlers write to shared memory: they must not run in the child before exec. */
+	/*
+	 * The server's signal handlers write to shared memory: they must not run in the child before
+	 * exec.
+	 */
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
 	child->pid = fork();
@@ -133,8 +136,8 @@ end_child(Child *child, bool kill_it)
 }
 
 /*
- * Writes the input to the child and reads both its outputs until they end.  Returns the number of bytes on standard
- * output, which may be more than `capacity`.
+ * Writes the input to the child and reads both its outputs until they end.  Returns the number of
+ * bytes on standard output, which may be more than `capacity`.
  */
 static size_t
 converse(Child *child, const uint8 *input, size_t input_len, uint8 *output, size_t capacity, char *message)
@@ -187,7 +190,10 @@ converse(Child *child, const uint8 *input, size_t input_len, uint8 *output, size
 	return got;
 }
 
-/* The path without links, and whether it is the program pgseal outside of the data directory; NULL if it is nowhere. */
+/*
+ * The path without links, and whether it is the program pgseal outside of the data directory; NULL
+ * if it is nowhere.
+ */
 static char *
 resolved(const char *path, bool *is_fine)
 {
@@ -203,10 +209,10 @@ resolved(const char *path, bool *is_fine)
 }
 
 /*
- * The program that pgseal.helper names.  The configuration may lie in the data directory, and somebody who can write
- * there must not be able to run a program of their own: neither one in the data directory, nor another one (a shell)
- * that would interpret the arguments differently.  The resolved path is run, so that a link cannot be changed between
- * the check and the call.
+ * The program that pgseal.helper names.  The configuration may lie in the data directory, and
+ * somebody who can write there must not be able to run a program of their own: neither one in the
+ * data directory, nor another one (a shell) that would interpret the arguments differently.  The
+ * resolved path is run, so that a link cannot be changed between the check and the call.
  */
 static char *
 configured_helper(void)
@@ -228,8 +234,9 @@ configured_helper(void)
 }
 
 /*
- * The program that was installed with the library libpgseal.so, which a sealed server has loaded: beside it, or where
- * 'make install' and packages put it.  NULL without the library.  It is of the same version as the library.
+ * The program that was installed with the library libpgseal.so, which a sealed server has loaded:
+ * beside it, or where 'make install' and packages put it.  NULL without the library.  It is of the
+ * same version as the library.
  */
 static char *
 helper_of_library(void)
@@ -273,7 +280,8 @@ helper_path(void)
 }
 
 /*
- * One call of the helper.  The answer is the 8 bytes PGSCOLK1, output_len bytes, and ENDK; anything else is an error.
+ * One call of the helper.  The answer is the 8 bytes PGSCOLK1, output_len bytes, and ENDK; anything
+ * else is an error.
  */
 void
 pgseal_run_helper(const char *task, const char *to_provider,

@@ -92,8 +92,9 @@ is_iso_date(const char *text, uint32 len)
 }
 
 /*
- * Whether a text of the type always has the same value: most dates, and timestamps, depend on settings.  The input
- * functions of these types do not read the catalog either, so that the table cannot be dropped while they run.
+ * Whether a text of the type always has the same value: most dates, and timestamps, depend on
+ * settings.  The input functions of these types do not read the catalog either, so that the table
+ * cannot be dropped while they run.
  */
 static bool
 always_means_the_same(SealedType *type, const char *text, uint32 len)
@@ -118,11 +119,12 @@ datum_of(SealedType *type, uint64 sealed)
 }
 
 /*
- * How often a call site found a text in the table lately, in memory that its fn_extra points to.  A call site that
- * finds few of its texts (a column of keys or prices, perhaps) leaves the table alone for a while: each lookup waits
- * for memory, and each result that is stored replaces another one.  Each literal of a statement is a call site: it
- * costs an allocation of 8 bytes, about 25 ns.  Compared with counts in the bits of fn_extra itself, an INSERT of 1000
- * literals takes 1.03 of the CPU time and a COPY 1.00 to 1.01; the noise of the measurement was 0.1.
+ * How often a call site found a text in the table lately, in memory that its fn_extra points to.  A
+ * call site that finds few of its texts (a column of keys or prices, perhaps) leaves the table
+ * alone for a while: each lookup waits for memory, and each result that is stored replaces another
+ * one.  Each literal of a statement is a call site: it costs an allocation of 8 bytes, about 25 ns.
+ * Compared with counts in the bits of fn_extra itself, an INSERT of 1000 literals takes 1.03 of the
+ * CPU time and a COPY 1.00 to 1.01; the noise of the measurement was 0.1.
  */
 typedef struct Lookups
 {
@@ -135,7 +137,10 @@ typedef struct Lookups
 #define FOUND_MIN (ASKED / 3)	/* with fewer texts found, it skips the table */
 #define SKIPPED 65536			/* for so many texts */
 
-/* Made with the first lookup of the call site: before the type has a table, a call site costs no memory. */
+/*
+ * Made with the first lookup of the call site: before the type has a table, a call site costs no
+ * memory.
+ */
 static Lookups *
 lookups_of(FmgrInfo *flinfo)
 {
@@ -161,7 +166,10 @@ seal_once(SealedType *type, char *text, int32 typmod)
 	return pgseal_seal_once(type, InputFunctionCall(&type->base_in, text, type->base_ioparam, typmod));
 }
 
-/* The sealed value of a text, by the input function of the base type; flinfo is that of the call site. */
+/*
+ * The sealed value of a text, by the input function of the base type; flinfo is that of the call
+ * site.
+ */
 Datum
 pgseal_seal_text(SealedType *type, char *text, int32 typmod, FmgrInfo *flinfo)
 {

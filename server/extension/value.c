@@ -62,7 +62,9 @@ ff1(SealedType *type, pgseal_column_key *key, bool seal, uint64 from, uint64 *to
 	}
 }
 
-/* The same, from the memo if it has the result.  A memo belongs to the key in use; NULL: no memo. */
+/*
+ * The same, from the memo if it has the result.  A memo belongs to the key in use; NULL: no memo.
+ */
 static uint64
 ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, uint64 from)
 {
@@ -140,8 +142,9 @@ format_open(SealedType *type, pgseal_column_key *key, Memo *memo, Datum sealed)
 /* ---- authenticated ---- */
 
 /*
- * AES-SIV, from the memo if it has the result.  To seal, a memo is used with the key in use only.  To open, with any
- * version of the key: the sealed value names its version, and the same bytes have the same result.
+ * AES-SIV, from the memo if it has the result.  To seal, a memo is used with the key in use only.
+ * To open, with any version of the key: the sealed value names its version, and the same bytes have
+ * the same result.
  */
 static int
 det_or_memo(SealedType *type, pgseal_column_key *key, bool seal, const uint8 *from, size_t len, uint8 *to, size_t cap,
@@ -231,8 +234,8 @@ bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
 }
 
 /*
- * Restores the trailing zeros of a deterministic numeric.  The scale is not authenticated, so it may only determine how
- * many zeros are displayed: a scale that would cut digits off is refused.
+ * Restores the trailing zeros of a deterministic numeric.  The scale is not authenticated, so it
+ * may only determine how many zeros are displayed: a scale that would cut digits off is refused.
  */
 static Datum
 with_scale(SealedType *type, Datum plain, uint16 scale)
@@ -247,7 +250,10 @@ with_scale(SealedType *type, Datum plain, uint16 scale)
 		return plain;
 	if (scale <= MAX_ROUND_SCALE)
 		return DirectFunctionCall2(numeric_round, plain, Int32GetDatum(scale));
-	/* numeric_round() does not go to this scale: add a zero that has it, since a sum has the larger scale. */
+	/*
+	 * numeric_round() does not go to this scale: add a zero that has it, since a sum has the larger
+	 * scale.
+	 */
 	zero = palloc(scale + 3);
 	memset(zero, '0', scale + 2);
 	zero[1] = '.';
@@ -352,7 +358,10 @@ pgseal_ready_to_seal(SealedType *type)
 	check_rotation(type, pgseal_domain_of(type));
 }
 
-/* As pgseal_seal(), for a format-preserving type after pgseal_ready_to_seal(), and without the memo. */
+/*
+ * As pgseal_seal(), for a format-preserving type after pgseal_ready_to_seal(), and without the
+ * memo.
+ */
 Datum
 pgseal_seal_once(SealedType *type, Datum plain)
 {

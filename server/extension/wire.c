@@ -39,7 +39,9 @@ typedef struct ParamsContext
 	VarParamState *state;
 } ParamsContext;
 
-/* The base type of a sealed type, or the array of it for an array; InvalidOid for any other type. */
+/*
+ * The base type of a sealed type, or the array of it for an array; InvalidOid for any other type.
+ */
 static Oid
 base_type_of(Oid oid, bool for_result)
 {
@@ -106,8 +108,8 @@ opened(ParseState *pstate, Node *expr, Oid base)
 }
 
 /*
- * Puts casts around a list of results.  A column that is sorted or grouped by stays as a hidden column at the end of
- * the list; the visible column is a cast of it.
+ * Puts casts around a list of results.  A column that is sorted or grouped by stays as a hidden
+ * column at the end of the list; the visible column is a cast of it.
  */
 static List *
 open_results(ParseState *pstate, List *results)
@@ -141,7 +143,10 @@ open_results(ParseState *pstate, List *results)
 	return list_concat(results, hidden);
 }
 
-/* Whether the client sent the statement: it is not part of a function, a view or a utility statement. */
+/*
+ * Whether the client sent the statement: it is not part of a function, a view or a utility
+ * statement.
+ */
 static bool
 is_clients(ParseState *pstate)
 {

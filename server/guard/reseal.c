@@ -208,7 +208,10 @@ touch_page(Relation rel, ForkNumber fork, BlockNumber block, BufferAccessStrateg
 	UnlockReleaseBuffer(buffer);
 }
 
-/* Has the server write the pages of a segment that have another key than the newest.  Returns how many. */
+/*
+ * Has the server write the pages of a segment that have another key than the newest.  Returns how
+ * many.
+ */
 static int64
 touch_pages(Relation rel, ForkNumber fork, uint32 segment, const char *path, int fd,
 			BufferAccessStrategy strategy, Pace *pace)
@@ -435,7 +438,9 @@ all_relations(void)
 	return found;
 }
 
-/* A line of the audit trail for this worker; false if the trail is required and does not take it. */
+/*
+ * A line of the audit trail for this worker; false if the trail is required and does not take it.
+ */
 static bool
 record(const char *outcome, const char *more)
 {
@@ -650,9 +655,9 @@ argument_is_true(FunctionCallInfo fcinfo, int n)
 }
 
 /*
- * (relation or NULL, pages per second, only files with two keys, only these and files whose key comes
- * near its limit, only relations with a file in an older suite, for how many seconds to wait for the
- * lock on one of these, name of a database): starts a worker.  Returns its process id.
+ * (relation or NULL, pages per second, only files with two keys, only these and files whose key
+ * comes near its limit, only relations with a file in an older suite, for how many seconds to wait
+ * for the lock on one of these, name of a database): starts a worker.  Returns its process id.
  */
 Datum
 pgseal_guard_reseal(PG_FUNCTION_ARGS)
@@ -771,8 +776,8 @@ pgseal_guard_file_keys(PG_FUNCTION_ARGS)
 }
 
 /*
- * How many workers have come to their end since the server started, and how many files they have left
- * with two keys, or with their old one: two numbers.
+ * How many workers have come to their end since the server started, and how many files they have
+ * left with two keys, or with their old one: two numbers.
  */
 Datum
 pgseal_guard_reseal_outcome(PG_FUNCTION_ARGS)

@@ -97,8 +97,9 @@ look_at_file(const char *path, bool *has_header)
 }
 
 /*
- * The files of a relation that have a suite.  Takes no lock, so that others can look while the relation
- * is made anew: what pg_class says of its files, and what is there, may then change at any time.
+ * The files of a relation that have a suite.  Takes no lock, so that others can look while the
+ * relation is made anew: what pg_class says of its files, and what is there, may then change at any
+ * time.
  */
 static List *
 files_of(Oid relation)
@@ -208,8 +209,8 @@ cache_of(Oid sequence)
 }
 
 /*
- * The command that makes a relation anew; NULL if it is not needed.  One for a table covers its TOAST
- * table and its indexes.  The caller has a transaction.
+ * The command that makes a relation anew; NULL if it is not needed.  One for a table covers its
+ * TOAST table and its indexes.  The caller has a transaction.
  */
 static char *
 command_for(Oid relation)
@@ -295,8 +296,8 @@ rewrite_relation(Oid relation, Pace *pace)
 }
 
 /*
- * Makes those of the relations anew that have files in an older suite: tables first, because a command
- * for a table makes its indexes anew, too.
+ * Makes those of the relations anew that have files in an older suite: tables first, because a
+ * command for a table makes its indexes anew, too.
  */
 void
 rewrite_relations(const Task *task, List *relations, Pace *pace, int64 *failed)

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# run.sh: the Ansible role of packaging/ansible on real clusters of this machine, as an ordinary user, over the
-# connection "local":
-#   - three nodes: a new cluster with the key of the inventory, a new one with a key of its own and a recipient, and a
-#     plain one that is sealed in place. --check changes nothing on the disk, the first run changes, the second one
-#     nothing; the servers start; no key is in an argument, in the output, or left in a temporary file
+# run.sh: the Ansible role of packaging/ansible on real clusters of this machine, as an ordinary
+# user, over the connection "local":
+#   - three nodes: a new cluster with the key of the inventory, a new one with a key of its own and
+#     a recipient, and a plain one that is sealed in place. --check changes nothing on the disk, the
+#     first run changes, the second one nothing; the servers start; no key is in an argument, in the
+#     output, or left in a temporary file
 #   - what the role refuses: each ends the play, and changes nothing
-#   - an inventory of HOSTS (300) nodes with a key each: the tasks that need no server (keys, units of the metrics), by
-#     16 at a time, twice; and pgseal doctor --fleet with as many lines for the three clusters
+#   - an inventory of HOSTS (300) nodes with a key each: the tasks that need no server (keys, units
+#     of the metrics), by 16 at a time, twice; and pgseal doctor --fleet with as many lines for the
+#     three clusters
 set -euo pipefail
 . "$(dirname "$0")/../../scripts/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -97,7 +99,8 @@ server() { # NODE: starts it, as its unit would with the drop-in
 stop() { env -u LD_PRELOAD "$pgseal" run -- pg_ctl -s -w -m fast -D "$1/data" stop; }
 ask() { psql -X -A -t -q -v ON_ERROR_STOP=1 -h "$work/$1" -p "$(cat "$1/port")" -d postgres -c "$2"; }
 state() { find "$@" -printf '%p %y %m %s %T@ %C@\n' 2>/dev/null | sort; }
-# What the role writes. The data directories of running servers change by themselves, at a checkpoint.
+# What the role writes. The data directories of running servers change by themselves, at a
+# checkpoint.
 written() { state created/etc own/etc converted/etc ./*/unit.d ./*/pgseal-metrics.* clusters.d ./*/data/{*.conf,pgseal/keyring} "$@"; }
 # play INVENTORY OUTPUT [OPTION...]
 play() {
@@ -238,7 +241,8 @@ for n in $(seq "$HOSTS"); do
 done >many.hosts
 { printf 'all:\n  hosts:\n'; cat many.hosts; } >many.yml
 sed "s#$work/{{#$work/many/{{#" group.yml >many-group.yml
-# Without a file for each task of each host: half the time. The runs above, which look for keys in such files, have them.
+# Without a file for each task of each host: half the time. The runs above, which look for keys in
+# such files, have them.
 export ANSIBLE_PIPELINING=1
 for run in first second; do
     start=$SECONDS

@@ -1,6 +1,6 @@
 //! The bodies of the fuzz targets for key material: the keyring file, the hand-over frame, the file
-//! of a cluster, the records that a server writes, anchors. `crates/pgseal-keys/tests/fuzz_smoke.rs` runs them on a
-//! stable toolchain.
+//! of a cluster, the records that a server writes, anchors.
+//! `crates/pgseal-keys/tests/fuzz_smoke.rs` runs them on a stable toolchain.
 
 #![allow(clippy::unwrap_used)]
 
@@ -79,8 +79,8 @@ pub fn config_record(data: &[u8]) {
     }
 }
 
-/// Opens any bytes as a manifest: nothing opens that was not sealed. Then decodes them as a decrypted
-/// body: an accepted manifest survives sealing and opening, and finds each of its files.
+/// Opens any bytes as a manifest: nothing opens that was not sealed. Then decodes them as a
+/// decrypted body: an accepted manifest survives sealing and opening, and finds each of its files.
 pub fn manifest(data: &[u8]) {
     let answer = handover::decode(include_bytes!("seeds/frame/two-keys")).unwrap();
     let keys = answer.unlocked().unwrap().keys;
@@ -96,8 +96,8 @@ pub fn manifest(data: &[u8]) {
     }
 }
 
-/// Opens any bytes as a control record. What opens says the same when it is sealed anew, and no byte
-/// of its first part may differ from what was sealed.
+/// Opens any bytes as a control record. What opens says the same when it is sealed anew, and no
+/// byte of its first part may differ from what was sealed.
 pub fn control_record(data: &[u8]) {
     let answer = handover::decode(include_bytes!("seeds/frame/two-keys")).unwrap();
     let keys = answer.unlocked().unwrap().keys;
@@ -146,9 +146,9 @@ pub fn cluster(data: &[u8]) {
     assert_eq!(Clusters::parse(&again, path).unwrap(), providers);
 }
 
-/// Checks any lines as a file of the audit trail, with a key and without one. Whatever they are, each
-/// is counted once; and if nothing is found without the key, the next line can be chained to the
-/// last one.
+/// Checks any lines as a file of the audit trail, with a key and without one. Whatever they are,
+/// each is counted once; and if nothing is found without the key, the next line can be chained to
+/// the last one.
 pub fn audit(data: &[u8]) {
     let keys = renewal_keys();
     let with_key = checked(data, Some(&keys));

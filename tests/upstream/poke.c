@@ -1,5 +1,5 @@
-/* poke FILE OFFSET: overwrites FILE with standard input, beginning at byte OFFSET. PlainView.pm runs
- * poke under the library with PGSEAL_PROGRAMS=poke, so OFFSET and the bytes refer to plaintext. */
+/* poke FILE OFFSET: overwrites FILE with standard input, beginning at byte OFFSET. PlainView.pm
+ * runs poke under the library with PGSEAL_PROGRAMS=poke: OFFSET and the bytes are plaintext's. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

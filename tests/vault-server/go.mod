@@ -1,6 +1,6 @@
-// What the real engines need beyond these three follows from them: scripts/vault-server.sh completes a
-// copy of this file. The module hashicorp/vault is under the Business Source License; it is fetched for
-// tests, and nothing of it is in this repository or in what pgseal installs.
+// What the real engines need beyond these three follows from them: scripts/vault-server.sh
+// completes a copy of this file. The module hashicorp/vault is under the Business Source License;
+// it is fetched for tests, and nothing of it is in this repository or in what pgseal installs.
 module pgseal.invalid/vault-server
 
 go 1.25.3

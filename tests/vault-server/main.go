@@ -1,8 +1,8 @@
 // vault-server answers the HTTP API of Vault for the tests of pgseal-provider-vault.
 //
-// Real: the transit engine, KV version 2, and the login methods AppRole and TLS certificates, which are
-// those of Vault itself. Of this program: the routing, tokens, policies, sealing, and the login method
-// Kubernetes, which compares a JWT with the configured one.
+// Real: the transit engine, KV version 2, and the login methods AppRole and TLS certificates, which
+// are those of Vault itself. Of this program: the routing, tokens, policies, sealing, and the login
+// method Kubernetes, which compares a JWT with the configured one.
 package main
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/vault/sdk/logical"
 )
 
-// fileStorage keeps each entry in a file, so that keys outlive the server. It encrypts nothing. The key
-// a/b is the file "fb" in the directory "da".
+// fileStorage keeps each entry in a file, so that keys outlive the server. It encrypts nothing. The
+// key a/b is the file "fb" in the directory "da".
 type fileStorage struct {
 	dir  string
 	lock *sync.RWMutex

@@ -3,8 +3,8 @@
 //! change keyrings tell it.
 //!
 //! An event "unlock" is written as soon as the key has opened the keyring; every other event when
-//! the command ends. If the trail is required, a line "begun" comes before anything is done with the
-//! key, so that nothing is done that is not recorded.
+//! the command ends. If the trail is required, a line "begun" comes before anything is done with
+//! the key, so that nothing is done that is not recorded.
 
 mod file;
 mod look;

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use crate::error::CliError;
 use crate::{child, diff, library, small_file};
 
-/// A cluster: a data directory of this machine, `HOST` (the directory that `PGDATA` names there), or
-/// `HOST:DIR`.
+/// A cluster: a data directory of this machine, `HOST` (the directory that `PGDATA` names there),
+/// or `HOST:DIR`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// As it was given.
@@ -57,8 +57,8 @@ impl Target {
         })
     }
 
-    /// The targets in a file, or with `-` in standard input: one a line; empty lines and what follows
-    /// `#` are left out.
+    /// The targets in a file, or with `-` in standard input: one a line; empty lines and what
+    /// follows `#` are left out.
     ///
     /// # Errors
     /// When the file cannot be read, or a line names no target.
@@ -150,7 +150,8 @@ impl Asking {
         })
     }
 
-    /// `ssh` never asks, and gives up in time. The shell there gets the directory as one quoted word.
+    /// `ssh` never asks, and gives up in time. The shell there gets the directory as one quoted
+    /// word.
     fn command(&self, program: &OsString, target: &Target) -> Command {
         let Some(host) = &target.host else {
             let mut command = Command::new(program);

@@ -1,7 +1,7 @@
 //! How the keys of a cluster stand against the policy of this machine (`/etc/pgseal/policy.conf`).
 //!
-//! What a rule is judged by comes from the keyring, which is authenticated only where the caller has
-//! unlocked it, and from what this machine remembers outside of the data directory
+//! What a rule is judged by comes from the keyring, which is authenticated only where the caller
+//! has unlocked it, and from what this machine remembers outside of the data directory
 //! ([`crate::memory`]). The record of escrow copies in the data directory meets no rule.
 
 use std::time::{SystemTime, UNIX_EPOCH};

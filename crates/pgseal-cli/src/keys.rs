@@ -129,8 +129,8 @@ pub fn own_keyring(dir: &DataDir) -> Result<Keyring, CliError> {
     keyring_of(dir, &KeyOptions::default(), || scan::any_sealed(&dir.root))
 }
 
-/// Changes the keyring of a data directory that no other program changes meanwhile, and returns what
-/// it is then.
+/// Changes the keyring of a data directory that no other program changes meanwhile, and returns
+/// what it is then.
 ///
 /// # Errors
 /// Those of `change`; [`CliError`] if a conversion was interrupted before its first file.

@@ -11,7 +11,8 @@ use crate::{exit, library};
 const APACHE: &str = include_str!("../../../LICENSE-APACHE");
 const MIT: &str = include_str!("../../../LICENSE-MIT");
 
-/// The file with the texts of the crates, which the build makes from the lock file (scripts/notices.sh).
+/// The file with the texts of the crates, which the build makes from the lock file
+/// (scripts/notices.sh).
 const NOTICES: &str = "THIRD-PARTY-NOTICES.txt";
 
 /// Where it is, from the directory of the program: as installed, and in a build tree.

@@ -153,8 +153,8 @@ impl Scan {
         })
     }
 
-    /// The file whose key has sealed the most writes, with that number (`spec/sealed-file.md`, section
-    /// 11.1); `None` if no write was counted yet.
+    /// The file whose key has sealed the most writes, with that number (`spec/sealed-file.md`,
+    /// section 11.1); `None` if no write was counted yet.
     pub fn most_used_key(&self) -> Option<(&Entry, u64)> {
         let used = self.entries.iter().filter_map(|entry| match &entry.seen {
             Seen::Sealed(header) if header.samples > 0 => Some((entry, header.writes())),

@@ -193,7 +193,8 @@ fn the_helper_hands_over_one_frame_and_never_preloads() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What the helper says without a key: that it is another keyring, or that a conversion was interrupted.
+/// What the helper says without a key: that it is another keyring, or that a conversion was
+/// interrupted.
 #[test]
 fn the_helper_asks_for_no_key_that_is_not_needed() {
     let fixture = Fixture::sealed();

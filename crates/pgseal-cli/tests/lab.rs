@@ -1,5 +1,5 @@
-//! `pgseal lab` and `pgseal advise` become `pgseal-lab`: arguments and exit status pass through, and
-//! only the program beside `pgseal`, or the one that `PGSEAL_LAB` names, is run.
+//! `pgseal lab` and `pgseal advise` become `pgseal-lab`: arguments and exit status pass through,
+//! and only the program beside `pgseal`, or the one that `PGSEAL_LAB` names, is run.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;

@@ -11,8 +11,8 @@ use std::process::Command;
 use common::{Answer, Fixture, RELATION};
 use serde_json::{Value, json};
 
-/// The program with a directory to remember in, and with a stand-in of ssh that gives the command to
-/// a shell, as sshd does.
+/// The program with a directory to remember in, and with a stand-in of ssh that gives the command
+/// to a shell, as sshd does.
 fn pgseal(fixture: &Fixture) -> Command {
     let mut command = fixture.pgseal();
     command.env("PGSEAL_STATE_DIR", state(fixture));

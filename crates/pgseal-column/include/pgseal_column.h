@@ -4,8 +4,8 @@
  * spec/column-cipher.md says which bytes each mode writes and what the bytes reveal.
  *
  * Rules for every function:
- *  - It returns PGSEAL_COLUMN_OK (0) or another PGSEAL_COLUMN_* code; pgseal_column_error_text() has
- *    a sentence for each code. Results are written through pointers only with PGSEAL_COLUMN_OK.
+ *  - It returns PGSEAL_COLUMN_OK (0) or another PGSEAL_COLUMN_* code; pgseal_column_error_text()
+ *    has a sentence for each code. Results are written through pointers only with PGSEAL_COLUMN_OK.
  *  - The library keeps no pointer argument; a handle holds copies. Each buffer has a length; the
  *    pointer to an empty buffer may be NULL. Input and output must not overlap.
  *  - Sealing or opening a value does not allocate, longjmp, exit or abort. Only the functions that

@@ -2,8 +2,8 @@
 //! once.
 //!
 //! AWS-LC uses the processor's AES instructions or, where there are none, code whose timing does
-//! not depend on data. On x86-64 and aarch64, operations that go block by block use the instructions
-//! inline instead of calling AWS-LC for each block.
+//! not depend on data. On x86-64 and aarch64, operations that go block by block use the
+//! instructions inline instead of calling AWS-LC for each block.
 
 #![allow(unsafe_code)]
 

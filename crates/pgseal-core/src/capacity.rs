@@ -3,8 +3,8 @@
 
 /// The most that a variable may say.
 pub const MAX_GB: u64 = 16384;
-/// For how many GiB of pages a server remembers versions if `PGSEAL_WATCHED_GB` is not set, or not a
-/// number that [`gb_of`] takes.
+/// For how many GiB of pages a server remembers versions if `PGSEAL_WATCHED_GB` is not set, or not
+/// a number that [`gb_of`] takes.
 pub const WATCHED_GB: u64 = 16;
 
 /// The GiB that the text of a variable asks for, rounded up to a power of two; 0: no table. `None`

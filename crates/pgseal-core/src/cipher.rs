@@ -58,8 +58,8 @@ impl Cipher {
         }
     }
 
-    /// Makes the tag of a page of the WAL layout, over its stored cells. In a FIPS build, `nonce` is
-    /// replaced.
+    /// Makes the tag of a page of the WAL layout, over its stored cells. In a FIPS build, `nonce`
+    /// is replaced.
     pub(crate) fn page_mac(
         &mut self,
         block: BlockNo,

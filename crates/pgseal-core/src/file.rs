@@ -239,10 +239,10 @@ impl SealedFile {
         &self.header
     }
 
-    /// The samples of writes that are to be added to the header ([`header::count`]), if a sample was
-    /// drawn since the last call: the number of the file key, and how many. Call
-    /// [`SealedFile::samples_counted`] when they are in the header. If they cannot be added now, they
-    /// wait for the next sample.
+    /// The samples of writes that are to be added to the header ([`header::count`]), if a sample
+    /// was drawn since the last call: the number of the file key, and how many. Call
+    /// [`SealedFile::samples_counted`] when they are in the header. If they cannot be added now,
+    /// they wait for the next sample.
     #[inline]
     pub fn new_samples(&mut self) -> Option<(u32, u32)> {
         self.drawn.new_samples()
@@ -413,8 +413,8 @@ impl SealedFile {
         Ok(end.0 > self.reached)
     }
 
-    /// Says that somebody cut off these pages, which a write behind them is about to turn into a hole:
-    /// they are damage, not zeros, where versions of pages are kept.
+    /// Says that somebody cut off these pages, which a write behind them is about to turn into a
+    /// hole: they are damage, not zeros, where versions of pages are kept.
     pub fn pages_are_lost<S: Accelerator + ?Sized>(&self, storage: &S, blocks: Range<u64>) {
         if let Some((table, pages)) = storage.versions().zip(self.pages) {
             table.are_lost(pages, blocks);

@@ -112,7 +112,8 @@ pub struct Header {
     pub key_number: u32,
     /// Whether there is a file key before that one, and which of the two seals.
     pub stage: Stage,
-    /// How many samples of the writes under the file key that seals were counted ([`crate::usage`]).
+    /// How many samples of the writes under the file key that seals were counted
+    /// ([`crate::usage`]).
     pub samples: u32,
 }
 
@@ -342,8 +343,9 @@ pub fn rewrap(
 }
 
 /// The head of the same file with more samples of the writes under the file key of this number
-/// (`spec/sealed-file.md`, section 11.1), and its header; everything else stays, also the generation.
-/// `None`: another file key seals by now, so these writes are not to be counted any more.
+/// (`spec/sealed-file.md`, section 11.1), and its header; everything else stays, also the
+/// generation. `None`: another file key seals by now, so these writes are not to be counted any
+/// more.
 ///
 /// # Errors
 /// As for opening the file.
@@ -398,7 +400,8 @@ pub fn advance(
     }
 }
 
-/// The head `start` with the generation, key number, stage and samples of `to`, and with these keys.
+/// The head `start` with the generation, key number, stage and samples of `to`, and with these
+/// keys.
 fn wrapped(
     start: &[u8],
     to: &Header,
@@ -430,8 +433,8 @@ pub fn lasting(head: &[u8; LEN]) -> [&[u8]; 3] {
     [&head[..GENERATION_AT], &head[PREDECESSORS_AT..PLACE_END], &head[unused..AAD_LEN]]
 }
 
-/// Unwraps the newest file key of a header that [`classify`] called sealed. Public also for tests of
-/// other crates, which search the memory of a server for the key.
+/// Unwraps the newest file key of a header that [`classify`] called sealed. Public also for tests
+/// of other crates, which search the memory of a server for the key.
 pub fn unwrap_key(start: &[u8], header: &Header, keys: &KeySet) -> Result<FileKey, SealError> {
     NEWEST.open(start, header, keys)
 }

@@ -159,8 +159,8 @@ impl KeySet {
     }
 
     /// Adds the key of a generation above the active one to a set that is in use; this generation
-    /// is then the active one, and relation files have these suites. Returns whether the set has it now: not if its number is too low, or
-    /// if [`KeySet::MAX_ADOPTED`] keys were adopted already.
+    /// is then the active one, and relation files have these suites. Returns whether the set has it
+    /// now: not if its number is too low, or if [`KeySet::MAX_ADOPTED`] keys were adopted already.
     pub fn adopt(&self, generation: Generation, key: DataKey, suites: Suites) -> bool {
         if generation <= self.active() || generation.is_ephemeral() {
             return false;

@@ -2,18 +2,19 @@
 //! (`spec/while-it-runs.md`, section 6).
 //!
 //! Reads of single pages in random order need one entry each. A [`SharedTags`] keeps *runs* of
-//! [`RUN`] adjacent entries, as one call reads them from the file, in sets of [`WAYS`] runs. What one
-//! process reads, the others need not read; what one writes, it changes here.
+//! [`RUN`] adjacent entries, as one call reads them from the file, in sets of [`WAYS`] runs. What
+//! one process reads, the others need not read; what one writes, it changes here.
 //!
-//! An entry that is found here is the one that is in the file, as far as the processes of the server
-//! wrote it: whoever has written entries changes or drops them here before its write ends, and what
-//! was read from the file before that is not kept. So a page that the disk lost does not open.
+//! An entry that is found here is the one that is in the file, as far as the processes of the
+//! server wrote it: whoever has written entries changes or drops them here before its write ends,
+//! and what was read from the file before that is not kept. So a page that the disk lost does not
+//! open.
 //!
 //! Nobody waits for anybody. A set has a *state* that every change counts up. Who changes the runs
 //! of a set locks it for these few instructions; a reader that finds a set locked, or changed after
-//! it has looked, takes nothing from it. A writer that finds it locked only counts up, and the holder
-//! of the lock then drops all runs of the set. A process that dies with the lock leaves the set
-//! unused until the next recovery begins ([`SharedTags::begin_anew`]).
+//! it has looked, takes nothing from it. A writer that finds it locked only counts up, and the
+//! holder of the lock then drops all runs of the set. A process that dies with the lock leaves the
+//! set unused until the next recovery begins ([`SharedTags::begin_anew`]).
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -22,8 +23,8 @@ use crate::evp::prefetch;
 use crate::geometry::TAG_ENTRY_LEN;
 use crate::units::BlockNo;
 
-/// Entries of a run, which are read from a file with one call: to read a single one costs the kernel
-/// as much.
+/// Entries of a run, which are read from a file with one call: to read a single one costs the
+/// kernel as much.
 pub const RUN: usize = 16;
 /// Runs of a set: with one, two files that are read in turn would push each other's runs out.
 pub const WAYS: usize = 4;
@@ -215,8 +216,8 @@ impl fmt::Debug for SharedTags {
 }
 
 impl SharedTags {
-    /// A table of these sets, as many as a power of two. `epoch` is shared as the sets are. `None` if
-    /// the number of sets is no power of two.
+    /// A table of these sets, as many as a power of two. `epoch` is shared as the sets are. `None`
+    /// if the number of sets is no power of two.
     #[must_use]
     pub fn new(sets: &'static [TagSet], epoch: &'static AtomicU32) -> Option<SharedTags> {
         sets.len().is_power_of_two().then_some(SharedTags { sets, epoch })
@@ -264,8 +265,8 @@ impl SharedTags {
         SeenSet(self.set(file.run(block.0 / RUN as u64).0).state())
     }
 
-    /// Keeps the entries of the run of this page, unless somebody has changed the set since `before`.
-    /// Another run of the set is pushed out.
+    /// Keeps the entries of the run of this page, unless somebody has changed the set since
+    /// `before`. Another run of the set is pushed out.
     pub fn keep(&self, file: RunsOf, block: BlockNo, before: SeenSet, run: &[u8; RUN_BYTES]) {
         let (index, name) = file.run(block.0 / RUN as u64);
         let (set, SeenSet(state), epoch) = (self.set(index), before, self.epoch());
@@ -281,7 +282,8 @@ impl SharedTags {
         drop(lock);
     }
 
-    /// To be called after the entries of adjacent pages were written to the file: changes them here.
+    /// To be called after the entries of adjacent pages were written to the file: changes them
+    /// here.
     pub fn written(&self, file: RunsOf, first: BlockNo, entries: &[u8]) {
         let mut entries = entries.as_chunks::<ENTRY>().0;
         let mut block = first.0;
@@ -308,8 +310,8 @@ impl SharedTags {
         loop {
             let state = set.state();
             if state.epoch() != epoch || state.is_locked() {
-                // It has nothing, or the holder of the lock drops everything. Who reads the run from
-                // the file meanwhile does not keep it.
+                // It has nothing, or the holder of the lock drops everything. Who reads the run
+                // from the file meanwhile does not keep it.
                 if set.replace(state, state.next(state.epoch(), state.is_locked())) {
                     return;
                 }
@@ -335,8 +337,8 @@ impl SharedTags {
         }
     }
 
-    /// To be called when a recovery begins: all processes that were changing a set are dead. Nothing
-    /// is known any more.
+    /// To be called when a recovery begins: all processes that were changing a set are dead.
+    /// Nothing is known any more.
     pub fn begin_anew(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
     }

@@ -16,8 +16,8 @@ pub fn suites() -> impl Iterator<Item = Suite> {
     Suite::ALL.into_iter().filter(move |suite| !pgseal_crypto::FIPS || !lacking.contains(suite))
 }
 
-/// Whether two files that got the same operations with [`FixedRandom`] have the same sealed bytes. In
-/// a FIPS build the module draws the nonces, so only their lengths are the same.
+/// Whether two files that got the same operations with [`FixedRandom`] have the same sealed bytes.
+/// In a FIPS build the module draws the nonces, so only their lengths are the same.
 #[must_use]
 pub fn same_sealed(one: &[u8], two: &[u8]) -> bool {
     one.len() == two.len() && (pgseal_crypto::FIPS || one == two)

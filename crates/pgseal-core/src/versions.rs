@@ -233,9 +233,9 @@ impl fmt::Debug for Table {
 }
 
 impl Table {
-    /// A table of these slots, as many as a power of two. `epoch` is shared as the slots are. `keys`
-    /// are random and secret, the same in all processes: nobody can tell which versions of a page
-    /// have the same digest. `None` if the number of slots is no power of two.
+    /// A table of these slots, as many as a power of two. `epoch` is shared as the slots are.
+    /// `keys` are random and secret, the same in all processes: nobody can tell which versions of a
+    /// page have the same digest. `None` if the number of slots is no power of two.
     #[must_use]
     pub fn new(slots: &'static [Slot], epoch: &'static AtomicU32, keys: [u64; 4]) -> Option<Table> {
         slots.len().is_power_of_two().then_some(Table { slots, epoch, keys })
@@ -372,8 +372,8 @@ impl Table {
         slot.leave(begun.epoch());
     }
 
-    /// These pages are missing, although they were there, and are about to become a hole: from now on
-    /// it is older than they were.
+    /// These pages are missing, although they were there, and are about to become a hole: from now
+    /// on it is older than they were.
     pub fn are_lost(&self, pages: Pages, blocks: Range<u64>) {
         for block in blocks {
             let page = pages.page(BlockNo(block));

@@ -1,6 +1,6 @@
-//! The sectored layout (`spec/sealed-file.md`, section 8.2): after a power cut each sector is old or
-//! new, zeros on the disk are damage whatever their cause, and sectors that never reached the disk
-//! are filled on request only.
+//! The sectored layout (`spec/sealed-file.md`, section 8.2): after a power cut each sector is old
+//! or new, zeros on the disk are damage whatever their cause, and sectors that never reached the
+//! disk are filled on request only.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

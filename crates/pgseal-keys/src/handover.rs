@@ -12,8 +12,8 @@ use zeroize::Zeroizing;
 
 const MAGIC: [u8; 8] = *b"PGSKEYS4";
 const TRAILER: [u8; 4] = *b"ENDK";
-/// magic 8, kind 2, length of the variable's name 2, suites 2, length of the source 2, keyring id 16,
-/// active generation 4, count 4, configuration lock 8
+/// magic 8, kind 2, length of the variable's name 2, suites 2, length of the source 2, keyring id
+/// 16, active generation 4, count 4, configuration lock 8
 const HEAD_LEN: usize = 48;
 /// generation 4, key 32
 const ENTRY_LEN: usize = 4 + DataKey::LEN;
@@ -145,8 +145,8 @@ impl std::error::Error for HandoverError {}
 /// leaves its process.
 ///
 /// Only the first [`MAX_KEYS`] keys are written; a keyring holds no more. `key_variable` is left
-/// out if no variable can have this name. Of `source`, what is longer than [`MAX_SOURCE_LEN`] is cut
-/// off, and control characters are replaced.
+/// out if no variable can have this name. Of `source`, what is longer than [`MAX_SOURCE_LEN`] is
+/// cut off, and control characters are replaced.
 #[must_use]
 pub fn encode_keys(keys: &KeySet, key_variable: Option<&str>, source: &str) -> Zeroizing<Vec<u8>> {
     let stored: Vec<(Generation, &DataKey)> = keys

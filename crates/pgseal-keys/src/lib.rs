@@ -2,9 +2,9 @@
 //! frame that hands unlocked data keys to the preloaded library.
 //!
 //! The formats are specified in `spec/key-hierarchy.md`, `spec/key-escrow.md` and
-//! `spec/config-lock.md`, `spec/manifest.md`, `spec/control.md`, `spec/anchor.md`, and `spec/audit.md`. The preloaded
-//! library needs only [`handover`], [`anchor`], [`config_record`], [`control`], [`manifest`] and
-//! [`renewal`]: it builds the crate without the feature `providers`.
+//! `spec/config-lock.md`, `spec/manifest.md`, `spec/control.md`, `spec/anchor.md`, and
+//! `spec/audit.md`. The preloaded library needs only [`handover`], [`anchor`], [`config_record`],
+//! [`control`], [`manifest`] and [`renewal`]: it builds the crate without the feature `providers`.
 
 #![forbid(unsafe_code)]
 

@@ -158,8 +158,8 @@ impl Provider {
     }
 
     /// The KEK for a new keyring. A passphrase gets new Argon2id parameters, and a terminal asks
-    /// for it twice. A key store wraps a new random KEK, and the keyring gets the identity that this
-    /// wrapped copy is bound to.
+    /// for it twice. A key store wraps a new random KEK, and the keyring gets the identity that
+    /// this wrapped copy is bound to.
     ///
     /// # Errors
     /// [`KeyError`] of the provider.
@@ -237,8 +237,8 @@ impl Provider {
         self.kek_that_fits(&params, limit, path, |_| true)
     }
 
-    /// As [`Provider::kek_within`], where several sets of parameters may be those of the passphrase:
-    /// the first key that `fits`, or the key of the first set if none does.
+    /// As [`Provider::kek_within`], where several sets of parameters may be those of the
+    /// passphrase: the first key that `fits`, or the key of the first set if none does.
     pub(crate) fn kek_that_fits(
         &self,
         params: &[&Argon2idParams],

@@ -58,9 +58,9 @@ impl Keyring {
         }
     }
 
-    /// Removes a recipient. Its key still opens older copies of the keyring. If no recipient is left
-    /// and `kek` is the key of the keyring's own provider, the keyring key is replaced as well.
-    /// Returns the URI of the provider of the removed recipient.
+    /// Removes a recipient. Its key still opens older copies of the keyring. If no recipient is
+    /// left and `kek` is the key of the keyring's own provider, the keyring key is replaced as
+    /// well. Returns the URI of the provider of the removed recipient.
     ///
     /// # Errors
     /// As [`Keyring::unlock`]; [`KeyError::Recipient`] if there is no recipient of this name.

@@ -36,8 +36,8 @@ pub struct Renewed {
     pub suites: Suites,
 }
 
-/// The bytes of the file that hands over the active key of `keys`, and their suites, to a server whose active
-/// generation is `known`.
+/// The bytes of the file that hands over the active key of `keys`, and their suites, to a server
+/// whose active generation is `known`.
 ///
 /// # Errors
 /// [`RecordError::KeyUnknown`] if the set lacks one of the two; [`RecordError::Internal`].

@@ -80,10 +80,10 @@ impl Source {
         Ok(Source::Providers(all))
     }
 
-    /// The source of the key of a keyring that lies in no data directory, and that only a setting in
-    /// `datadir` names: what the file of this keyring in `clusters` names, but for those that need a
-    /// person. Whoever changes the setting cannot make a keyring that opens, because that file says
-    /// which key opens it; a keyring without such a file is refused.
+    /// The source of the key of a keyring that lies in no data directory, and that only a setting
+    /// in `datadir` names: what the file of this keyring in `clusters` names, but for those that
+    /// need a person. Whoever changes the setting cannot make a keyring that opens, because that
+    /// file says which key opens it; a keyring without such a file is refused.
     ///
     /// # Errors
     /// [`KeyError::ColumnsNotRegistered`], and those of the file.

@@ -73,9 +73,9 @@ impl Keyring {
         Keyring::read(file, path)
     }
 
-    /// As [`Keyring::load`], for a keyring that a setting names, which somebody may have changed who
-    /// can write to the data directory `datadir`: the keyring lies in no data directory, and only
-    /// root and the current user can write it and the directories above it.
+    /// As [`Keyring::load`], for a keyring that a setting names, which somebody may have changed
+    /// who can write to the data directory `datadir`: the keyring lies in no data directory, and
+    /// only root and the current user can write it and the directories above it.
     ///
     /// # Errors
     /// As [`Keyring::load`].

@@ -29,8 +29,8 @@ impl Checkpoint {
     #[must_use]
     pub fn read(control: &[u8]) -> Option<Checkpoint> {
         // `pg_control_version` is 1300 for 15 and 16, 1700 for 17, 1800 for 18, 1901 for the first
-        // betas of 19, and 1905 for its release candidate, whose `logicalDecodingEnabled` moves what
-        // follows.
+        // betas of 19, and 1905 for its release candidate, whose `logicalDecodingEnabled` moves
+        // what follows.
         let version = u32_at(control, 8)?;
         let wide_members = version >= 1900;
         let at = if version >= 1905 { 72 } else { 64 };
@@ -52,8 +52,8 @@ impl Checkpoint {
     /// was synced, whatever happened since; a page behind may never have reached the disk.
     ///
     /// `directory` and `segment` are the path of the segment below the data directory. False for
-    /// every other SLRU: `pg_commit_ts` has no pages for transactions before `track_commit_timestamp`
-    /// was switched on, and the others are not synced.
+    /// every other SLRU: `pg_commit_ts` has no pages for transactions before
+    /// `track_commit_timestamp` was switched on, and the others are not synced.
     #[must_use]
     pub fn has_synced(&self, directory: &[u8], segment: &[u8], page_in_segment: u64) -> bool {
         let segment =

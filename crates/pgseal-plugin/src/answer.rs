@@ -152,8 +152,8 @@ pub fn encode<T: Serialize>(answer: Result<T, Failure<'_>>) -> Zeroizing<Vec<u8>
     text
 }
 
-/// Parses the answer of a plugin, strictly. The outer error says how the plugin breaks the protocol;
-/// the inner one is the plugin's own.
+/// Parses the answer of a plugin, strictly. The outer error says how the plugin breaks the
+/// protocol; the inner one is the plugin's own.
 ///
 /// # Errors
 /// What is wrong with the answer, without any part of it.

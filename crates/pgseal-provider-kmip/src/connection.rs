@@ -123,9 +123,9 @@ impl Connection {
 }
 
 /// Why the connection broke. A store that does not accept the client certificate sends an alert and
-/// closes. The client may still be writing then (with TLS 1.3, the store judges the certificate when
-/// the handshake has ended for the client), and gets the error of the socket first. The alert, which
-/// says more, was received before.
+/// closes. The client may still be writing then (with TLS 1.3, the store judges the certificate
+/// when the handshake has ended for the client), and gets the error of the socket first. The alert,
+/// which says more, was received before.
 fn broken(
     client: &mut ClientConnection,
     socket: &mut Timed,

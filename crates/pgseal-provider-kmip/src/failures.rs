@@ -6,7 +6,8 @@ use pgseal_plugin::{Failure, Fault, configuration, tls};
 
 use crate::message::Reason;
 
-/// The failure for an operation that the store did not do. `asked` names the store and the operation.
+/// The failure for an operation that the store did not do. `asked` names the store and the
+/// operation.
 pub(crate) fn of_reason(reason: &Reason, asked: &str) -> Failure<'static> {
     let said = &reason.said;
     let new = |kind, what: String| Failure::new(kind, format!("{asked}: {what} ({said})"));

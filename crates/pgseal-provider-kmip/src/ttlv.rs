@@ -21,8 +21,8 @@ const ENUMERATION: u8 = 5;
 const TEXT: u8 = 7;
 const BYTES: u8 = 8;
 
-/// Writes items. The buffer is wiped on drop and never grows: a reallocation would leave a copy that
-/// is not wiped.
+/// Writes items. The buffer is wiped on drop and never grows: a reallocation would leave a copy
+/// that is not wiped.
 pub(crate) struct Writer(Zeroizing<Vec<u8>>);
 
 impl Writer {

@@ -5,12 +5,13 @@
 //! 16 bytes  initialization vector
 //! 48 bytes  32 random bytes, which the store's key encrypted: AES-CBC, padding of PKCS #5
 //! 12 bytes  nonce of AES-256-GCM
-//! 48 bytes  the key, and the tag: AES-256-GCM under HKDF-SHA-256 of the random bytes and the context
+//! 48 bytes  the key, and the tag: AES-256-GCM under HKDF-SHA-256 of the random bytes and the
+//! context
 //! ```
 //!
 //! AES-CBC is what each KMIP server from 1.2 on has; its GCM came later, and not everywhere. What
-//! CBC does not do, authenticate and bind to a context, the second step does: other random bytes, or
-//! another context, give another key of GCM.
+//! CBC does not do, authenticate and bind to a context, the second step does: other random bytes,
+//! or another context, give another key of GCM.
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Salt};
 use pgseal_crypto::{Gcm, NONCE_LEN};

@@ -1,6 +1,6 @@
 //! `pgseal-provider-pkcs11`: the plugin `pkcs11:`. A hardware security module or smart card wraps
-//! the key of a keyring with an AES key that never leaves it (PKCS #11). The URI is that of RFC 7512
-//! (`docs/key-stores.md`).
+//! the key of a keyring with an AES key that never leaves it (PKCS #11). The URI is that of RFC
+//! 7512 (`docs/key-stores.md`).
 
 #![forbid(unsafe_code)]
 

@@ -19,9 +19,9 @@ use crate::tools::{Error, Tools};
 const VERSION: u8 = 1;
 /// TPMs of PCs write at least 512 bytes with one command (`TPM_PT_NV_BUFFER_MAX`).
 const RECORD_LEN: usize = 1 + 16 + 8 + 2 + MAX_ANCHOR_LEN;
-/// The owner reads and writes it. `writeall`: the TPM takes whole records only, so that no record is
-/// half an old one. `no_da`: a TPM that is locked because of other objects still gives it out. It is
-/// not `orderly`: such an index may lose its content when the power fails.
+/// The owner reads and writes it. `writeall`: the TPM takes whole records only, so that no record
+/// is half an old one. `no_da`: a TPM that is locked because of other objects still gives it out.
+/// It is not `orderly`: such an index may lose its content when the power fails.
 const ATTRIBUTES: [&str; 4] = ["ownerread", "ownerwrite", "writeall", "no_da"];
 
 /// What an index holds.

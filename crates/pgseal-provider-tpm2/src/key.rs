@@ -14,9 +14,9 @@ use crate::tools::{Error, Left, Tools};
 use crate::uri::{Parent, Uri};
 
 /// The template of the primary key, in full, because the same template gives the same key until the
-/// TPM is cleared: a storage key on the curve P-256 with AES-128-CFB and the attributes of the SRK in
-/// the TCG's TPM v2.0 Provisioning Guidance; its unique field is empty. `noda`: its authorization
-/// value is empty, so there is nothing to guess.
+/// TPM is cleared: a storage key on the curve P-256 with AES-128-CFB and the attributes of the SRK
+/// in the TCG's TPM v2.0 Provisioning Guidance; its unique field is empty. `noda`: its
+/// authorization value is empty, so there is nothing to guess.
 const TEMPLATE: [&str; 6] = [
     "-g",
     "sha256",

@@ -1,5 +1,5 @@
-//! A lock between the processes of this plugin on a machine: an advisory lock (`flock(2)`) on a file
-//! that is there anyway. It ends with the process.
+//! A lock between the processes of this plugin on a machine: an advisory lock (`flock(2)`) on a
+//! file that is there anyway. It ends with the process.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;

@@ -45,8 +45,8 @@ impl Pcrs {
         Ok(Pcrs { bank, numbers })
     }
 
-    /// Fails if the TPM does not have all of these PCRs. A policy over PCRs that are not there would
-    /// always hold.
+    /// Fails if the TPM does not have all of these PCRs. A policy over PCRs that are not there
+    /// would always hold.
     ///
     /// `text` is what `tpm2_pcrread` says of them: a line for the bank, then one for each PCR.
     pub(crate) fn expect_in(&self, text: &str) -> Result<(), Failure<'static>> {

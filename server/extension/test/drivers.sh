@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced by run.sh. Drivers against a real server on 127.0.0.1: text and binary, prepared statements, sealed types as
-# they are and with pgseal.base_types. The drivers come from PyPI, Maven's central repository, npm and the Go proxy.
+# Sourced by run.sh. Drivers against a real server on 127.0.0.1: text and binary, prepared
+# statements, sealed types as they are and with pgseal.base_types. The drivers come from PyPI,
+# Maven's central repository, npm and the Go proxy.
 
 LISTEN=127.0.0.1 start drivers
 python3 -m venv "$work/venv"

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# Sourced by run.sh. Every type and path of the C code in a server of one process under valgrind: no error in the
-# module's frames. (AddressSanitizer cannot be preloaded into the distribution's server.)
+# Sourced by run.sh. Every type and path of the C code in a server of one process under valgrind: no
+# error in the module's frames. (AddressSanitizer cannot be preloaded into the distribution's
+# server.)
 
 start main
 sql "CREATE EXTENSION pgseal; SELECT pgseal.create_domain('default')" >/dev/null
@@ -60,7 +61,8 @@ cp "$work/valgrind.log" "$work/memcheck.out" "$results/"
 ok "the statements ran to the end" grep -q 'equal values are seen\|finding' "$work/memcheck.out"
 ok "nothing but the expected errors" not grep -E 'ERROR: .*(internal|invalid memory|cache lookup)' "$work/memcheck.out"
 
-# What only a client of a running server reaches: the base types that drivers see, and a rotation in batches.
+# What only a client of a running server reaches: the base types that drivers see, and a rotation in
+# batches.
 valgrind --quiet --leak-check=no --num-callers=20 --log-file="$work/valgrind.%p.log" \
     "$bin/postgres" -D "$work/main" >"$work/memcheck.server" 2>&1 &
 server=$!
@@ -79,8 +81,8 @@ wait "$server" || true
 cat "$work"/valgrind.*.log >>"$work/valgrind.log"
 cp "$work/valgrind.log" "$results/"
 files=$(basename -s .c server/extension/*.c | paste -sd '|')
-# The server's own findings (padding in what it writes) have no frame of the module among the four where they happen; its
-# hooks stand further out.
+# The server's own findings (padding in what it writes) have no frame of the module among the four
+# where they happen; its hooks stand further out.
 found=$(awk -v files="$(basename -s .c server/extension/*.c | paste -sd '|')" '
     / at 0x/ { depth = 0 }
     / (at|by) 0x/ && ++depth <= 4 && $0 ~ ("(pgseal\\.so|[(](" files ")\\.c:)")' "$work/valgrind.log")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# run.sh test|memcheck|drivers: tests of the extension on a throw-away server, by an ordinary user, from the project's directory.
-# The server is a private copy of the installation of PG_CONFIG with the extension added, so nothing is written
-# outside $TMPDIR.
+# run.sh test|memcheck|drivers: tests of the extension on a throw-away server, by an ordinary user,
+# from the project's directory. The server is a private copy of the installation of PG_CONFIG with
+# the extension added, so nothing is written outside $TMPDIR.
 set -euo pipefail
 . scripts/lib.sh
 
@@ -42,8 +42,8 @@ mkdir -p "$bin" "$root$("$config" --pkglibdir)" "$root$("$config" --sharedir)"
 cp -r "$("$config" --bindir)/." "$bin/"
 cp -rs "$("$config" --pkglibdir)/." "$root$("$config" --pkglibdir)/"
 cp -rs "$("$config" --sharedir)/." "$root$("$config" --sharedir)/"
-# The copy consists of links. What an installed pgseal leaves there is put there, read-only, so that each run shows that
-# the tests neither use it nor write to it; then all of it is removed.
+# The copy consists of links. What an installed pgseal leaves there is put there, read-only, so that
+# each run shows that the tests neither use it nor write to it; then all of it is removed.
 printf 'an installed pgseal\n' >"$work/installed"
 chmod 444 "$work/installed"
 modules=$root$("$config" --pkglibdir)

@@ -6,8 +6,8 @@
 //! decided by a seed. One run of a few seconds yields any number of disks, and each disk can be
 //! rebuilt from its seed.
 //!
-//! [`Place`] writes one disk after another to a directory, and [`Timeline`] tells what the files of a
-//! log are called, to find the moments at which cuts are aimed.
+//! [`Place`] writes one disk after another to a directory, and [`Timeline`] tells what the files of
+//! a log are called, to find the moments at which cuts are aimed.
 //!
 //! The model of the disk allows what POSIX and common file systems allow:
 //!

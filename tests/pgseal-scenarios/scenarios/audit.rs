@@ -1,6 +1,6 @@
-//! The audit trail of a real cluster: what an administrator and a server do with keys is there, line
-//! by line; a trail that is required and cannot be written stops them; the chain of a file shows
-//! every change; rsyslog takes the lines; and systemd is told why a start waits.
+//! The audit trail of a real cluster: what an administrator and a server do with keys is there,
+//! line by line; a trail that is required and cannot be written stops them; the chain of a file
+//! shows every change; rsyslog takes the lines; and systemd is told why a start waits.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;

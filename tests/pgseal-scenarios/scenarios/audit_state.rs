@@ -1,6 +1,6 @@
-//! What the audit trail has of decisions that use no key of a command's own: where a key comes from,
-//! the rules of the policy, new file keys that a running server makes. And whether doctor, status and
-//! the metrics say that the trail works, and what its last verification found.
+//! What the audit trail has of decisions that use no key of a command's own: where a key comes
+//! from, the rules of the policy, new file keys that a running server makes. And whether doctor,
+//! status and the metrics say that the trail works, and what its last verification found.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! docs/key-stores.md on moto, a server for tests that answers as AWS KMS and IAM do: the shell
-//! commands of the page make a cluster under a key, and rotate it. Then what an administrator meets:
-//! the service is away, hangs or is something else; credentials are missing, wrong or not allowed;
-//! the key is disabled, waits for its deletion, or is another one.
+//! commands of the page make a cluster under a key, and rotate it. Then what an administrator
+//! meets: the service is away, hangs or is something else; credentials are missing, wrong or not
+//! allowed; the key is disabled, waits for its deletion, or is another one.
 
 use std::fs::File;
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! A sealed server without data checksums: with GCM each page is authenticated, so `wal_log_hints` is
-//! all that it needs to survive torn pages.
+//! A sealed server without data checksums: with GCM each page is authenticated, so `wal_log_hints`
+//! is all that it needs to survive torn pages.
 
 use std::fs;
 use std::path::Path;

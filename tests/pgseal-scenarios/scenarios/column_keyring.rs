@@ -1,7 +1,7 @@
-//! Sealed columns whose keys come from a keyring under two real stores, a KMIP server (PyKMIP) and a
-//! token (SoftHSM): each opens the columns when the other is away; both away is an error of the
-//! statement, and the session goes on. The keyring is rotated, renewed, checked and restored, and no
-//! keyring is used that only a setting vouches for.
+//! Sealed columns whose keys come from a keyring under two real stores, a KMIP server (PyKMIP) and
+//! a token (SoftHSM): each opens the columns when the other is away; both away is an error of the
+//! statement, and the session goes on. The keyring is rotated, renewed, checked and restored, and
+//! no keyring is used that only a setting vouches for.
 
 use std::fs;
 use std::io::Write;
@@ -254,8 +254,8 @@ fn columns_under_two_stores() {
     fs::rename(&hidden, &raw).expect("and comes back");
     columns.opens();
 
-    // The keyring is lost: the escrow copy makes it anew, and opens what the first data key wrapped.
-    // The key that was moved to the second one needs a newer copy.
+    // The keyring is lost: the escrow copy makes it anew, and opens what the first data key
+    // wrapped. The key that was moved to the second one needs a newer copy.
     columns.base.node.sql("select pgseal.add_key('default')");
     let newer = format!("{copy}.newer");
     succeeds(&columns.pgseal(&["key", "backup", &keyring, "--lock", lock, "-o", &newer]));
@@ -305,7 +305,8 @@ fn columns_under_two_stores() {
     let calls = fs::read_to_string(&columns.calls).expect("the calls");
     assert!(calls.contains("column-keys") && calls.contains("PGSEAL_CLUSTERS_DIR"), "{calls}");
 
-    // The keyring is destroyed: nothing opens any more but with an escrow copy, which the receipt names.
+    // The keyring is destroyed: nothing opens any more but with an escrow copy, which the receipt
+    // names.
     columns.base.node.start();
     columns.opens();
     let receipt = columns.base.node.home().join("receipt.json");

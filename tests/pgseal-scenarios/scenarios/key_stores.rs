@@ -101,8 +101,8 @@ fn a_cluster_under_a_token() {
     store.works(Some(PIN));
 }
 
-/// No data key and no PIN is in the arguments or the environment of a program that a check, a renewal
-/// and a start run, or in the server's log.
+/// No data key and no PIN is in the arguments or the environment of a program that a check, a
+/// renewal and a start run, or in the server's log.
 #[test]
 fn no_key_is_in_arguments_environments_or_logs() {
     let mut store = new_store();

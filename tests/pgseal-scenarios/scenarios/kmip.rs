@@ -1,7 +1,7 @@
-//! docs/key-stores.md on a KMIP server (PyKMIP): the shell commands of the page make a cluster under
-//! it, and rotate its key. Then what an administrator meets: the store is away, hangs, is slow, or
-//! is something else; certificates are wrong or expired; a right is missing; the key is revoked and
-//! destroyed. And one keyring under two stores at once.
+//! docs/key-stores.md on a KMIP server (PyKMIP): the shell commands of the page make a cluster
+//! under it, and rotate its key. Then what an administrator meets: the store is away, hangs, is
+//! slow, or is something else; certificates are wrong or expired; a right is missing; the key is
+//! revoked and destroyed. And one keyring under two stores at once.
 
 use std::fs;
 use std::io::{Read, Write};

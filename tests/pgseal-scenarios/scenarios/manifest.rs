@@ -257,8 +257,8 @@ fn after_a_crash_the_server_starts_and_says_what_is_not_known() {
     lab.node.stop_sound("xxxxxxxxxxxxxxxx");
 }
 
-/// The startup process of some versions writes `pg_multixact` before `pg_control` says that a server
-/// runs. A server that ends in between does not refuse its own directory.
+/// The startup process of some versions writes `pg_multixact` before `pg_control` says that a
+/// server runs. A server that ends in between does not refuse its own directory.
 #[test]
 fn a_server_that_ends_while_it_starts_can_start_again() {
     let mut node = Node::sealed(&[]);
@@ -353,8 +353,8 @@ fn a_backup_has_a_manifest() {
     }
 }
 
-/// Without room for the manifest the shutdown fails, and the next start recovers: `pg_control` never
-/// says "shut down" without it.
+/// Without room for the manifest the shutdown fails, and the next start recovers: `pg_control`
+/// never says "shut down" without it.
 #[test]
 fn a_shutdown_without_room_for_the_manifest_is_a_crash_and_nothing_more() {
     let mut lab = Stopped::new(&[]);

@@ -224,8 +224,9 @@ impl Drop for Sshd {
     }
 }
 
-/// Starts sshd. Who logs in finds `pgseal` in PATH, and PGDATA names the node's data directory. Makes
-/// a client `ssh` in the returned directory: OpenSSH's own, with a configuration for this server.
+/// Starts sshd. Who logs in finds `pgseal` in PATH, and PGDATA names the node's data directory.
+/// Makes a client `ssh` in the returned directory: OpenSSH's own, with a configuration for this
+/// server.
 fn sshd(node: &Node) -> (Sshd, PathBuf) {
     let dir = node.make_dir("ssh");
     let port = free_port().expect("a port");
@@ -279,8 +280,8 @@ END
     (server, dir.join("bin"))
 }
 
-/// `pgseal doctor --fleet` over the same hosts: one table, the checks that are not well, and the worst
-/// exit status.
+/// `pgseal doctor --fleet` over the same hosts: one table, the checks that are not well, and the
+/// worst exit status.
 fn fleet(node: &Node, client: &Path) {
     let list = node.home().join("hosts.txt");
     let ask = |hosts: &str, more: &[&str]| -> Outcome {

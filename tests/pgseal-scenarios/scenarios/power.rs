@@ -4,9 +4,9 @@
 //! must be usable and allow a backup. The plain server is the control.
 //!
 //! `PGSEAL_POWER_IMAGES` is the number of images that each test checks, `PGSEAL_POWER_SEED` the
-//! first seed, `PGSEAL_POWER_SECONDS` the length of the recorded run, `PGSEAL_POWER_SUITE` the suite
-//! of the tests that have none in their name, and `PGSEAL_POWER_KEEP` a directory that gets each
-//! image with a finding. At its end a test prints how many images there were of each kind.
+//! first seed, `PGSEAL_POWER_SECONDS` the length of the recorded run, `PGSEAL_POWER_SUITE` the
+//! suite of the tests that have none in their name, and `PGSEAL_POWER_KEEP` a directory that gets
+//! each image with a finding. At its end a test prints how many images there were of each kind.
 
 #![allow(clippy::panic, reason = "a test ends where a step fails")]
 
@@ -66,8 +66,8 @@ fn gcm_without_checksums() {
     server("power::gcm_without_checksums", kind);
 }
 
-/// Control of the test before: without full-page images for hint bits a page of which only hint bits
-/// had changed is lost if the power is cut between page and tag.
+/// Control of the test before: without full-page images for hint bits a page of which only hint
+/// bits had changed is lost if the power is cut between page and tag.
 #[test]
 #[ignore = "long: make test-power"]
 fn hint_bits_that_are_not_logged_are_found_out() {
@@ -83,8 +83,9 @@ fn xts() {
     server("power::xts", Kind::sealed("aes-256-xts"));
 }
 
-/// Cuts while all relations get new file keys, while the writes under a key are counted in a header,
-/// and while the next keys are announced. The server goes on with files of two keys by itself.
+/// Cuts while all relations get new file keys, while the writes under a key are counted in a
+/// header, and while the next keys are announced. The server goes on with files of two keys by
+/// itself.
 #[test]
 #[ignore = "long: make test-power"]
 fn in_a_resealing() {
@@ -93,8 +94,8 @@ fn in_a_resealing() {
     loses_nothing(test, cuts(test, Kind::sealed("aes-256-gcm"), limit));
 }
 
-/// Cuts while the suite of new files changes, and while relations are made anew in it, beside clients.
-/// Some images are changed to the end with the same commands.
+/// Cuts while the suite of new files changes, and while relations are made anew in it, beside
+/// clients. Some images are changed to the end with the same commands.
 fn change_of_suite(test: &str, from: &'static str, to: &'static str, cuts_at: &'static str) {
     let kind = Kind { changes_to: Some(to), ..Kind::sealed(from) };
     loses_nothing(test, cuts(test, kind, Limit::all().of_kind(cuts_at)));
@@ -290,7 +291,8 @@ mod broken {
         loses_nothing(test, cuts(test, broken("TagBeforePage"), Limit::all()));
     }
 
-    /// Without `sync_file_range` behind it a header may be lost as well, and cuts lose it in any case.
+    /// Without `sync_file_range` behind it a header may be lost as well, and cuts lose it in any
+    /// case.
     #[test]
     #[ignore = "long: make test-power-broken"]
     fn header_behind_range_loses_nothing() {

@@ -150,8 +150,8 @@ fn a_renewal_that_is_cut_off() {
     node.stop_sound(MARKER);
 }
 
-/// Base backups that are made meanwhile are whole, and a standby, which has a keyring of its own, is
-/// renewed on its own.
+/// Base backups that are made meanwhile are whole, and a standby, which has a keyring of its own,
+/// is renewed on its own.
 #[test]
 fn backups_and_standbys_during_renewals() {
     let mut node = filled(&[("wal_level", "replica"), ("max_wal_senders", "8")]);

@@ -16,8 +16,8 @@ use pgseal_scenarios::{Keys, Ledger, Node, assert_same_contents};
 /// In the table `t`.
 const MARKER: &str = "resealed-and-still-secret";
 
-/// A node with a table of 2000 pages and more, with TOAST, maps, indexes, a sequence; and an unlogged
-/// table.
+/// A node with a table of 2000 pages and more, with TOAST, maps, indexes, a sequence; and an
+/// unlogged table.
 fn filled(settings: &[(&str, &str)]) -> Node {
     // A test that wants the server to reseal by itself says so.
     let settings = [&[("pgseal.auto_reseal", "off")][..], settings].concat();
@@ -101,8 +101,8 @@ fn new_file_keys_under_load() {
     node.stop_sound(MARKER);
 }
 
-/// The server is killed while files have two keys. Both keys open their pages, and the next run goes
-/// on from there.
+/// The server is killed while files have two keys. Both keys open their pages, and the next run
+/// goes on from there.
 #[test]
 fn a_resealing_that_is_cut_off() {
     let mut node = filled(&[("shared_buffers", "4MB"), ("checkpoint_timeout", "30s")]);
@@ -170,8 +170,8 @@ fn a_damaged_page_keeps_the_older_key() {
     node.stop_sound(MARKER);
 }
 
-/// Backups that are made meanwhile are whole. A standby replays the pages under keys of its own, and
-/// does not reseal.
+/// Backups that are made meanwhile are whole. A standby replays the pages under keys of its own,
+/// and does not reseal.
 #[test]
 fn backups_and_standbys_during_a_resealing() {
     let mut node = filled(&[("wal_level", "replica"), ("max_wal_senders", "8")]);
@@ -274,8 +274,8 @@ fn write_until_counted(node: &Node, until: impl Fn() -> bool) {
     }
 }
 
-/// Writes are counted; at half of the limit the log warns once, and the server gives the file another
-/// key.
+/// Writes are counted; at half of the limit the log warns once, and the server gives the file
+/// another key.
 #[test]
 fn a_key_that_is_used_up_is_replaced() {
     let mut node = filled(&[("fsync", "off"), ("max_wal_size", "2GB")]);

@@ -1,9 +1,9 @@
 //! The soak: a load that goes on for hours, and events that hit it in random order: crashes,
-//! restarts, failovers, backups, rotations, renewals, resealings, conversions, changes of tables. After
-//! each event all that is known must hold. `make soak HOURS=n` runs it.
+//! restarts, failovers, backups, rotations, renewals, resealings, conversions, changes of tables.
+//! After each event all that is known must hold. `make soak HOURS=n` runs it.
 //!
-//! `PGSEAL_SOAK_SECONDS` is how long it goes on (default: 60), `PGSEAL_SOAK_SEED` the seed of the order of the
-//! events, which the output names, `PGSEAL_SOAK_EVENTS` some events by their names.
+//! `PGSEAL_SOAK_SECONDS` is how long it goes on (default: 60), `PGSEAL_SOAK_SEED` the seed of the
+//! order of the events, which the output names, `PGSEAL_SOAK_EVENTS` some events by their names.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -302,7 +302,8 @@ impl Soak {
         succeeds(&self.primary.pgseal_dir(&["key", "renew", "DIR", "--finish"]));
     }
 
-    /// New file keys for every relation; sometimes the server dies meanwhile, and goes on by itself.
+    /// New file keys for every relation; sometimes the server dies meanwhile, and goes on by
+    /// itself.
     fn reseal(&mut self) {
         self.load();
         let pace = self.rng.u32(200..5000);

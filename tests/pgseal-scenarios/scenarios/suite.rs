@@ -1,5 +1,5 @@
-//! Another suite while the server runs: `pgseal key renew --suite`, and `pgseal reseal --rewrite`, under
-//! load, interrupted, with backups and standbys.
+//! Another suite while the server runs: `pgseal key renew --suite`, and `pgseal reseal --rewrite`,
+//! under load, interrupted, with backups and standbys.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -226,8 +226,8 @@ fn from_a_suite_without_tags_to_one_with_tags() {
     }
 }
 
-/// From GCM to CTR and to XTS. An older suite that files have is kept, and a file of a suite that was
-/// forgotten is refused.
+/// From GCM to CTR and to XTS. An older suite that files have is kept, and a file of a suite that
+/// was forgotten is refused.
 #[test]
 fn between_other_suites_and_a_file_of_a_forgotten_one() {
     let mut node = filled("aes-256-gcm", &[]);
@@ -462,8 +462,8 @@ fn a_server_that_does_not_answer_keeps_its_suite() {
     node.stop_sound(MARKER);
 }
 
-/// From keys of 128 bits to 256 and back. Files that PostgreSQL does not make anew keep the length of
-/// their key until `pgseal rekey`.
+/// From keys of 128 bits to 256 and back. Files that PostgreSQL does not make anew keep the length
+/// of their key until `pgseal rekey`.
 #[test]
 #[ignore = "long: make test-scenarios"]
 fn between_keys_of_128_and_256_bits() {

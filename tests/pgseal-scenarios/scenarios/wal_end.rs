@@ -215,8 +215,8 @@ fn the_position_is_exact_with_each_wal_sync_method() {
     assert!(lab.has_all_rows());
 }
 
-/// The record is mapped into each process. Whoever cuts the file ends no process, and the position is
-/// recorded again from then on.
+/// The record is mapped into each process. Whoever cuts the file ends no process, and the position
+/// is recorded again from then on.
 #[test]
 fn a_record_that_is_cut_under_a_running_server_is_written_again() {
     let mut node = Node::sealed(&[("fsync", "on"), ("checkpoint_timeout", "1d")]);

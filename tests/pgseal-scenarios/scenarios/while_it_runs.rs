@@ -1,5 +1,5 @@
-//! What the server knows of its files while it runs (`spec/while-it-runs.md`): older pages and files
-//! that were cut are noticed, the relation can be repaired, and there is no false alarm.
+//! What the server knows of its files while it runs (`spec/while-it-runs.md`): older pages and
+//! files that were cut are noticed, the relation can be repaired, and there is no false alarm.
 
 use std::fs::{self, OpenOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,8 +90,8 @@ fn check_cuts(mut node: Node, suite_has_tags: bool) {
         node.try_sql(&rows(table)).expect_err("pages are still missing");
     }
 
-    // A process that is killed changes nothing of what is known, and the recovery writes what the WAL
-    // has: of one table all pages, of the other one the last page.
+    // A process that is killed changes nothing of what is known, and the recovery writes what the
+    // WAL has: of one table all pages, of the other one the last page.
     for table in ["t_redo", "t_hole"] {
         fill(&node, table);
     }

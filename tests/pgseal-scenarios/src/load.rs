@@ -145,8 +145,8 @@ impl Ledger {
         check_amount(node, at_least);
     }
 
-    /// As [`Ledger::check_copy`], for an original that crashed before: a client goes on with the next
-    /// number, so the transactions that a crash cut off are gaps of the original too.
+    /// As [`Ledger::check_copy`], for an original that crashed before: a client goes on with the
+    /// next number, so the transactions that a crash cut off are gaps of the original too.
     ///
     /// # Panics
     /// When a transaction of the original in between is missing or partial, or there are fewer than

@@ -297,8 +297,8 @@ impl Node {
         self.server.take().expect("a server is running")
     }
 
-    /// Starts the server and kills it after a time, ready or not. A lock file that the postmaster had
-    /// made and not yet written is removed, as PostgreSQL's hint tells an administrator to do.
+    /// Starts the server and kills it after a time, ready or not. A lock file that the postmaster
+    /// had made and not yet written is removed, as PostgreSQL's hint tells an administrator to do.
     ///
     /// # Panics
     /// When the server cannot be started or a process of it does not end.

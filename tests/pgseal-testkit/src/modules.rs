@@ -63,8 +63,8 @@ impl Modules {
     }
 
     /// The module that a path used in module `from` leads to; `None` if it is in another crate.
-    /// `depth` is the number of re-exports followed; more than 8 are a circle of re-exports, or a name
-    /// of another crate that is re-exported under its own name.
+    /// `depth` is the number of re-exports followed; more than 8 are a circle of re-exports, or a
+    /// name of another crate that is re-exported under its own name.
     fn resolve(&self, from: &Name, path: &[String], depth: usize) -> Option<Name> {
         if depth > 8 {
             return None;

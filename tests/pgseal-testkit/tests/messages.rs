@@ -1,9 +1,9 @@
 //! `docs/troubleshooting.md` has each error message of pgseal, with its cause and what to do. The
 //! messages come from the sources: the enums of errors, the lines that the library writes to the
 //! server's log, and the reports of the guard module and the extension. What the sources do not say
-//! themselves is in `messages/rows.tsv`. A message without a cause or a cure fails this test, and so
-//! does a row without a message. `PGSEAL_BLESS=1 cargo test -p pgseal-testkit --test messages` writes
-//! the page anew.
+//! themselves is in `messages/rows.tsv`. A message without a cause or a cure fails this test, and
+//! so does a row without a message. `PGSEAL_BLESS=1 cargo test -p pgseal-testkit --test messages`
+//! writes the page anew.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "messages/extract.rs"]

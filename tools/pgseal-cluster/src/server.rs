@@ -267,8 +267,8 @@ fn seconds_of(ticks: u64) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Nanoseconds that a process of one thread has run on a CPU; `None`: this kernel does not count them.
-/// A tick is 10 ms, which is much for a short measurement.
+/// Nanoseconds that a process of one thread has run on a CPU; `None`: this kernel does not count
+/// them. A tick is 10 ms, which is much for a short measurement.
 fn nanoseconds_of(pid: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     text.split_ascii_whitespace().next()?.parse().ok().filter(|ns| *ns > 0)

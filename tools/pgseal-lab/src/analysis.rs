@@ -21,8 +21,8 @@ pub const LEAST_STEP_S: f64 = 1.0;
 pub const LEAST_TIMED_S: f64 = 0.01;
 /// Fewest rounds for a meaningful bootstrap interval.
 pub const LEAST_ROUNDS: u32 = 5;
-/// An arm that does its baseline's work and more cannot take less than this part of the baseline's time:
-/// such a figure is withheld.
+/// An arm that does its baseline's work and more cannot take less than this part of the baseline's
+/// time: such a figure is withheld.
 pub const LEAST_TIMES: f64 = 0.8;
 /// From this share of noisy cases on a machine is too noisy to tell anything.
 const TOO_NOISY_SHARE: f64 = 0.5;
@@ -67,8 +67,8 @@ pub struct ArmAnalysis {
     pub max: f64,
     /// 95 % bootstrap interval of the median.
     pub interval: (f64, f64),
-    /// Ratio of this arm's median to the baseline's in the same rounds; none for the baseline, and if it
-    /// is withheld.
+    /// Ratio of this arm's median to the baseline's in the same rounds; none for the baseline, and
+    /// if it is withheld.
     pub ratio: Option<Ratio>,
     /// Comparison with the baseline.
     pub verdict: Verdict,
@@ -124,7 +124,8 @@ pub enum Verdict {
     Worse,
     /// Fewer than two rounds: no verdict.
     TooFew,
-    /// The arm does the baseline's work and more, and took much less time: the figure cannot be right.
+    /// The arm does the baseline's work and more, and took much less time: the figure cannot be
+    /// right.
     Withheld,
     /// Not measured.
     Missing,
@@ -229,8 +230,8 @@ fn ratio_in(results: &Results, case: &str, over: &[f64], under: &[f64]) -> Ratio
     if blocks { batches::ratio(over, under) } else { ratio(over, under) }
 }
 
-/// Width of the widest interval of a ratio to the baseline in a case, in percent of the ratio; infinite
-/// while there is none.
+/// Width of the widest interval of a ratio to the baseline in a case, in percent of the ratio;
+/// infinite while there is none.
 pub fn widest_percent(results: &Results, case: &Case) -> f64 {
     let plan = &results.plan;
     let Some(baseline) = plan.baseline_of(case) else { return f64::INFINITY };

@@ -1,4 +1,5 @@
-//! The first screen of a report: for each subject a tile, and rows of the one table below the tiles.
+//! The first screen of a report: for each subject a tile, and rows of the one table below the
+//! tiles.
 
 use serde::{Deserialize, Serialize};
 
@@ -261,7 +262,8 @@ pub fn tone_of(experiment: &dyn Experiment, case: &Case, arm: &str, cost: &Cost)
     }
 }
 
-/// The cell of what an arm costs in a case: `+7.1 %`, `not distinguishable (noise 18 %)`, `withheld`.
+/// The cell of what an arm costs in a case: `+7.1 %`, `not distinguishable (noise 18 %)`,
+/// `withheld`.
 pub fn cost_cell(experiment: &dyn Experiment, analysis: &Analysis, case: &Case, arm: &str) -> Cell {
     let Some(found) = analysis.arm(&case.id, arm).filter(|found| found.n > 0) else {
         return Cell::missing("not measured");

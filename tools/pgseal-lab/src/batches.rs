@@ -2,9 +2,9 @@
 //! honest although one block resembles the next one.
 //!
 //! The method is that of batch means: neighbouring blocks are put together into at least
-//! [`LEAST_BATCHES`] batches of equal length; each batch gives one log-ratio; their mean has Student's
-//! t interval. What lasts for a few blocks (a clock that changes, a neighbour on the host) lies within
-//! a batch, so the batches are nearly independent where the blocks are not.
+//! [`LEAST_BATCHES`] batches of equal length; each batch gives one log-ratio; their mean has
+//! Student's t interval. What lasts for a few blocks (a clock that changes, a neighbour on the
+//! host) lies within a batch, so the batches are nearly independent where the blocks are not.
 
 use crate::stats::Ratio;
 
@@ -13,9 +13,9 @@ pub const LEAST_BATCHES: usize = 20;
 /// The fewest blocks for an interval.
 pub const LEAST_BLOCKS: usize = 5;
 
-/// Ratio of `over` to `under`, which were measured in the same blocks, in the order of the blocks: the
-/// geometric mean of the batches' ratios, with its 95 % interval. The interval is not a number below
-/// [`LEAST_BLOCKS`] blocks.
+/// Ratio of `over` to `under`, which were measured in the same blocks, in the order of the blocks:
+/// the geometric mean of the batches' ratios, with its 95 % interval. The interval is not a number
+/// below [`LEAST_BLOCKS`] blocks.
 pub fn ratio(over: &[f64], under: &[f64]) -> Ratio {
     let blocks = over.len().min(under.len());
     let batch = batch_of(blocks);

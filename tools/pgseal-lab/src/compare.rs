@@ -42,8 +42,8 @@ pub struct Row {
     /// The arm's ratio to its baseline in the second run over the same ratio in the first run. This
     /// cancels changes in the speed of the whole machine. None for the baseline.
     pub against_baseline: Option<Ratio>,
-    /// The verdict on `against_baseline`, with the wider noise floor of the two runs. A baseline has none:
-    /// another speed of it is another speed of the machine.
+    /// The verdict on `against_baseline`, with the wider noise floor of the two runs. A baseline
+    /// has none: another speed of it is another speed of the machine.
     pub verdict: Verdict,
     /// The wider noise floor of the two runs.
     pub noise_floor: f64,

@@ -1,12 +1,13 @@
-//! What an arm costs against its baseline, in one unit and with one sign: the time for the same work.
-//! Above 0 % is always more than the baseline, below 0 % always less.
+//! What an arm costs against its baseline, in one unit and with one sign: the time for the same
+//! work. Above 0 % is always more than the baseline, below 0 % always less.
 
 use crate::analysis::{CaseAnalysis, Verdict, judge};
 use crate::plan::{Better, Case};
 use crate::report::format::significant;
 use crate::stats::Ratio;
 
-/// The noise, in percent, from which a report says "not distinguishable" instead of "no difference".
+/// The noise, in percent, from which a report says "not distinguishable" instead of "no
+/// difference".
 pub const WIDE_NOISE_PERCENT: f64 = 5.0;
 /// From this ratio on a cost is told as a multiple, not in percent.
 const MULTIPLE: f64 = 2.0;
@@ -92,13 +93,14 @@ impl Cost {
         }
     }
 
-    /// A sentence of at most twenty words with one number, of an arm and a place of one to six words:
-    /// `aes-256-gcm takes 7.1 % more time in scan-warm.`
+    /// A sentence of at most twenty words with one number, of an arm and a place of one to six
+    /// words: `aes-256-gcm takes 7.1 % more time in scan-warm.`
     pub fn sentence(&self, arm: &str, place: &str) -> String {
         self.sentence_of("takes", "time", arm, place)
     }
 
-    /// A sentence that compares two arms: `aes-256-gcm takes 7.1 % more time than aes-128-gcm in scan.`
+    /// A sentence that compares two arms: `aes-256-gcm takes 7.1 % more time than aes-128-gcm in
+    /// scan.`
     pub fn against(&self, arm: &str, other: &str, place: &str) -> String {
         match self.verdict {
             Verdict::Worse | Verdict::Better if self.times >= MULTIPLE => {

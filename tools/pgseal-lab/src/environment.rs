@@ -41,7 +41,8 @@ pub struct Environment {
     pub pgseal: String,
     /// Load average of the last minute before the first step.
     pub load_before: f64,
-    /// CPUs that other programs used before the first step, while the lab did nothing; none: not known.
+    /// CPUs that other programs used before the first step, while the lab did nothing; none: not
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others_before: Option<f64>,
     /// When this was recorded, in seconds since 1970.

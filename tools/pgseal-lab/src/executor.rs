@@ -59,8 +59,8 @@ pub trait Executor {
     ///
     /// # Errors
     ///
-    /// [`LabError::Missing`]: the arm cannot be measured in this case and is recorded as missing; any
-    /// other error ends the run.
+    /// [`LabError::Missing`]: the arm cannot be measured in this case and is recorded as missing;
+    /// any other error ends the run.
     fn run(&mut self, step: &Step<'_>) -> Result<Observation, LabError>;
 
     /// Stops what `begin_case` started; also called after an error.

@@ -30,8 +30,9 @@ pub struct Finding {
 /// The most words of a finding.
 pub const MOST_WORDS: usize = 20;
 
-/// What is wrong with the form of a finding; none: nothing. A name may contain digits (`AES-256-GCM`,
-/// `TLSv1.3`, `shared_buffers=8MB`); a comparison (`1.7 times as fast as ...`) may follow the number.
+/// What is wrong with the form of a finding; none: nothing. A name may contain digits
+/// (`AES-256-GCM`, `TLSv1.3`, `shared_buffers=8MB`); a comparison (`1.7 times as fast as ...`) may
+/// follow the number.
 pub fn fault_of_sentence(text: &str) -> Option<String> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     if words.len() > MOST_WORDS {
@@ -171,8 +172,8 @@ pub struct Axis {
 pub struct Series {
     /// The name in the legend.
     pub name: String,
-    /// What it is, so that it has the same colour in every chart: the id of an arm, a mode; empty: its
-    /// name.
+    /// What it is, so that it has the same colour in every chart: the id of an arm, a mode; empty:
+    /// its name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arm: String,
     /// The source of the figures; a study's figures are drawn differently.

@@ -53,19 +53,20 @@ pub trait Experiment {
         true
     }
 
-    /// Whether a step is a loop inside a process that runs already, so that a short step is as good as
-    /// a long one: nothing has to start first.
+    /// Whether a step is a loop inside a process that runs already, so that a short step is as good
+    /// as a long one: nothing has to start first.
     fn loops_in_one_process(&self) -> bool {
         false
     }
 
-    /// Whether an arm does its baseline's work in a case and more, so that it cannot take much less time.
+    /// Whether an arm does its baseline's work in a case and more, so that it cannot take much less
+    /// time.
     fn only_adds(&self, _case: &Case, _arm: &Arm) -> bool {
         false
     }
 
-    /// The time that an arm should take in a case at most, as a ratio to its baseline; none: there is no
-    /// aim. More than that is shown as a fault.
+    /// The time that an arm should take in a case at most, as a ratio to its baseline; none: there
+    /// is no aim. More than that is shown as a fault.
     fn most(&self, _case: &Case, _arm: &str) -> Option<f64> {
         None
     }

@@ -1,14 +1,15 @@
-//! The lab: measures what encryption costs on the machine at hand, with the method of four published
-//! studies, and says how far the figures can be trusted.
+//! The lab: measures what encryption costs on the machine at hand, with the method of four
+//! published studies, and says how far the figures can be trusted.
 //!
 //! A [`Profile`](profile::Profile) and the machine make a [`Plan`](plan::Plan); the
 //! [`runner`] walks it in rounds, each round all arms in a random order, and hands every step to an
 //! [`Executor`](executor::Executor); samples become [`Results`](results::Results), these an
 //! [`Analysis`](analysis::Analysis), and both together the [`Exhibits`](exhibits::Exhibits) that
-//! [`report`] shows. Each part works alone: statistics and reports are tested on recorded results and
-//! on the [`mock`] executor. `docs/lab.md` describes the method for those who read the figures.
+//! [`report`] shows. Each part works alone: statistics and reports are tested on recorded results
+//! and on the [`mock`] executor. `docs/lab.md` describes the method for those who read the figures.
 //!
-//! `unsafe` is confined to three modules of [`experiments::modes`], which call cryptographic libraries.
+//! `unsafe` is confined to three modules of [`experiments::modes`], which call cryptographic
+//! libraries.
 #![deny(unsafe_code)]
 
 pub mod advise;

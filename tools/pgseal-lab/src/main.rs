@@ -1,4 +1,5 @@
-//! The program `pgseal-lab`: measures what encryption costs on this machine, and recommends settings.
+//! The program `pgseal-lab`: measures what encryption costs on this machine, and recommends
+//! settings.
 #![forbid(unsafe_code)]
 
 mod commands;

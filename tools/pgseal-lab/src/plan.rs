@@ -89,8 +89,8 @@ pub struct Case {
     pub estimate_s: f64,
 }
 
-/// When a case that is measured in many short blocks ends: once the intervals are narrow, or the time is
-/// up. It is the parameter `until` of the case.
+/// When a case that is measured in many short blocks ends: once the intervals are narrow, or the
+/// time is up. It is the parameter `until` of the case.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Until {
     /// The widest 95 % interval of a ratio to the baseline, in percent of the ratio.
@@ -154,7 +154,8 @@ impl Plan {
         self.cases.iter().map(|case| self.steps_of(case) * case.estimate_s).sum()
     }
 
-    /// How many steps a case takes; if its intervals decide when it ends, as many as there is time for.
+    /// How many steps a case takes; if its intervals decide when it ends, as many as there is time
+    /// for.
     pub fn steps_of(&self, case: &Case) -> f64 {
         let arms = self.arms_of(case).count() as f64;
         let most = arms * f64::from(self.rounds_of(case) + self.warmups);

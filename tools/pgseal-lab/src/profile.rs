@@ -1,4 +1,5 @@
-//! How much of an experiment is measured: `tools/pgseal-lab/profiles/EXPERIMENT-{tiny,quick,full}.toml`, or a file.
+//! How much of an experiment is measured:
+//! `tools/pgseal-lab/profiles/EXPERIMENT-{tiny,quick,full}.toml`, or a file.
 
 use std::collections::BTreeMap;
 use std::fs;

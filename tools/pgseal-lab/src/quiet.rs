@@ -1,6 +1,6 @@
-//! Whether other programs use the machine. The load average cannot tell: it remembers the last minute,
-//! in which the lab itself may have measured. So the CPU time of all programs is taken over a moment in
-//! which the lab does nothing, less what this process used.
+//! Whether other programs use the machine. The load average cannot tell: it remembers the last
+//! minute, in which the lab itself may have measured. So the CPU time of all programs is taken over
+//! a moment in which the lab does nothing, less what this process used.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,8 +61,8 @@ impl Ticks {
     }
 }
 
-/// CPUs that other programs use now, measured over this time, in which the caller does nothing. None if
-/// the kernel does not tell.
+/// CPUs that other programs use now, measured over this time, in which the caller does nothing.
+/// None if the kernel does not tell.
 pub fn others(over: Duration) -> Option<f64> {
     let before = Ticks::now()?;
     thread::sleep(over);

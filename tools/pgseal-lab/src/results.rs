@@ -139,8 +139,8 @@ impl Results {
         })
     }
 
-    /// Rounds of the plan, or fewer if the time limit ended the run; of cases whose intervals decide when
-    /// they end, the fewest blocks.
+    /// Rounds of the plan, or fewer if the time limit ended the run; of cases whose intervals
+    /// decide when they end, the fewest blocks.
     pub fn rounds_done(&self) -> u32 {
         let fewest = self.ends.iter().map(|end| end.blocks).min();
         self.stopped_after().or(fewest).unwrap_or(self.plan.rounds)

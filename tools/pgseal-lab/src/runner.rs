@@ -254,8 +254,8 @@ impl Walk<'_> {
         let begin = Instant::now();
         let mut said = begin;
         let mut width = f64::INFINITY;
-        // After a look at the intervals the next one comes when there is a tenth more to see: the more
-        // often one looks, the more likely chance ends the run.
+        // After a look at the intervals the next one comes when there is a tenth more to see: the
+        // more often one looks, the more likely chance ends the run.
         let mut next = until.least_blocks.max(1);
         let mut end = (Because::Rounds, most);
         for block in 0..most {

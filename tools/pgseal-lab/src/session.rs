@@ -160,7 +160,8 @@ impl Course {
     /// `2 of 5: tls, about 13 min; all will be done at about 14:32 UTC`.
     pub fn line(&self, name: &str, now_unix_s: u64) -> String {
         let (before, after) = self.estimates.split_at(self.done.min(self.estimates.len()));
-        // The experiments so far tell how fast this machine is, unless they were too short for that.
+        // The experiments so far tell how fast this machine is, unless they were too short for
+        // that.
         let estimated: f64 = before.iter().sum();
         let pace = if estimated >= 60.0 { self.taken_s / estimated } else { 1.0 };
         let this = after.first().copied().unwrap_or(0.0) * pace;

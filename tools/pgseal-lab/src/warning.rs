@@ -63,8 +63,8 @@ pub enum Warning {
         /// When this was measured.
         when: String,
     },
-    /// The load average was high, which the lab's own work of the last minute may have been; only in
-    /// results of earlier versions.
+    /// The load average was high, which the lab's own work of the last minute may have been; only
+    /// in results of earlier versions.
     HostLoad {
         /// Highest load average of the last minute before a step.
         load: f64,

@@ -178,8 +178,8 @@ fn shared_buffers_follow_from_where_the_cost_ends() {
     let advice = advise(&[instance([1.0, 1.2, 1.2, 1.2], [0.8, 0.9, 1.0])], &site());
     let buffers = of(&advice, Topic::SharedBuffers);
     assert_eq!(buffers.basis, Basis::Measured);
-    // The cost ends at 256 MB over 160 MB of data: 8 GB of data want 12.8 GB, more than two fifths of
-    // 16 GB of memory.
+    // The cost ends at 256 MB over 160 MB of data: 8 GB of data want 12.8 GB, more than two fifths
+    // of 16 GB of memory.
     assert!(buffers.text.contains("13 GB would be needed"), "{}", buffers.text);
     assert_eq!(pasted(buffers), "shared_buffers = '6554MB'");
     let small = Site { data_bytes: Some(1 << 30), ..site() };

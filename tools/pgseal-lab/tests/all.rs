@@ -1,4 +1,5 @@
-//! `pgseal lab all`, `report` and `compare` end to end, in the tiny profile, with `pgseal-lab` beside `pgseal`.
+//! `pgseal lab all`, `report` and `compare` end to end, in the tiny profile, with `pgseal-lab`
+//! beside `pgseal`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -43,7 +44,8 @@ fn results(dir: &Path) -> Value {
     serde_json::from_slice(&fs::read(dir.join("results.json")).unwrap()).unwrap()
 }
 
-/// A copy of an experiment's directory in which one arm is slower in one case, by more than any noise.
+/// A copy of an experiment's directory in which one arm is slower in one case, by more than any
+/// noise.
 fn slower(from: &Path, to: PathBuf, case: &str, arm: &str) -> PathBuf {
     let mut results = results(from);
     let mut changed = 0;

@@ -89,8 +89,8 @@ fn has_pgcrypto(context: &Context) -> bool {
     pg_config(context, "--sharedir").join("extension/pgcrypto.control").is_file()
 }
 
-/// The installed PostgreSQL once more, below `root`, without one extension: it finds its files by where
-/// its programs are.
+/// The installed PostgreSQL once more, below `root`, without one extension: it finds its files by
+/// where its programs are.
 fn bindir_without(context: &Context, root: &Path, extension: &str) -> PathBuf {
     let bindir = pg_config(context, "--bindir");
     let (sharedir, libdir) = (pg_config(context, "--sharedir"), pg_config(context, "--pkglibdir"));

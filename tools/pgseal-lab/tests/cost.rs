@@ -90,7 +90,8 @@ fn every_arm_works_in_its_own_slices_alone_and_is_held_against_its_aim() {
         assert!(fs::metadata(directory.join(file)).unwrap().len() > 0, "{file}");
     }
     let page = fs::read_to_string(directory.join("report.html")).unwrap();
-    // An aim stands beside a ratio, which a machine that is busy may make impossible: then it is withheld.
+    // An aim stands beside a ratio, which a machine that is busy may make impossible: then it is
+    // withheld.
     assert!(page.contains("(noise floor)") && page.contains("with the aim of each measure"));
     as_the_spec_says(&fs::read_to_string(directory.join("results.json")).unwrap(), &results);
 }

@@ -1,5 +1,5 @@
-//! The lab's tables of docs/costs.md are those of the runs below `tools/pgseal-lab/results`, which are whole.
-//! `PGSEAL_BLESS=1 cargo test -p pgseal-lab --test costs` writes the tables.
+//! The lab's tables of docs/costs.md are those of the runs below `tools/pgseal-lab/results`, which
+//! are whole. `PGSEAL_BLESS=1 cargo test -p pgseal-lab --test costs` writes the tables.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;

@@ -21,8 +21,8 @@ const ALGORITHMS: &str = "algorithms=[\"aes-128-cbc\", \"aes-128-ctr\", \"aes-19
 /// Bytes per second that the sample of an arm shall have.
 type Rate = fn(Algorithm, &str, Direction, usize) -> f64;
 
-/// 1 GB/s; ten times less without AES instructions; VAES doubles XTS; 256 bits take a quarter more time;
-/// CBC is decrypted four times as fast; a message costs 100 ns, with set-up 900 ns.
+/// 1 GB/s; ten times less without AES instructions; VAES doubles XTS; 256 bits take a quarter more
+/// time; CBC is decrypted four times as fast; a message costs 100 ns, with set-up 900 ns.
 fn planted(algorithm: Algorithm, arm: &str, direction: Direction, bytes: usize) -> f64 {
     let mut rate = 1e9;
     if arm.ends_with("-noaes") {

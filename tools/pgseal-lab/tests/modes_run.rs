@@ -13,7 +13,8 @@ fn lab() -> Command {
     Command::new(env!("CARGO_BIN_EXE_pgseal-lab"))
 }
 
-/// Where the program `pgseal` is, which does not stand beside a `pgseal-lab` that cargo built for tests.
+/// Where the program `pgseal` is, which does not stand beside a `pgseal-lab` that cargo built for
+/// tests.
 fn pgseal() -> PathBuf {
     pgseal_testkit::built_programs().unwrap().pgseal
 }
@@ -100,8 +101,9 @@ fn what_is_measured_is_what_is_said() {
         }
     }
 
-    // What libraries say of themselves is held against what they do: without AES instructions a page
-    // takes many times as long. No load of a test machine hides a factor of ten in both rounds.
+    // What libraries say of themselves is held against what they do: without AES instructions a
+    // page takes many times as long. No load of a test machine hides a factor of ten in both
+    // rounds.
     if cpu_has("aes") && cpu_has("pclmulqdq") {
         let speed = |arm: &str| {
             let of = |s: &&Value| s["case"] == "aes-256-gcm" && s["arm"] == arm;

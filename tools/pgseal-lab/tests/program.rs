@@ -58,7 +58,8 @@ fn the_times_in_the_help_are_those_of_the_plans() {
     assert!(said.contains("--wait-quiet[=<MINUTES>]") && said.contains("--verbose"), "{said}");
 }
 
-/// The committed full runs, on two cores of a busy machine, took no longer, and more than half of it.
+/// The committed full runs, on two cores of a busy machine, took no longer, and more than half of
+/// it.
 #[test]
 fn the_times_in_the_help_fit_the_committed_runs() {
     for experiment in experiments::all() {

@@ -1,4 +1,5 @@
-//! `pgseal lab tls` on a real server: what was asked for is what was negotiated, or there is no sample.
+//! `pgseal lab tls` on a real server: what was asked for is what was negotiated, or there is no
+//! sample.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;

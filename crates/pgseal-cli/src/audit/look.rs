@@ -1,5 +1,5 @@
-//! How the audit trail of this machine stands: where it goes, whether a line would be taken now, and
-//! when a file of it was last written and verified. Writes nothing.
+//! How the audit trail of this machine stands: where it goes, whether a line would be taken now,
+//! and when a file of it was last written and verified. Writes nothing.
 
 use std::path::Path;
 

@@ -39,7 +39,8 @@ pub struct Args {
 struct Target {
     #[command(flatten)]
     stopped: Stopped,
-    /// Where the anchor is: file:DIRECTORY, command:SHELL COMMAND, or the URI of a key store; default: PGSEAL_ANCHOR
+    /// Where the anchor is: file:DIRECTORY, command:SHELL COMMAND, or the URI of a key store;
+    /// default: PGSEAL_ANCHOR
     #[arg(long, value_name = "STORE")]
     anchor: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! `pgseal env`: prints the variables that a server needs, for services that start it themselves, or
-//! writes them into the file of a Debian cluster.
+//! `pgseal env`: prints the variables that a server needs, for services that start it themselves,
+//! or writes them into the file of a Debian cluster.
 
 mod debian;
 

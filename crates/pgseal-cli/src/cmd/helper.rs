@@ -182,8 +182,8 @@ fn identity(text: &str) -> Result<KeyringId, String> {
     register::parse_id(text).ok_or_else(|| "not the identity of a keyring".to_owned())
 }
 
-/// The hand-over frame of a keyring (`spec/key-hierarchy.md`, section 7); with `wanted`, its keys only if
-/// it has this identity.
+/// The hand-over frame of a keyring (`spec/key-hierarchy.md`, section 7); with `wanted`, its keys
+/// only if it has this identity.
 fn frame(path: &Path, wanted: Option<KeyringId>) -> Result<Zeroizing<Vec<u8>>, CliError> {
     let datadir = path.parent().and_then(Path::parent);
     let conversion =

@@ -1,5 +1,5 @@
-//! `pgseal lab` and `pgseal advise`: they become the program `pgseal-lab`, which is a package of its
-//! own, so that nothing of what it measures with is in the program that unlocks keys.
+//! `pgseal lab` and `pgseal advise`: they become the program `pgseal-lab`, which is a package of
+//! its own, so that nothing of what it measures with is in the program that unlocks keys.
 
 use std::env;
 use std::ffi::OsString;
@@ -30,8 +30,8 @@ pub fn run(first: &[&str], args: &Args) -> Result<u8, CliError> {
     Err(CliError::Io { path: program, action: "run the program", source: error })
 }
 
-/// The file that [`VARIABLE`] names, else the one beside this program. Not from `PATH`, and a relative
-/// path is refused, because the working directory may be a data directory.
+/// The file that [`VARIABLE`] names, else the one beside this program. Not from `PATH`, and a
+/// relative path is refused, because the working directory may be a data directory.
 fn program() -> Result<PathBuf, CliError> {
     let named = env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let path = match &named {

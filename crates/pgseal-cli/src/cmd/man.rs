@@ -41,8 +41,8 @@ pub fn run(args: &Args, command: Command) -> Result<u8, CliError> {
     Ok(exit::SOUND)
 }
 
-/// The pages of a command and of those below it. Not of `pgseal lab`: `pgseal-lab.1` is the page of the
-/// program `pgseal-lab`.
+/// The pages of a command and of those below it. Not of `pgseal lab`: `pgseal-lab.1` is the page of
+/// the program `pgseal-lab`.
 fn write(command: &clap::Command, dir: &Path) -> io::Result<()> {
     let shown = |sub: &&clap::Command| !sub.is_hide_set() && sub.get_name() != "lab";
     for sub in command.get_subcommands().filter(shown) {

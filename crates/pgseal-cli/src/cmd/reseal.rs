@@ -57,24 +57,24 @@ pub struct Args {
     /// Only these, and files whose key has sealed 2^31 writes
     #[arg(long, conflicts_with = "status")]
     due: bool,
-    /// Have the server make relations anew whose files have an older suite: VACUUM FULL and REINDEX,
-    /// which lock each relation while it is made anew
+    /// Have the server make relations anew whose files have an older suite: VACUUM FULL and
+    /// REINDEX, which lock each relation while it is made anew
     #[arg(long, conflicts_with_all = ["begun", "due", "wait"])]
     rewrite: bool,
     /// With --rewrite: for how many seconds to wait for the lock on a relation; 0: for any time
     #[arg(long, value_name = "SECONDS", default_value_t = 60, requires = "rewrite")]
     #[arg(value_parser = clap::value_parser!(i32).range(0..=2_000_000))]
     lock_timeout: i32,
-    /// How many pages are sealed anew in a second; 0: no limit. With --rewrite on average: the worker
-    /// pauses between relations
+    /// How many pages are sealed anew in a second; 0: no limit. With --rewrite on average: the
+    /// worker pauses between relations
     #[arg(long, value_name = "NUMBER", default_value_t = 5120, conflicts_with = "status")]
     #[arg(value_parser = clap::value_parser!(i32).range(0..))]
     pages_per_second: i32,
     /// Start the work in one database, and do not wait for its end
     #[arg(long, conflicts_with_all = ["status", "wait"], requires = "databases")]
     no_wait: bool,
-    /// Start nothing: show which files have two keys, and those whose key comes near its limit; with
-    /// --rewrite: which relations have an older suite
+    /// Start nothing: show which files have two keys, and those whose key comes near its limit;
+    /// with --rewrite: which relations have an older suite
     #[arg(long)]
     status: bool,
     /// With --status: first wait until no worker runs

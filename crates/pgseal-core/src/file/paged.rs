@@ -129,8 +129,8 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     }
 
     /// Opens in place a page that was just read and whose tag entry is loaded, and compares its
-    /// version; `before` is from before the read. If that fails, reads page and tag again, because a
-    /// writer may have written one of them but not yet the other.
+    /// version; `before` is from before the read. If that fails, reads page and tag again, because
+    /// a writer may have written one of them but not yet the other.
     fn open_page(
         &mut self,
         block: BlockNo,

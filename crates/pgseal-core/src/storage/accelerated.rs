@@ -61,8 +61,8 @@ impl<S: Default> Default for Accelerated<S> {
     }
 }
 
-/// A table with room for the tags of 2048 pages. Tables are never freed, so one that nobody uses any
-/// more is lent to the next storage.
+/// A table with room for the tags of 2048 pages. Tables are never freed, so one that nobody uses
+/// any more is lent to the next storage.
 #[derive(Debug)]
 struct LentTags(Option<SharedTags>);
 

@@ -93,9 +93,10 @@ pub trait Accelerator: Storage {
         None
     }
 
-    /// What is known of the entry of the page that was written last in a WAL file with this id. If a
-    /// storage keeps such entries, for all processes that write the file, a page that is written
-    /// again and again needs no new entry in the file each time (`spec/sealed-file.md`, section 8.3).
+    /// What is known of the entry of the page that was written last in a WAL file with this id. If
+    /// a storage keeps such entries, for all processes that write the file, a page that is written
+    /// again and again needs no new entry in the file each time (`spec/sealed-file.md`, section
+    /// 8.3).
     #[inline]
     fn held_entry(&self, _file_id: &[u8; 16]) -> Held {
         Held::NotKept
@@ -105,8 +106,8 @@ pub trait Accelerator: Storage {
     #[inline]
     fn hold_entry(&self, _file_id: &[u8; 16], _held: Held) {}
 
-    /// Where the newest version of each page is kept, for all processes that write the file. `None`:
-    /// nowhere, and an older page with its older tag is not noticed.
+    /// Where the newest version of each page is kept, for all processes that write the file.
+    /// `None`: nowhere, and an older page with its older tag is not noticed.
     #[inline]
     fn versions(&self) -> Option<&Table> {
         None

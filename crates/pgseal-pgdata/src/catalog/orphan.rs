@@ -65,8 +65,8 @@ impl<F: WatchedFiles> Catalogs<'_, F> {
         Some(!self.lists(&classes, control, &|row, _| row.file_number == number)?)
     }
 
-    /// Whether a catalog has such a row that is committed, or may yet be. `None`: the catalog cannot
-    /// be read as a whole.
+    /// Whether a catalog has such a row that is committed, or may yet be. `None`: the catalog
+    /// cannot be read as a whole.
     fn lists(
         &mut self,
         path: &Path,

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by run.sh. What docs/columns.md tells people to type first, word for word, on a server that knows nothing of
-# pgseal yet; only the path of the key is another one.
+# Sourced by run.sh. What docs/columns.md tells people to type first, word for word, on a server
+# that knows nothing of pgseal yet; only the path of the key is another one.
 
 start docs
 export PGPORT=$((next_port - 1))

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by run.sh. Random bytes into every receive function through COPY BINARY: errors, never a crash, and what is
-# stored can be read back or refused.
+# Sourced by run.sh. Random bytes into every receive function through COPY BINARY: errors, never a
+# crash, and what is stored can be read back or refused.
 
 sql "CREATE DATABASE fuzz"
 export PGDATABASE=fuzz

@@ -31,8 +31,9 @@ ok "without keys, ciphertext is still counted, joined and grouped" same \
     "$(with "-c pgseal.provider=" "SELECT count(*), count(DISTINCT v) FROM t JOIN t AS u USING (id, v)")" "1000|1000"
 ok "the session that failed works once the key is there" same "$(sql "SELECT v FROM t WHERE id = 3")" v3
 
-# Keys and remembered values are in pages that are locked, and in no core dump and no child: kB that have one of `flags`
-# (proc_pid_smaps(5): lo, dd, dc) in all ours, in a session that has opened and sealed many values. `limit`: RLIMIT_MEMLOCK.
+# Keys and remembered values are in pages that are locked, and in no core dump and no child: kB that
+# have one of `flags` (proc_pid_smaps(5): lo, dd, dc) in all ours, in a session that has opened and
+# sealed many values. `limit`: RLIMIT_MEMLOCK.
 secret_kb() {
     local flags=$1 limit=$2 query=$3
     "$bin/psql" -qAtX -v ON_ERROR_STOP=1 <<SQL
@@ -50,7 +51,8 @@ ok "keys have a page that is in no core dump" same "$(secret_kb dd 1000000 "SELE
 if [ "$memlock_kb" = unlimited ] || [ "$memlock_kb" -ge 1024 ]; then
     ok "which is locked" same "$(secret_kb lo 1000000 "SELECT id FROM t WHERE id = 5")" "5
 4"
-    # The page of the keys, 256 kB of numbers, and 196 kB each of strings that were opened and strings that were sealed.
+    # The page of the keys, 256 kB of numbers, and 196 kB each of strings that were opened and
+    # strings that were sealed.
     ok "so are the values that a backend remembers" same "$(secret_kb lo 1000000 "$many")" "t
 $((4 + 256 + 196 + 196))"
 else
@@ -78,7 +80,8 @@ ok "the passphrase is in no log and no file" not grep -rqaF shibboleth "$work/ma
 ok "and in no view" same "$(spoken shibboleth "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%shibb' || 'oleth%'; SELECT count(*) FROM pg_settings WHERE setting LIKE '%shibb' || 'oleth%'")" "0
 0"
 
-# Many sessions, while keys are added and rotated: no wrong answer, and nothing but the error that says so.
+# Many sessions, while keys are added and rotated: no wrong answer, and nothing but the error that
+# says so.
 pids=()
 for i in 1 2 3 4; do
     (for _ in $(seq 1 60); do

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by run.sh. Plans that a session keeps hold constants sealed under the key of their time: none may outlive a
-# rotation by another session.
+# Sourced by run.sh. Plans that a session keeps hold constants sealed under the key of their time:
+# none may outlive a rotation by another session.
 
 sql "CREATE DATABASE plans"
 export PGDATABASE=plans
@@ -18,8 +18,9 @@ sql "CREATE TABLE sealed (id sealed_int8 PRIMARY KEY, v sealed_text, n sealed_nu
     CREATE FUNCTION is_number(given sealed_int8) RETURNS bigint LANGUAGE plpgsql AS \$\$ BEGIN RETURN (given = 7)::int; END \$\$;
     CREATE FUNCTION is_date(given sealed_date) RETURNS bigint LANGUAGE plpgsql AS \$\$ BEGIN RETURN CASE given WHEN date '2024-01-08' THEN 1 ELSE 0 END; END \$\$;"
 
-# Every question has the answer 1. One function has all its constants beside columns, the others have no table in their
-# plans, so that no change of a table says anything about them; the same for the prepared statements.
+# Every question has the answer 1. One function has all its constants beside columns, the others
+# have no table in their plans, so that no change of a table says anything about them; the same for
+# the prepared statements.
 questions=(
     "SELECT in_table()"
     "SELECT sum(is_text(v)) FROM sealed"
@@ -32,7 +33,8 @@ questions=(
     "SELECT sum(is_text(v::sealed_text)) FROM plain"
     "SELECT sum(is_number(id::sealed_int8)) FROM plain"
 )
-# ask FIRST: a session prepares and asks all, waits for the rotation of another one, and asks again, FIRST before the others.
+# ask FIRST: a session prepares and asks all, waits for the rotation of another one, and asks again,
+# FIRST before the others.
 ask() {
     local i first=$1
     {

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by run.sh. Logical replication: plain values under the subscriber's own key, or ciphertext under the same keys.
+# Sourced by run.sh. Logical replication: plain values under the subscriber's own key, or ciphertext
+# under the same keys.
 
 start subscriber "pgseal.provider = 'file:$work/sub-kek'"
 key "$work/sub-kek"

@@ -29,8 +29,8 @@ fsync = off
 shared_buffers = 1MB
 pgseal.provider = 'file:$work/kek'
 CONF
-# Without pgseal.helper the extension finds the program of the library that the server has loaded. This library has a
-# place of its own, so that it is not one that is installed on this machine.
+# Without pgseal.helper the extension finds the program of the library that the server has loaded.
+# This library has a place of its own, so that it is not one that is installed on this machine.
 mkdir -p "$work/prefix/bin" "$work/prefix/lib/pgseal"
 cp "$helper" "$work/prefix/bin/pgseal"
 cp "$PGSEAL_ROOT/target/release/libpgseal.so" "$work/prefix/lib/pgseal/"

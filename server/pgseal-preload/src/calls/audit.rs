@@ -479,8 +479,8 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// What the linker knows of an address, and the type in its symbol's definition; `None` if the address
-/// is in no object.
+/// What the linker knows of an address, and the type in its symbol's definition; `None` if the
+/// address is in no object.
 #[cfg(target_env = "gnu")]
 fn described(address: *const c_void) -> Option<(libc::Dl_info, u8)> {
     const RTLD_DL_SYMENT: c_int = 1;

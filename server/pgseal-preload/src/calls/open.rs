@@ -138,10 +138,10 @@ fn open_sealed(
 }
 
 /// Opens a segment of a relation that somebody removed while the server runs. With an error
-/// PostgreSQL would take the segment before for the last one (`mdnblocks`, `storage/smgr/md.c`), and
-/// miss rows. So an empty file in memory stands in for the segment: its length is the one that the
-/// segment must have, each page is an invalid page, and no write or sync succeeds. The process that
-/// replays WAL has to make the segment anew, so that one finds no file.
+/// PostgreSQL would take the segment before for the last one (`mdnblocks`, `storage/smgr/md.c`),
+/// and miss rows. So an empty file in memory stands in for the segment: its length is the one that
+/// the segment must have, each page is an invalid page, and no write or sync succeeds. The process
+/// that replays WAL has to make the segment anew, so that one finds no file.
 fn lost_segment(path: &CStr, flags: c_int, target: SealTarget) -> Result<c_int, Errno> {
     let named = Named::of(path.to_bytes());
     log::line(format_args!(

@@ -51,9 +51,9 @@ unsafe extern "C" fn cookie_read(cookie: *mut c_void, buf: *mut c_char, len: siz
 unsafe extern "C" fn cookie_write(cookie: *mut c_void, buf: *const c_char, len: size_t) -> ssize_t {
     // SAFETY: the C library's buffer.
     let written = unsafe { write::write(fd_of(cookie), buf.cast(), len) };
-    // glibc expects 0 for a failed write, never a negative number, and writes the rest after a short
-    // one. musl expects a negative number, and takes fewer bytes, or 0, for success: the rest would be
-    // lost, so they are a failure.
+    // glibc expects 0 for a failed write, never a negative number, and writes the rest after a
+    // short one. musl expects a negative number, and takes fewer bytes, or 0, for success: the rest
+    // would be lost, so they are a failure.
     if cfg!(target_env = "gnu") {
         written.max(0)
     } else if usize::try_from(written) == Ok(len) {

@@ -149,7 +149,8 @@ pub unsafe extern "C" fn openat2(
             return fail(libc::ENOSYS);
         }
     }
-    // SAFETY: the caller's arguments. The system call itself: the C library may not have the function.
+    // SAFETY: the caller's arguments. The system call itself: the C library may not have the
+    // function.
     let done = unsafe { libc::syscall(libc::SYS_openat2, dir, path, how, len) };
     c_int::try_from(done).unwrap_or(-1)
 }

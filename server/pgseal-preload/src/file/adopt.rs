@@ -1,6 +1,6 @@
 //! Descriptors that were made without a hook, and those of files that fell asleep
-//! ([`crate::file::fds`]). This module decides what they are before a byte goes through, by the rules
-//! that apply when a file is opened.
+//! ([`crate::file::fds`]). This module decides what they are before a byte goes through, by the
+//! rules that apply when a file is opened.
 
 use core::ffi::c_int;
 

@@ -1,6 +1,6 @@
 //! The anchor of a server (`spec/anchor.md`): compares the data directory with it before the server
-//! begins to run, and tells the anchor of the beginning and of a clean shutdown. The helper talks to
-//! the store.
+//! begins to run, and tells the anchor of the beginning and of a clean shutdown. The helper talks
+//! to the store.
 
 use core::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -64,8 +64,8 @@ pub fn server_starts(
     Ok(())
 }
 
-/// Tells the anchor that the server was shut down cleanly. If that fails, the anchor still says that
-/// a server runs, and the next start compares the run.
+/// Tells the anchor that the server was shut down cleanly. If that fails, the anchor still says
+/// that a server runs, and the next start compares the run.
 pub fn server_ends(root: &'static Root, stopped: impl FnOnce() -> Option<(u64, [u8; 32])>) {
     let mut current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(anchor) = current.take() else { return };

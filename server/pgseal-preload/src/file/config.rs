@@ -256,8 +256,8 @@ pub fn server_starts(root: &'static Root) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether this server has taken its lock file. It then goes on with the settings that it has if the
-/// configuration cannot be read.
+/// Whether this server has taken its lock file. It then goes on with the settings that it has if
+/// the configuration cannot be read.
 static STARTED: AtomicBool = AtomicBool::new(false);
 
 /// Called when the server has checked whether the file at this path exists. Recovery depends on the

@@ -162,8 +162,8 @@ enum Reads {
 /// - a program that copies: `pg_rewind`, `pg_upgrade`, `pg_combinebackup`, and those that
 ///   `PGSEAL_PROGRAMS` names.
 ///
-/// A file that belongs to no relation ([`super::named::is_orphan`]) gives invalid pages all the same:
-/// a crash leaves such files, and they must not stop every backup after it.
+/// A file that belongs to no relation ([`super::named::is_orphan`]) gives invalid pages all the
+/// same: a crash leaves such files, and they must not stop every backup after it.
 pub fn page_fails(writable: bool) -> bool {
     match program::role() {
         Role::Server | Role::Standalone => guard::has_no_checksums() && is_walsender(),

@@ -83,8 +83,8 @@ pub fn decide(facts: &Facts) -> Verdict {
     if class == Class::Postmaster && facts.is_lock_file && facts.creates {
         return Verdict::Lock;
     }
-    // The first file that a server makes after it has loaded its modules is postmaster.opts: nothing
-    // else has begun yet.
+    // The first file that a server makes after it has loaded its modules is postmaster.opts:
+    // nothing else has begun yet.
     if class == Class::Postmaster && facts.creates && !facts.is_guarded {
         return Verdict::Refuse(Refusal::NoGuard);
     }

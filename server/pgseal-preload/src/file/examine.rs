@@ -74,8 +74,9 @@ pub fn examine(
     }
 }
 
-/// As [`damage::look`]. A header that does not open may be one whose file key was just being wrapped
-/// anew (`pgseal key renew`): it is read again under the lock under which headers are written.
+/// As [`damage::look`]. A header that does not open may be one whose file key was just being
+/// wrapped anew (`pgseal key renew`): it is read again under the lock under which headers are
+/// written.
 fn look(
     fd: c_int,
     start: &[u8],

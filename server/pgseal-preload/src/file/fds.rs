@@ -142,8 +142,8 @@ static AWAKE: Seats = Seats {
 };
 
 impl Seats {
-    /// A seat for a file that is about to be awake. If all are taken, another file falls asleep that
-    /// was not used since the hand came to it the last time. `None`: all must stay awake.
+    /// A seat for a file that is about to be awake. If all are taken, another file falls asleep
+    /// that was not used since the hand came to it the last time. `None`: all must stay awake.
     fn take(&self, fd: c_int) -> Option<u16> {
         for _ in 0..2 * MOST_AWAKE {
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % MOST_AWAKE;
@@ -395,7 +395,8 @@ pub fn remove(fd: c_int) {
         let mut held = slot.held();
         let entry = held.replace(fd, Entry::Nothing);
         match &entry {
-            // If the lock is held, a call on this file is in progress, and its position is not saved.
+            // If the lock is held, a call on this file is in progress, and its position is not
+            // saved.
             Entry::Awake { file, .. } => {
                 held.state = file.try_lock().ok().and_then(|file| file.resumed());
             }

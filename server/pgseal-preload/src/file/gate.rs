@@ -1,10 +1,11 @@
 //! Lets whoever changes the file keys of a file wait until no write is under way by a process that
 //! does not know of the change (`spec/sealed-file.md`, section 6.1).
 //!
-//! Each write of pages enters the gate of its file, and then looks whether a header behind that gate
-//! has changed since this process read its header. Whoever has written a header counts the change
-//! and then waits until all are out who may have entered before. Who enters later sees the change.
-//! Files share gates by their random identity: then a process looks at a header once too often.
+//! Each write of pages enters the gate of its file, and then looks whether a header behind that
+//! gate has changed since this process read its header. Whoever has written a header counts the
+//! change and then waits until all are out who may have entered before. Who enters later sees the
+//! change. Files share gates by their random identity: then a process looks at a header once too
+//! often.
 //!
 //! The same memory has counters of resealings.
 //! The postmaster makes the memory before its first fork. Without it no file gets another key.
@@ -109,8 +110,8 @@ impl Gate {
     }
 }
 
-/// Enters the gate of a file, before its header is looked at and a page is sealed. `None`: there are
-/// no gates, and so no file keys change.
+/// Enters the gate of a file, before its header is looked at and a page is sealed. `None`: there
+/// are no gates, and so no file keys change.
 #[inline]
 pub fn enter(file_id: &[u8; 16]) -> Option<Inside> {
     Some(gate(file_id)?.enter())

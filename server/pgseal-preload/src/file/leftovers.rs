@@ -19,7 +19,8 @@ use crate::place::datadir::{self, Root, join};
 use crate::place::texts::{self, State};
 use crate::place::tree::{databases, names_in};
 
-/// Directories that may have such files, besides those that a manifest lists and those of databases.
+/// Directories that may have such files, besides those that a manifest lists and those of
+/// databases.
 const MORE_DIRECTORIES: [&[u8]; 2] = [b"pg_stat", b"pg_logical/snapshots"];
 
 /// Removes the torn files of a directory whose server was not shut down cleanly. The postmaster

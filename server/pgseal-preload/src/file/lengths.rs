@@ -1,5 +1,6 @@
-//! The least length that each file of a relation must have, in memory that all processes of a server
-//! share (`spec/while-it-runs.md`, section 3): a file that is shorter was cut by somebody else.
+//! The least length that each file of a relation must have, in memory that all processes of a
+//! server share (`spec/while-it-runs.md`, section 3): a file that is shorter was cut by somebody
+//! else.
 //!
 //! A file is named by its path in the data directory, because an emptied one has no header. What a
 //! process of the server does with a file changes the length that is known: a write that lengthens
@@ -152,8 +153,8 @@ pub fn is_named(fd: c_int) -> bool {
     sys::fstat(fd).is_some_and(|st| st.st_nlink > 0)
 }
 
-/// Forgets the length of the file at a path: it is new, or about to get another name or none, or has
-/// just lost its name.
+/// Forgets the length of the file at a path: it is new, or about to get another name or none, or
+/// has just lost its name.
 pub fn forget(path: &[u8]) {
     if let Some(watched) = Watched::at_path(path) {
         watched.will_cut().ended(None);

@@ -18,8 +18,8 @@ pub use self::write::{ControlFile, before_control, stopped};
 use crate::place::datadir;
 use crate::place::program::{self, Role};
 
-/// To be called before the file at a path is removed. The end of a server is the removal of its lock
-/// file.
+/// To be called before the file at a path is removed. The end of a server is the removal of its
+/// lock file.
 pub fn before_unlink(path: &[u8]) {
     before_change(path);
     if datadir::base_name(path) == b"postmaster.pid"

@@ -266,8 +266,8 @@ impl OpenFile {
         self.stands_in = stands_in;
     }
 
-    /// Whether the file stands in for one that somebody removed. It cannot be synced either: nothing
-    /// of that one is known to be on the disk.
+    /// Whether the file stands in for one that somebody removed. It cannot be synced either:
+    /// nothing of that one is known to be on the disk.
     pub fn stands_in(&self) -> bool {
         self.stands_in
     }
@@ -772,8 +772,8 @@ impl OpenFile {
         ));
     }
 
-    /// To be called before a write up to the offset `end`. Refuses one that would hide that the file
-    /// was cut, except in a recovery: that writes what the WAL has, and must not fail.
+    /// To be called before a write up to the offset `end`. Refuses one that would hide that the
+    /// file was cut, except in a recovery: that writes what the WAL has, and must not fail.
     fn before_growth(&mut self, fd: c_int, off: u64, end: u64) -> Result<Option<Growth>, Errno> {
         let Some(watched) = self.watched else { return Ok(None) };
         let before = watched.before();
@@ -924,8 +924,8 @@ fn shares_blocks(file: &SealedFile) -> bool {
     header.layout == Layout::Stream && header.generation != Generation::EPHEMERAL
 }
 
-/// Whether a failed write may put back the entry of a page as it was, in a file of two keys: that may
-/// be an entry of the older key, which must not come back while that key is dropped.
+/// Whether a failed write may put back the entry of a page as it was, in a file of two keys: that
+/// may be an entry of the older key, which must not come back while that key is dropped.
 fn may_undo(file: &SealedFile, storage: &FdStorage<'_>, is_whole: bool) -> Result<bool, Errno> {
     if file.header().layout != Layout::Paged || file.header().stage == Stage::Settled {
         return Ok(false);
@@ -943,8 +943,8 @@ fn is_orphan(known: &mut Option<bool>, path: &[u8]) -> bool {
 /// How often a read looks at the header again because a page has a key that it does not know.
 const KEY_TRIES: usize = 3;
 
-/// As [`SealedFile::refresh`], and logs a failure. A head that does not open may just be written: it
-/// is read again under the lock under which headers are written.
+/// As [`SealedFile::refresh`], and logs a failure. A head that does not open may just be written:
+/// it is read again under the lock under which headers are written.
 #[cold]
 fn refresh(file: &mut SealedFile, fd: c_int, path: &[u8]) -> Result<bool, Errno> {
     refresh_of(file, fd).map_err(|error| describe(&error, path))

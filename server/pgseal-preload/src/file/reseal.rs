@@ -215,15 +215,15 @@ pub extern "C" fn pgseal_reseal_asked() -> u64 {
     gate::asked_for_keys()
 }
 
-/// For the extension: a worker has come to its end, and has left so many files with two keys, or with
-/// their old one.
+/// For the extension: a worker has come to its end, and has left so many files with two keys, or
+/// with their old one.
 #[unsafe(no_mangle)]
 pub extern "C" fn pgseal_reseal_ended(failed: u64) {
     gate::resealing_ended(failed);
 }
 
-/// For the extension: how many workers have come to their end since the server started, and how many
-/// files they have left with two keys, or with their old one.
+/// For the extension: how many workers have come to their end since the server started, and how
+/// many files they have left with two keys, or with their old one.
 ///
 /// # Safety
 /// `numbers` is valid for writes of 2 numbers.
@@ -236,8 +236,8 @@ pub unsafe extern "C" fn pgseal_reseal_outcome(numbers: *mut u64) {
 
 /// For the extension: the number of the newest file key, the stage (0 one key, 1 and 2 two keys),
 /// if there are two, how many pages have the newest key, another one, and none, then about how many
-/// writes the key that seals has sealed, and from how many on the file is to get a new one. `EINVAL`:
-/// this is no sealed file with pages.
+/// writes the key that seals has sealed, and from how many on the file is to get a new one.
+/// `EINVAL`: this is no sealed file with pages.
 ///
 /// # Safety
 /// `numbers` is valid for writes of 7 numbers.
@@ -266,8 +266,9 @@ pub unsafe extern "C" fn pgseal_reseal_state(fd: c_int, numbers: *mut u64) -> c_
     }
 }
 
-/// For the guard module: the name of the suite of a sealed file, as a C string of at most 32 bytes, and
-/// whether new files of relations get another suite. `EINVAL`: this is no sealed file with a header.
+/// For the guard module: the name of the suite of a sealed file, as a C string of at most 32 bytes,
+/// and whether new files of relations get another suite. `EINVAL`: this is no sealed file with a
+/// header.
 ///
 /// # Safety
 /// `name` is valid for writes of 32 bytes, `is_older` for one of a number.

@@ -1,8 +1,8 @@
 //! Tags that the processes of a server read for single pages, in memory that they share
 //! (`spec/while-it-runs.md`, section 6).
 //!
-//! The postmaster makes the memory before its first fork; the kernel gives it as it is used. Without
-//! it, and in tools and single-user servers, each of these tags is read from its file.
+//! The postmaster makes the memory before its first fork; the kernel gives it as it is used.
+//! Without it, and in tools and single-user servers, each of these tags is read from its file.
 
 use core::ffi::CStr;
 use std::sync::OnceLock;
@@ -39,7 +39,8 @@ pub fn share() {
     if !accelerators::are_on() || table().is_some() || sets == 0 {
         return;
     }
-    // SAFETY: a set is made of atomic integers, zeros are an empty one, and it is aligned to 64 bytes.
+    // SAFETY: a set is made of atomic integers, zeros are an empty one, and it is aligned to 64
+    // bytes.
     let (epoch, sets) = match unsafe { sys::shared_table::<TagSet>(sets) } {
         Ok(table) => table,
         Err(errno) => {

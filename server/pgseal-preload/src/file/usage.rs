@@ -1,5 +1,6 @@
-//! Counts how often the key of a file was used (`spec/sealed-file.md`, section 11.1): adds the samples
-//! that this process drew to those in the header, and tells when a file comes near the limit.
+//! Counts how often the key of a file was used (`spec/sealed-file.md`, section 11.1): adds the
+//! samples that this process drew to those in the header, and tells when a file comes near the
+//! limit.
 
 use core::ffi::{CStr, c_int};
 
@@ -21,9 +22,9 @@ use crate::os::real::Errno;
 use crate::os::sys::{self, errno_of};
 use crate::place::datadir;
 
-/// Adds the new samples of a write that has ended to the header. The caller is not behind the gate of
-/// the file and has no lock of it. A failure does not make the write fail: the samples wait for the
-/// next one that this process draws for this file.
+/// Adds the new samples of a write that has ended to the header. The caller is not behind the gate
+/// of the file and has no lock of it. A failure does not make the write fail: the samples wait for
+/// the next one that this process draws for this file.
 pub fn count(file: &mut SealedFile, fd: c_int, path: &[u8]) {
     let Some(samples) = file.new_samples() else { return };
     match add(file, fd, samples) {
@@ -64,9 +65,9 @@ fn add(file: &SealedFile, fd: c_int, samples: (u32, u32)) -> Result<Option<(u64,
     Ok(Some((header.writes(), after)))
 }
 
-/// Asks for a new key for a file at half of the limit or beyond. Logs that a file has come to half of
-/// the limit, or to the limit: once each, because whoever wrote the header saw the count before and
-/// after.
+/// Asks for a new key for a file at half of the limit or beyond. Logs that a file has come to half
+/// of the limit, or to the limit: once each, because whoever wrote the header saw the count before
+/// and after.
 fn tell(before: u64, after: &Header, path: &[u8]) {
     let crossed = |bound: u64| before < bound && after.writes() >= bound;
     // A segment of WAL gets a new key when PostgreSQL has no use for it: see `is_worn_out`.
@@ -95,9 +96,9 @@ fn tell(before: u64, after: &Header, path: &[u8]) {
     }
 }
 
-/// Whether PostgreSQL is about to use an old segment of WAL again whose keys were used so often that
-/// they are to be replaced. PostgreSQL removes a segment that it cannot rename, and makes a new file,
-/// with new keys, in its place.
+/// Whether PostgreSQL is about to use an old segment of WAL again whose keys were used so often
+/// that they are to be replaced. PostgreSQL removes a segment that it cannot rename, and makes a
+/// new file, with new keys, in its place.
 pub fn is_worn_out(from: &CStr, to: &CStr) -> bool {
     let is_segment =
         |path: &CStr| WalSegment::of_name(datadir::base_name(path.to_bytes())).is_some();

@@ -1,9 +1,9 @@
 //! The newest version of each page, in memory that all processes of a server share
 //! (`spec/while-it-runs.md`, section 2): a page that authenticates and is older is damage.
 //!
-//! The postmaster makes the memory before its first fork; the kernel gives it as it is used. Without
-//! it, and in tools and single-user servers, an older page with its tag is not noticed while the
-//! server runs.
+//! The postmaster makes the memory before its first fork; the kernel gives it as it is used.
+//! Without it, and in tools and single-user servers, an older page with its tag is not noticed
+//! while the server runs.
 
 use core::ffi::CStr;
 use std::sync::OnceLock;
@@ -40,8 +40,8 @@ pub fn recovery_begins() {
     shared_tags::recovery_begins();
 }
 
-/// Makes the shared memory of the versions of pages and of the lengths of files. The postmaster calls
-/// this once, before it forks.
+/// Makes the shared memory of the versions of pages and of the lengths of files. The postmaster
+/// calls this once, before it forks.
 pub fn share() {
     let pages = capacity::pages(VARIABLE, WATCHED_GB);
     if table().is_some() || pages == 0 {

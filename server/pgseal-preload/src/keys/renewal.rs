@@ -1,8 +1,9 @@
 //! New data keys for a server that runs (`spec/key-hierarchy.md`, section 11).
 //!
-//! `pgseal key renew` leaves the new key in `pgseal/renewal`, wrapped under one that the server has,
-//! and has the server read its configuration again. The postmaster then takes the file, and keeps it
-//! as it is in memory that all its processes share. Each process unwraps it when it next needs keys.
+//! `pgseal key renew` leaves the new key in `pgseal/renewal`, wrapped under one that the server
+//! has, and has the server read its configuration again. The postmaster then takes the file, and
+//! keeps it as it is in memory that all its processes share. Each process unwraps it when it next
+//! needs keys.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -138,8 +139,8 @@ fn take(shared: &Shared, root: &Root, keys: &KeySet) {
     }
 }
 
-/// Keeps a renewal file for all processes, and adopts its key in this one. `None`: its key is known.
-/// `missing` says why the server's settings do not do for the suites.
+/// Keeps a renewal file for all processes, and adopts its key in this one. `None`: its key is
+/// known. `missing` says why the server's settings do not do for the suites.
 fn learn(
     shared: &Shared,
     keys: &KeySet,

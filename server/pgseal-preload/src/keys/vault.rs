@@ -256,7 +256,8 @@ mod tests {
     use super::*;
     use crate::os::memory::flags_at;
 
-    /// A chunk is whole pages, whatever their size, so that it is made usable and locked on its own.
+    /// A chunk is whole pages, whatever their size, so that it is made usable and locked on its
+    /// own.
     #[test]
     fn a_chunk_is_whole_pages() {
         assert!(CHUNK.is_multiple_of(64 << 10) && ROOM.is_multiple_of(CHUNK));

@@ -12,8 +12,8 @@ use crate::os::real;
 
 // The map that is being accessed, for the handler. There is one at a time: access happens under the
 // lock of the buffers, which each read and write of a sealed file holds (`file/open_file.rs`), or
-// in the main thread of a server's process (`file/wal/position.rs`), which has no other threads that
-// read or write sealed files.
+// in the main thread of a server's process (`file/wal/position.rs`), which has no other threads
+// that read or write sealed files.
 static START: AtomicUsize = AtomicUsize::new(0);
 static LEN: AtomicUsize = AtomicUsize::new(0);
 static LOST: AtomicBool = AtomicBool::new(false);

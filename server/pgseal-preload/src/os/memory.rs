@@ -89,15 +89,15 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Excludes the reserve from core dumps: when memory runs out, it holds keys. The first and the last
-/// page may also hold other data of the library, which core dumps then lack too.
+/// Excludes the reserve from core dumps: when memory runs out, it holds keys. The first and the
+/// last page may also hold other data of the library, which core dumps then lack too.
 pub fn hide_reserve() {
     let start = SMALLS.memory.get().cast::<u8>();
     let (before, len) =
         whole_pages(start as usize, SMALL * SMALL_PIECES, crate::os::real::page_size());
     let first = start.wrapping_sub(before);
-    // SAFETY: pages of the library's own data, of which each is mapped, because each holds a byte of
-    // the pieces; the call only changes whether they are in core dumps.
+    // SAFETY: pages of the library's own data, of which each is mapped, because each holds a byte
+    // of the pieces; the call only changes whether they are in core dumps.
     unsafe { libc::madvise(first.cast(), len, libc::MADV_DONTDUMP) };
 }
 

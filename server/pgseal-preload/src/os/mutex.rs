@@ -19,8 +19,8 @@ impl SharedMutex {
     /// Makes a mutex.
     ///
     /// # Safety
-    /// `place` is valid for writes, and in memory that is shared with the children that this process
-    /// forks later. Nobody uses it yet.
+    /// `place` is valid for writes, and in memory that is shared with the children that this
+    /// process forks later. Nobody uses it yet.
     pub unsafe fn init(place: *mut SharedMutex) -> Result<(), Errno> {
         let mut kind = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let kind = kind.as_mut_ptr();
@@ -39,8 +39,8 @@ impl SharedMutex {
         made
     }
 
-    /// Waits for the lock. `None`: this thread holds it already, which is so in a signal handler that
-    /// interrupted the holder.
+    /// Waits for the lock. `None`: this thread holds it already, which is so in a signal handler
+    /// that interrupted the holder.
     pub fn lock(&self) -> Option<Guard<'_>> {
         // SAFETY: initialised by `init`.
         match unsafe { libc::pthread_mutex_lock(self.0.get()) } {

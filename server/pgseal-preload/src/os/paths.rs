@@ -51,7 +51,8 @@ impl PathText {
     }
 
     fn with_nul(&self) -> &[u8] {
-        // SAFETY: `push` and `truncate` write each byte before they count it, and the NUL behind them.
+        // SAFETY: `push` and `truncate` write each byte before they count it, and the NUL behind
+        // them.
         unsafe { self.bytes[..=self.len].assume_init_ref() }
     }
 }

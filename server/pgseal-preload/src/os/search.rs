@@ -154,8 +154,8 @@ impl Search {
     }
 }
 
-/// The order of musl: `LD_LIBRARY_PATH`, the paths in the object, in the one that needs it and so on to the
-/// program, and the directories of the system.
+/// The order of musl: `LD_LIBRARY_PATH`, the paths in the object, in the one that needs it and so
+/// on to the program, and the directories of the system.
 fn in_musl(name: &[u8], chain: &[Places<'_>], found: &mut Vec<Found>) -> Result<(), NoMemory> {
     let program = chain.last().copied().unwrap_or_default();
     let mut look = |list: &[u8], origin: &[u8]| -> Result<bool, NoMemory> {

@@ -139,8 +139,8 @@ const HEAD_BYTES: usize = 64;
 /// `T` consists of atomic integers, is valid as zeros, and is aligned to at most 64 bytes.
 pub unsafe fn shared_table<T>(count: usize) -> Result<(&'static AtomicU32, &'static [T]), c_int> {
     let map = shared_memory(HEAD_BYTES + count * size_of::<T>())?;
-    // SAFETY: the map is longer than this, is never unmapped, has zeros, and its start is aligned to
-    // a page; all access is atomic.
+    // SAFETY: the map is longer than this, is never unmapped, has zeros, and its start is aligned
+    // to a page; all access is atomic.
     let number: &'static AtomicU32 = unsafe { &*map.cast() };
     // SAFETY: within the map.
     let first = unsafe { map.add(HEAD_BYTES) }.cast::<T>();

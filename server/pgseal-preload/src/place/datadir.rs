@@ -381,8 +381,8 @@ fn named_directories() -> Vec<Vec<u8>> {
     dirs
 }
 
-/// Calls `then` with the path relative to a root; `None` if the path does not lie below it. Fast for
-/// the relative paths that a server uses.
+/// Calls `then` with the path relative to a root; `None` if the path does not lie below it. Fast
+/// for the relative paths that a server uses.
 pub fn within<R>(root: &Root, path: &[u8], then: impl FnOnce(&[u8]) -> R) -> Option<R> {
     if is_walked(path) && cwd_root().is_some_and(|cwd| ptr::eq(cwd, root)) {
         return Some(then(path));

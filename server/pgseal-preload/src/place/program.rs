@@ -104,10 +104,10 @@ pub fn active() -> bool {
     role() != Role::Bystander
 }
 
-/// Ends a server that may not start; in other programs does nothing. The reason of the error must be
-/// logged: it is the last line of the log then. Left alone, PostgreSQL would go on to report what
-/// follows from the refusal, a lock file that cannot be created for example, after a hundred tries.
-/// Where only memory or descriptors are short, PostgreSQL's own message is the right one.
+/// Ends a server that may not start; in other programs does nothing. The reason of the error must
+/// be logged: it is the last line of the log then. Left alone, PostgreSQL would go on to report
+/// what follows from the refusal, a lock file that cannot be created for example, after a hundred
+/// tries. Where only memory or descriptors are short, PostgreSQL's own message is the right one.
 pub fn end_server(errno: c_int) {
     let is_told = ![libc::ENOMEM, libc::EMFILE, libc::ENFILE].contains(&errno);
     if is_told && matches!(role(), Role::Server | Role::Standalone) {

@@ -13,7 +13,8 @@ pub enum State {
     Perhaps,
     /// The server was shut down cleanly.
     Stopped,
-    /// A standby was shut down cleanly. The next start replays WAL again from the last restartpoint.
+    /// A standby was shut down cleanly. The next start replays WAL again from the last
+    /// restartpoint.
     StoppedInRecovery,
 }
 

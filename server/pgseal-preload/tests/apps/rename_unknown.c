@@ -1,5 +1,5 @@
-/* rename, renameat, renameat2, and renameat by number, from a name that PostgreSQL does not know, or from NAME.tmp, to
-   NAME: the file must open and read under its new name. */
+/* rename, renameat, renameat2, and renameat by number, from a name that PostgreSQL does not know,
+ * or from NAME.tmp, to NAME: the file must open and read under its new name. */
 #include "app.h"
 #include <sys/syscall.h>
 int main(int argc, char **argv)

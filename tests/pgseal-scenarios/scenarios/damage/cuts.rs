@@ -22,8 +22,8 @@ fn node() -> Node {
     node
 }
 
-/// A table that was empty at the last sync, and was extended by a transaction whose WAL is lost, may
-/// have only zeros. It is an empty table, as on a plain server.
+/// A table that was empty at the last sync, and was extended by a transaction whose WAL is lost,
+/// may have only zeros. It is an empty table, as on a plain server.
 #[test]
 fn a_relation_of_nothing_but_zeros_is_empty() {
     let mut node = node();

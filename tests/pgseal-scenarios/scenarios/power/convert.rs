@@ -41,8 +41,8 @@ impl Conversion {
     }
 
     /// Brings an interrupted conversion to its end; `undo`: back to a plain directory, if there is
-    /// something to undo. In its last phase a conversion only goes on. Returns whether the directory
-    /// is sealed then.
+    /// something to undo. In its last phase a conversion only goes on. Returns whether the
+    /// directory is sealed then.
     fn finish(self, node: &Node, key: &str, undo: bool) -> Result<bool, String> {
         let is_sealed = || node.file("pgseal/keyring").exists();
         let journal = fs::read_to_string(node.file("pgseal/conversion"));

@@ -1,6 +1,6 @@
 //! Cuts below a real ext4, on a loop device whose file is on the recording disk. The log has the
-//! blocks that ext4 writes and its flushes, so names, lengths and bytes survive as ext4 has it, maps
-//! are real, and `sync_file_range` writes. Needs root.
+//! blocks that ext4 writes and its flushes, so names, lengths and bytes survive as ext4 has it,
+//! maps are real, and `sync_file_range` writes. Needs root.
 
 use std::path::{Path, PathBuf};
 

@@ -35,8 +35,8 @@ fn is_damage(line: &str) -> bool {
     !is_made_anew && DAMAGE.iter().any(|word| line.contains(word))
 }
 
-/// The lines that a client got, without the warnings about a torn free space map that the server, also
-/// a plain one, makes anew.
+/// The lines that a client got, without the warnings about a torn free space map that the server,
+/// also a plain one, makes anew.
 fn without_maps_made_anew(said: &str) -> Vec<&str> {
     let mut kept: Vec<&str> = Vec::new();
     for line in said.lines() {
@@ -84,8 +84,8 @@ fn left_of_unlogged(log: &str) -> Option<String> {
 pub fn image(node: &mut Node, case: &Case<'_>, figures: &mut Findings) -> Vec<String> {
     let mut found = Vec::new();
     node.clear_log();
-    // A cut while PostgreSQL makes its lock file leaves nothing in it, and the administrator removes
-    // it.
+    // A cut while PostgreSQL makes its lock file leaves nothing in it, and the administrator
+    // removes it.
     let lock = node.file("postmaster.pid");
     if fs::read(&lock).is_ok_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
         fs::remove_file(&lock).expect("it can be removed");
@@ -173,8 +173,8 @@ const KNOWN_FILES: &str = "select 'base/' || oid from pg_database where datconnl
     where pg_relation_filepath(oid) is not null union all \
     select regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', '1259')";
 
-/// Finishes a change of the suite that was cut off, with the same commands. Returns the files that the
-/// catalogs know then.
+/// Finishes a change of the suite that was cut off, with the same commands. Returns the files that
+/// the catalogs know then.
 fn finish_change(node: &Node, suite: &str, found: &mut Vec<String>) -> HashSet<String> {
     change_suite(node, suite);
     let (_, said) = rewrite(node, &["--pages-per-second", "0"]);

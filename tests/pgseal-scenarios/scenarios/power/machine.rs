@@ -283,8 +283,8 @@ pub fn change_suite(node: &Node, suite: &str) {
     assert_eq!(renewed.code, 0, "{}", renewed.text);
 }
 
-/// Has the server make relations anew that have an older suite. Returns the exit status and what the
-/// command said.
+/// Has the server make relations anew that have an older suite. Returns the exit status and what
+/// the command said.
 pub fn rewrite(node: &Node, more: &[&str]) -> (i32, String) {
     let (data, host) =
         (node.data().display().to_string(), node.sql("show unix_socket_directories"));
@@ -294,8 +294,8 @@ pub fn rewrite(node: &Node, more: &[&str]) -> (i32, String) {
     (done.code, done.text)
 }
 
-/// The same beside clients that make and drop tables, and databases after `template1`: what cannot be
-/// locked at once is left, and the next run goes on.
+/// The same beside clients that make and drop tables, and databases after `template1`: what cannot
+/// be locked at once is left, and the next run goes on.
 fn rewrite_again_and_again(node: &Node) {
     let more =
         ["-d", "postgres", "-d", "template0", "--lock-timeout", "2", "--pages-per-second", "0"];
@@ -305,8 +305,8 @@ fn rewrite_again_and_again(node: &Node) {
     }
 }
 
-/// Gives every relation a new file key, counts writes under keys that have a limit, and begins with another one, so
-/// that the server is stopped while files have two.
+/// Gives every relation a new file key, counts writes under keys that have a limit, and begins with
+/// another one, so that the server is stopped while files have two.
 fn reseal_all(node: &Node) {
     create_functions(node);
     for path in ["ledger", "step"].map(|name| node.data().join(node.relation(name))) {
@@ -347,7 +347,8 @@ impl Limit {
     }
 }
 
-/// Records a run of a server and judges images of it. `None`: no recording disk can be mounted here.
+/// Records a run of a server and judges images of it. `None`: no recording disk can be mounted
+/// here.
 pub fn cuts(test: &str, kind: Kind, limit: Limit) -> Option<Findings> {
     let (mut machine, mut workload) = Machine::new(kind);
     let run = machine.recorded(|node, recorder| work(node, recorder, &mut workload, kind));
@@ -411,8 +412,8 @@ pub fn run_time() -> Duration {
     Duration::from_secs(number("PGSEAL_POWER_SECONDS", 8))
 }
 
-/// Cuts the power during the recovery of an image and judges the second image. Returns what is wrong
-/// with the recovery itself.
+/// Cuts the power during the recovery of an image and judges the second image. Returns what is
+/// wrong with the recovery itself.
 fn again(
     machine: &mut Machine,
     image: &Image,

@@ -92,9 +92,9 @@ pub fn compare(rows: &[Row], major: &str) {
     assert_eq!(old.len(), made.len(), "spec/threat-model.md differs in length");
 }
 
-/// A line of the table without PostgreSQL's message. Below a running server it depends on the version
-/// which process reads a page and what that process still knows of the file (18 has I/O workers), so
-/// who detects a change is left out there.
+/// A line of the table without PostgreSQL's message. Below a running server it depends on the
+/// version which process reads a page and what that process still knows of the file (18 has I/O
+/// workers), so who detects a change is left out there.
 fn verdict(line: &str) -> Vec<&str> {
     let columns = line.split('|').enumerate().filter(|(index, _)| *index != 4);
     let is_running = line.contains("while the server runs");

@@ -83,8 +83,8 @@ impl Node {
         self.pgseal(&words)
     }
 
-    /// From now on the audit trail is a file, in a directory that the server's user owns. Returns its
-    /// path.
+    /// From now on the audit trail is a file, in a directory that the server's user owns. Returns
+    /// its path.
     pub fn audit_to_file(&mut self) -> PathBuf {
         let file = self.make_dir("trail").join("audit.log");
         self.set_env("PGSEAL_AUDIT", &format!("file:{}", file.display()));

@@ -198,7 +198,8 @@ pub fn log_lines(root: &Path, dir: &str) -> Vec<Message> {
     found
 }
 
-/// The texts of at least four words in the `Display` of types of one's own: why something is refused.
+/// The texts of at least four words in the `Display` of types of one's own: why something is
+/// refused.
 pub fn displayed(root: &Path, dir: &str) -> Vec<Message> {
     let mut found = Vec::new();
     for (name, text) in files(root, dir, "rs") {

@@ -6,7 +6,8 @@ use pgseal_lab::session::Request;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Options of measurements in slices")]
 pub struct BlockArgs {
-    /// End a load when all its 95 % intervals are no wider than this part of the ratio [default: 2%]
+    /// End a load when all its 95 % intervals are no wider than this part of the ratio [default:
+    /// 2%]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     until: Option<f64>,
     /// The longest time for each load: 90s, 10min [default: 5min]

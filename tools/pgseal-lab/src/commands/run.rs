@@ -49,7 +49,8 @@ pub struct RunArgs {
     /// Print every case, what is missing, and all warnings
     #[arg(long, short)]
     verbose: bool,
-    /// Wait before each experiment until other programs leave the machine alone; give up after MINUTES
+    /// Wait before each experiment until other programs leave the machine alone; give up after
+    /// MINUTES
     #[arg(long, value_name = "MINUTES", num_args = 0..=1, default_missing_value = "60", require_equals = true)]
     wait_quiet: Option<u64>,
     #[command(flatten)]

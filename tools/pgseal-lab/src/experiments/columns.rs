@@ -1,20 +1,20 @@
-//! What encrypted columns cost (study 4): data and queries derived from TPC-H, loaded the study's way
-//! and with COPY, queried, and weighed on disk, in every [`scenario`].
+//! What encrypted columns cost (study 4): data and queries derived from TPC-H, loaded the study's
+//! way and with COPY, queried, and weighed on disk, in every [`scenario`].
 //!
-//! - A scenario has a database of its own on a plain server, or on one whose data directory is sealed;
-//!   with keys, another one. Loads begin with an empty database each time; keys are there before the
-//!   first row, as they were in the study.
-//! - *INSERTs*: as many rows as hold 4096 bytes (as `dbgen` writes them) in one statement, every field
-//!   wrapped in the encrypting function; psql sends them, each table is one transaction. The study's
-//!   client was a Python script; less of the time is the client's here.
-//! - *COPY*: into the table where its types allow; with pgcrypto, into a temporary table of text, and
-//!   from there by `INSERT ... SELECT` with the functions. Both parts are in the time.
-//! - A load ends at its time budget and is then extrapolated by the number of fields, with a warning
-//!   that says from how much. With keys that is too low rather than too high, since an index is
-//!   cheaper while it is small.
-//! - *Queries* run in a new connection each. Their answers are compared with those of the plain tables
-//!   in every single run; a difference ends the experiment. Where columns are decrypted by SQL
-//!   functions, queries go over views; see [`database`].
+//! - A scenario has a database of its own on a plain server, or on one whose data directory is
+//!   sealed; with keys, another one. Loads begin with an empty database each time; keys are there
+//!   before the first row, as they were in the study.
+//! - *INSERTs*: as many rows as hold 4096 bytes (as `dbgen` writes them) in one statement, every
+//!   field wrapped in the encrypting function; psql sends them, each table is one transaction. The
+//!   study's client was a Python script; less of the time is the client's here.
+//! - *COPY*: into the table where its types allow; with pgcrypto, into a temporary table of text,
+//!   and from there by `INSERT ... SELECT` with the functions. Both parts are in the time.
+//! - A load ends at its time budget and is then extrapolated by the number of fields, with a
+//!   warning that says from how much. With keys that is too low rather than too high, since an
+//!   index is cheaper while it is small.
+//! - *Queries* run in a new connection each. Their answers are compared with those of the plain
+//!   tables in every single run; a difference ends the experiment. Where columns are decrypted by
+//!   SQL functions, queries go over views; see [`database`].
 //! - Sizes are lengths of files; they must sum up to what the server says.
 
 mod answers;

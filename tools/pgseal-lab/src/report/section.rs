@@ -62,8 +62,8 @@ pub fn section(entry: &Entry, nested: bool, files: Files, colors: &Colors) -> St
     out
 }
 
-/// The list of findings, each with the study's finding if there is one. `bold`: figures are bold, which
-/// those of a noisy machine must not be.
+/// The list of findings, each with the study's finding if there is one. `bold`: figures are bold,
+/// which those of a noisy machine must not be.
 pub fn findings<'a>(findings: impl Iterator<Item = &'a Finding>, bold: bool) -> String {
     let mut out = String::from("<ul class=\"findings\">");
     for finding in findings {

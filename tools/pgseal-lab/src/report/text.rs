@@ -11,8 +11,8 @@ use crate::results::Missing;
 /// Longest line of a wrapped paragraph.
 const WIDTH: usize = 100;
 
-/// The findings, and the noise in one line. `verbose`: with every case against its baseline, what is
-/// missing, and all warnings.
+/// The findings, and the noise in one line. `verbose`: with every case against its baseline, what
+/// is missing, and all warnings.
 pub fn text_of(entry: &Entry, verbose: bool) -> String {
     let mut out = String::new();
     // Writing to a String cannot fail.

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit;
 
-/// The exit status with so many failures and warnings: 0 without any, 1 with warnings, 2 with failures.
+/// The exit status with so many failures and warnings: 0 without any, 1 with warnings, 2 with
+/// failures.
 pub fn exit_status(failures: u64, warnings: u64) -> u8 {
     match (failures, warnings) {
         (0, 0) => exit::SOUND,

@@ -159,8 +159,8 @@ impl Keks {
         }
     }
 
-    /// Opens a keyring outside of the data directory. A setting names it, so it counts only if a file
-    /// in `/etc/pgseal/clusters.d` says where its key comes from.
+    /// Opens a keyring outside of the data directory. A setting names it, so it counts only if a
+    /// file in `/etc/pgseal/clusters.d` says where its key comes from.
     fn of_keyring(path: &Path, datadir: Option<&Path>) -> Result<Keks, CliError> {
         if datadir.is_none() {
             return Err(usage("a keyring needs --dir, the data directory that it must not lie in"));

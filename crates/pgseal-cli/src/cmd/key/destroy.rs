@@ -170,8 +170,8 @@ impl Doomed {
     fn open(path: &Path) -> Result<Doomed, CliError> {
         let meta = fs::symlink_metadata(path).map_err(CliError::io(path, "look at the file"))?;
         let open = || {
-            // Nothing else is opened in its place: no link, and no FIFO that would have to be waited
-            // for.
+            // Nothing else is opened in its place: no link, and no FIFO that would have to be
+            // waited for.
             let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits());
             let flags = flags.map_err(io::Error::other)?;
             OpenOptions::new().write(true).custom_flags(flags).open(path)

@@ -24,10 +24,10 @@ use crate::{audit, exit, records};
 
 /// Remove retired data keys and older suites that no file of the data directory has, for ever
 ///
-/// After a rekey or a renewal, when no backup and no archived WAL from before is kept any more. Files
-/// of an older suite (pgseal key renew --suite) are refused from then on.
-/// For a keyring of sealed columns: removes every older data key; before, run pgseal.change_provider()
-/// in each database that has such columns.
+/// After a rekey or a renewal, when no backup and no archived WAL from before is kept any more.
+/// Files of an older suite (pgseal key renew --suite) are refused from then on.
+/// For a keyring of sealed columns: removes every older data key; before, run
+/// pgseal.change_provider() in each database that has such columns.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -82,8 +82,8 @@ pub fn run(args: &Args) -> Result<u8, CliError> {
     }
 }
 
-/// Removes the older data keys of a keyring of sealed columns. Which of them a column key in a database
-/// still needs, only that database can tell.
+/// Removes the older data keys of a keyring of sealed columns. Which of them a column key in a
+/// database still needs, only that database can tell.
 fn forget_older(args: &Args, place: &KeyringPlace) -> Result<u8, CliError> {
     let keyring = place.load()?;
     let path = keyring.path().display().to_string();

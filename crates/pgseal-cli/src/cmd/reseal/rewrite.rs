@@ -1,8 +1,8 @@
 //! `pgseal reseal --rewrite`: has the server make relations anew whose files have an older suite
 //! (`pgseal key renew --suite`). A worker of the server does it (`server/guard/rewrite.c`).
 //!
-//! Nothing is kept elsewhere: the headers say which files have an older suite. Whatever was not done
-//! is found by the next run.
+//! Nothing is kept elsewhere: the headers say which files have an older suite. Whatever was not
+//! done is found by the next run.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};

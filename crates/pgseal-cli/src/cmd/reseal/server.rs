@@ -299,8 +299,8 @@ impl Server {
         Ok(())
     }
 
-    /// The files of a database, and the shared ones, that have two keys, or whose key comes near its
-    /// limit.
+    /// The files of a database, and the shared ones, that have two keys, or whose key comes near
+    /// its limit.
     pub fn files(&self, database: &str) -> Result<Vec<FileKey>, CliError> {
         let make = format!(
             "CREATE FUNCTION pg_temp.pgseal_file_keys(regclass, OUT fork text, OUT segment int, \
@@ -325,8 +325,8 @@ impl Server {
         self.ask_within(CHECKPOINT_TIMEOUT, None, &["CHECKPOINT"]).map(|_| ())
     }
 
-    /// Indexes that a `REINDEX CONCURRENTLY` left when it was interrupted, or that one makes now, with
-    /// their databases.
+    /// Indexes that a `REINDEX CONCURRENTLY` left when it was interrupted, or that one makes now,
+    /// with their databases.
     pub fn unfinished_indexes(&self) -> Result<Vec<(String, String)>, CliError> {
         let sql = "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_index AS i \
                    JOIN pg_class AS c ON c.oid = i.indexrelid \

@@ -55,8 +55,8 @@ impl TagBlocks {
         Some(block)
     }
 
-    /// A block for a group, in the place of that which was not used for longest. Until its bytes are
-    /// filled, and [`TagBlocks::enter`] was called, it is of no file.
+    /// A block for a group, in the place of that which was not used for longest. Until its bytes
+    /// are filled, and [`TagBlocks::enter`] was called, it is of no file.
     pub(super) fn take(&mut self, file: u64, group: u64) -> Result<&mut TagBlock, OutOfMemory> {
         if self.using(file, group).is_none() {
             let oldest = self.blocks.iter().enumerate().min_by_key(|(_, block)| block.used);

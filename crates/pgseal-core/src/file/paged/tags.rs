@@ -14,8 +14,8 @@ use crate::units::BlockNo;
 const NO_BLOCK: BlockNo = BlockNo(u64::MAX);
 
 /// Where the tags of a file come from: a tag block that this process has ([`TagBlocks`]), runs of
-/// entries that the processes of a server share ([`SharedTags`]), or the file. Has the entry that was
-/// read last on its own.
+/// entries that the processes of a server share ([`SharedTags`]), or the file. Has the entry that
+/// was read last on its own.
 ///
 /// The first page that is read in a group may be the only one (an index look-up), so its entry is
 /// read alone, or with its run. A second page of the same group right after it, whose run is not
@@ -157,8 +157,8 @@ impl TagCache {
         Ok(())
     }
 
-    /// Gets the entry of a page if it is not here yet: without memory for the tag block, the entries
-    /// of a group are read one by one.
+    /// Gets the entry of a page if it is not here yet: without memory for the tag block, the
+    /// entries of a group are read one by one.
     pub(super) fn ensure<S: Accelerator + ?Sized>(
         &mut self,
         storage: &S,

@@ -65,8 +65,8 @@ impl Patience {
 
     /// Calls `ask` until it gives another result than [`KeyError::StoreDown`], or the time is over.
     /// The pauses double, up to 10 s, and vary, so that many servers that start together do not ask
-    /// together. Says on standard error that the store is waited for, and that it answers again, and
-    /// to systemd, before each pause, why the service is not ready.
+    /// together. Says on standard error that the store is waited for, and that it answers again,
+    /// and to systemd, before each pause, why the service is not ready.
     pub(crate) fn repeat<T>(
         self,
         shown: &str,

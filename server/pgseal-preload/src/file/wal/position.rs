@@ -1,5 +1,5 @@
-//! Writes the position of the WAL, the second part of `pgseal/control`: for each commit, so through a
-//! map of the file where the file system allows that, without a system call.
+//! Writes the position of the WAL, the second part of `pgseal/control`: for each commit, so through
+//! a map of the file where the file system allows that, without a system call.
 
 use core::ffi::c_int;
 use core::ptr::{self, NonNull};
@@ -21,8 +21,8 @@ use crate::os::real::{self, Errno};
 use crate::os::sys;
 use crate::place::datadir::Root;
 
-/// The confirmations of the two slots, in memory that the processes share: whose confirmation stands
-/// in the file tells which slot counts. Zeros: not known yet.
+/// The confirmations of the two slots, in memory that the processes share: whose confirmation
+/// stands in the file tells which slot counts. Zeros: not known yet.
 #[derive(Default)]
 pub struct Slots([AtomicU64; 2]);
 

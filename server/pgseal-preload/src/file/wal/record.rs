@@ -1,5 +1,5 @@
-//! Reads and writes `pgseal/control`, in place and a sector at a time. [`super::position`] writes the
-//! second part, which changes with each commit.
+//! Reads and writes `pgseal/control`, in place and a sector at a time. [`super::position`] writes
+//! the second part, which changes with each commit.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};

@@ -90,8 +90,8 @@ impl Scenario for Raw {
     }
 }
 
-/// `pgp_sym_encrypt(value, password)`: a packet of OpenPGP (RFC 4880) with its own session key from a
-/// password hashed over and over, for every single value.
+/// `pgp_sym_encrypt(value, password)`: a packet of OpenPGP (RFC 4880) with its own session key from
+/// a password hashed over and over, for every single value.
 #[derive(Debug)]
 pub struct Pgp;
 

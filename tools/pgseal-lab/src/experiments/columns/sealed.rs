@@ -14,7 +14,8 @@ const PGSEAL: Extension = Extension {
 /// Which columns are sealed, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sealed {
-    /// Every column: numbers and dates format-preserving (FF1), text deterministic and authenticated.
+    /// Every column: numbers and dates format-preserving (FF1), text deterministic and
+    /// authenticated.
     Deterministic,
     /// Every column randomised and authenticated (AES-GCM).
     Random,

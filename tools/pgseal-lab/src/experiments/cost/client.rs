@@ -1,5 +1,6 @@
-//! A client of a server on a Unix socket, as small as can be: what it uses of the CPU is measured along
-//! with the server. It speaks PostgreSQL's protocol 3.0, simple queries only, as pgbench does.
+//! A client of a server on a Unix socket, as small as can be: what it uses of the CPU is measured
+//! along with the server. It speaks PostgreSQL's protocol 3.0, simple queries only, as pgbench
+//! does.
 
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -34,8 +35,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Runs a statement and returns the number in its command tag (`MOVE 5`, `INSERT 0 1`); 0 if it has
-    /// none.
+    /// Runs a statement and returns the number in its command tag (`MOVE 5`, `INSERT 0 1`); 0 if it
+    /// has none.
     ///
     /// # Errors
     /// The server's message, or why there is none.

@@ -199,7 +199,8 @@ impl CostExecutor {
         {
             lab.sql(before)?;
         }
-        // What other arms left in the kernel's cache is written now, not while this one is measured.
+        // What other arms left in the kernel's cache is written now, not while this one is
+        // measured.
         output_of(&mut Command::new(Path::new("sync")))?;
         let before = working.read()?;
         let outcome = match &spec.work {

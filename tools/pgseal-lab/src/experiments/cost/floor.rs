@@ -17,8 +17,8 @@ const TIME_S: f64 = 0.004;
 /// Pages from one look at the clock to the next.
 const PAGES: u64 = 16;
 
-/// Seconds of processor time that the cipher takes to open one page under a suite, on these CPUs: AWS-LC's, or
-/// libaegis's; none: they have no such cipher of their own.
+/// Seconds of processor time that the cipher takes to open one page under a suite, on these CPUs:
+/// AWS-LC's, or libaegis's; none: they have no such cipher of their own.
 ///
 /// # Errors
 /// When the measuring thread cannot be pinned.

@@ -1,7 +1,8 @@
 //! Stops and continues a whole server, and sees to it that none stays stopped.
 //!
-//! A stopped server does nothing: no checkpoint, no writer, no session. When this process ends for any
-//! reason, also by signal 9, a process of its own continues and ends the servers ([`Guardian`]).
+//! A stopped server does nothing: no checkpoint, no writer, no session. When this process ends for
+//! any reason, also by signal 9, a process of its own continues and ends the servers
+//! ([`Guardian`]).
 
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
@@ -15,7 +16,8 @@ use pgseal_cluster::{Patience, Signal};
 use crate::context::Context;
 use crate::error::LabError;
 
-/// Longest wait for all processes of a server to stop; one that writes to the disk stops after that.
+/// Longest wait for all processes of a server to stop; one that writes to the disk stops after
+/// that.
 const STOPPED: Patience = Patience::every(Duration::from_millis(2), 60);
 
 /// Stops the postmaster and all its children, and waits until they have stopped.
@@ -93,8 +95,8 @@ impl Drop for Guardian {
     }
 }
 
-/// The work of the guardian: reads servers until the input ends, which it does when the process that
-/// writes it does, and then ends those that are still there.
+/// The work of the guardian: reads servers until the input ends, which it does when the process
+/// that writes it does, and then ends those that are still there.
 pub fn guard(input: impl BufRead) {
     let mut watched: Vec<(u32, u64)> = Vec::new();
     for line in input.lines() {

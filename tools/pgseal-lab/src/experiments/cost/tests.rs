@@ -73,7 +73,8 @@ fn recorded(values: &[(&str, &str, f64)]) -> Results {
             round,
             place: 0,
             value: value * (1.0 + 0.0025 * (f64::from(round) - 2.0)),
-            // Two pages for each operation, which lasts 25 times as long as the cipher takes for one.
+            // Two pages for each operation, which lasts 25 times as long as the cipher takes for
+            // one.
             extra: BTreeMap::from([
                 ("server_cpu_s_per_op".to_owned(), *value),
                 ("file_bytes_per_op".to_owned(), 16_384.0),

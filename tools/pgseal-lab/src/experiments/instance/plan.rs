@@ -119,7 +119,8 @@ pub fn spec_of(case: &Case) -> Result<Spec, LabError> {
 }
 
 /// The plain arm, its second measurement, one arm for each suite, and optionally the plain arm on
-/// gocryptfs. With `-without-checksums` behind its name, a suite, or `plain`, has no data checksums.
+/// gocryptfs. With `-without-checksums` behind its name, a suite, or `plain`, has no data
+/// checksums.
 pub fn arms<'a>(suites: impl Iterator<Item = &'a String>, gocryptfs: bool) -> Vec<Arm> {
     let arm = |id: &str, title: &str, attribute: Option<(&str, &str)>| {
         let has_checksums = !id.ends_with(WITHOUT_CHECKSUMS);

@@ -25,8 +25,8 @@ pub enum Answer {
     Taken,
     /// The server goes on without it.
     Refused,
-    /// The server did not read its configuration in time, and goes on without it: it cannot get it any
-    /// more.
+    /// The server did not read its configuration in time, and goes on without it: it cannot get it
+    /// any more.
     None,
 }
 

@@ -28,7 +28,8 @@ pub fn all(data: &Data<'_>) -> Vec<Finding> {
     found.into_iter().flatten().collect()
 }
 
-/// The first screen: the deterministic way to seal all columns, else the first arm that was measured.
+/// The first screen: the deterministic way to seal all columns, else the first arm that was
+/// measured.
 pub fn answer(data: &Data<'_>) -> Option<Answer> {
     let arm = main_arms(data).first().copied()?;
     let load = data.study.load_ratio(false);
