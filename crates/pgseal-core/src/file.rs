@@ -60,7 +60,7 @@ static ZEROS: [u8; BATCH * BLOCK] = [0; BATCH * BLOCK];
 /// Buffers for one operation, reused by all files of a process.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// Sealed bytes to write; a stream file also reads into this buffer.
+    /// Sealed bytes to write, or that were read from a paged or a stream file.
     out: Buffer,
     /// A plain block of which a part is read or changed.
     page: Buffer,
@@ -72,6 +72,10 @@ pub struct Scratch {
     rows_held: Option<wal::HeldRows>,
     blocks: paged::TagBlocks,
     seen: SeenPages,
+    /// The pages of a paged file that the read under way has in `out`.
+    run: Option<paged::Run>,
+    /// The plain offset up to which the read under way goes on.
+    until: u64,
 }
 
 /// What to do about a block that does not authenticate.
@@ -100,6 +104,17 @@ pub struct ReadOutcome {
     /// How many of the damaged blocks authenticate, and are older than what the server wrote last
     /// ([`crate::versions`]).
     pub older_blocks: u64,
+}
+
+impl ReadOutcome {
+    /// Adds the outcome of a read of what follows.
+    fn add(&mut self, next: &ReadOutcome) {
+        self.len += next.len;
+        self.zero_blocks += next.zero_blocks;
+        self.damaged_blocks += next.damaged_blocks;
+        self.first_damaged = self.first_damaged.or(next.first_damaged);
+        self.older_blocks += next.older_blocks;
+    }
 }
 
 /// What opening a file found.
@@ -331,9 +346,44 @@ impl SealedFile {
         plain_off: PlainOff,
         on_damage: OnDamage,
     ) -> Result<ReadOutcome, SealError> {
-        check_range(plain_off, buf.len())?;
+        self.read_parts_at(storage, scratch, &mut [buf], plain_off, on_damage)
+    }
+
+    /// Reads one part after the other until all are full or the file ends, as `preadv(2)`. The
+    /// pages of several parts are read from the storage with one call.
+    pub fn read_parts_at<S: Accelerator + ?Sized>(
+        &mut self,
+        storage: &S,
+        scratch: &mut Scratch,
+        parts: &mut [&mut [u8]],
+        plain_off: PlainOff,
+        on_damage: OnDamage,
+    ) -> Result<ReadOutcome, SealError> {
+        let len = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.len()));
+        let len = len.ok_or(SealError::TooLarge)?;
+        check_range(plain_off, len)?;
         scratch.reserve()?;
-        let off = plain_off.0;
+        (scratch.run, scratch.until) = (None, plain_off.0 + len as u64);
+        let mut all = ReadOutcome::default();
+        for part in parts {
+            let off = plain_off.0 + all.len as u64;
+            let outcome = self.read_part(storage, scratch, part, off, on_damage)?;
+            all.add(&outcome);
+            if outcome.len < part.len() {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    fn read_part<S: Accelerator + ?Sized>(
+        &mut self,
+        storage: &S,
+        scratch: &mut Scratch,
+        buf: &mut [u8],
+        off: u64,
+        on_damage: OnDamage,
+    ) -> Result<ReadOutcome, SealError> {
         match self.header.layout {
             Layout::Paged => Operation::<S, Paged>::new(self, storage, scratch, &NoRandom)
                 .read(buf, off, on_damage),

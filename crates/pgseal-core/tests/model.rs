@@ -15,8 +15,19 @@ use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Write { off: u64, len: usize },
-    Read { off: u64, len: usize },
+    Write {
+        off: u64,
+        len: usize,
+    },
+    Read {
+        off: u64,
+        len: usize,
+    },
+    /// In parts of these lengths.
+    ReadParts {
+        off: u64,
+        lens: Vec<usize>,
+    },
     SetLen(u64),
     Reopen,
 }
@@ -43,6 +54,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (offset(), length()).prop_map(|(off, len)| Op::Write { off, len }),
         3 => (offset(), length()).prop_map(|(off, len)| Op::Read { off, len }),
+        1 => (offset(), prop::collection::vec(prop_oneof![length(), Just(0)], 2..6))
+            .prop_map(|(off, lens)| Op::ReadParts { off, lens }),
         2 => offset().prop_map(Op::SetLen),
         1 => Just(Op::Reopen),
     ]
@@ -76,6 +89,18 @@ fn check<S: Accelerator>(storage: &S, form: &Form, ops: &[Op]) {
                 let start = (off as usize).min(model.len());
                 let want = &model[start..(start + len).min(model.len())];
                 assert_eq!(&buf[..got], want, "{suite} {layout} read {off}+{len}");
+            }
+            Op::ReadParts { off, ref lens } => {
+                let mut bufs: Vec<Vec<u8>> = lens.iter().map(|len| vec![0xEE; *len]).collect();
+                let mut parts: Vec<&mut [u8]> = bufs.iter_mut().map(Vec::as_mut_slice).collect();
+                let got = file
+                    .read_parts_at(storage, &mut scratch, &mut parts, PlainOff(off), OnDamage::Fail)
+                    .unwrap()
+                    .len;
+                let all = bufs.concat();
+                let start = (off as usize).min(model.len());
+                let want = &model[start..(start + all.len()).min(model.len())];
+                assert_eq!(&all[..got], want, "{suite} {layout} read {off}+{lens:?}");
             }
             Op::SetLen(len) => {
                 file.set_len(storage, &mut scratch, PlainLen(len), &random).unwrap();

@@ -1,13 +1,16 @@
 //! The paged layout: 8192-byte pages in groups of 256, each group behind its tag block
 //! (`spec/sealed-file.md`, section 6).
 
+use core::ops::Range;
+
 use super::operation::{InLayout, Operation, Reading};
 use super::spans::{Span, Spans, spans};
-use super::{BATCH, BLOCK, OnDamage, RETRIES, SealedFile, all_zero};
+use super::{BATCH, BLOCK, Buffer, OnDamage, RETRIES, SealedFile, all_zero};
 use crate::broken::{self, Order};
 use crate::error::SealError;
 use crate::geometry::{
-    BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, block_sealed_off, tag_block_off, tag_entry_off,
+    BLOCK_LEN, GROUP_PAGES, TAG_BLOCK_LEN, block_sealed_off, block_start, tag_block_off,
+    tag_entry_off,
 };
 use crate::storage::Accelerator;
 use crate::suite::Layout;
@@ -56,14 +59,8 @@ impl<S: Accelerator + ?Sized> InLayout for Operation<'_, S, Paged> {
             |scratch| &mut scratch.page,
             |op, page| {
                 let page = page.room(BLOCK)?;
-                let before = op.before_read(span.block);
-                let got = op.storage.read_at(page, block_sealed_off(Layout::Paged, span.block))?;
-                if got <= span.in_block {
-                    return Ok(0);
-                }
-                op.prepare_tag(span.block)?;
-                op.open_page(span.block, &mut page[..got], before, reading)?;
-                Ok(span.copy_from(&page[..got], target))
+                let got = op.read_pages(span.block, page, reading)?;
+                Ok(if got <= span.in_block { 0 } else { span.copy_from(&page[..got], target) })
             },
         )
     }
@@ -100,27 +97,98 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         pages: &mut [u8],
         reading: &mut Reading,
     ) -> Result<usize, SealError> {
-        if pages.len() == BLOCK {
-            self.file.tags.expect(self.storage, &self.scratch.blocks, first);
+        let is_last = self.scratch.until <= block_start(BlockNo(first.0 + 1)).0;
+        match is_last && self.scratch.run.is_none() {
+            true => self.read_one(first, pages, reading),
+            false => self.read_several(first, pages, reading),
         }
-        self.before_reads(first, pages.len().div_ceil(BLOCK));
-        let got = self.storage.read_at(pages, block_sealed_off(Layout::Paged, first))?;
+    }
+
+    /// Reads a page that is all that the operation wants, and opens it in place.
+    fn read_one(
+        &mut self,
+        block: BlockNo,
+        page: &mut [u8],
+        reading: &mut Reading,
+    ) -> Result<usize, SealError> {
+        self.file.tags.expect(self.storage, &self.scratch.blocks, block);
+        let before = self.before_read(block);
+        let got = self.storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
+        if got > 0 {
+            self.prepare_tag(block)?;
+            self.open_page(block, None, &mut page[..got], before, reading)?;
+        }
+        Ok(got)
+    }
+
+    /// Reads pages of one group. Reads the sealed pages into the buffer `out` and opens them from
+    /// there: then the input of the cipher comes from the processor's cache, and one read is enough
+    /// for pages whose memory does not lie together.
+    fn read_several(
+        &mut self,
+        first: BlockNo,
+        pages: &mut [u8],
+        reading: &mut Reading,
+    ) -> Result<usize, SealError> {
+        self.lend(
+            |scratch| &mut scratch.out,
+            |op, sealed| {
+                let mut done = 0;
+                while done < pages.len() {
+                    let block = BlockNo(first.0 + (done / BLOCK) as u64);
+                    let run = op.sealed_run(block, pages.len() - done, sealed)?;
+                    let rest = &mut pages[done..];
+                    let sealed = &mut sealed.room(run.end())?[run.range(block)];
+                    let len = sealed.len().min(rest.len());
+                    for (no, (sealed, page)) in
+                        (block.0..).zip(sealed.chunks_mut(BLOCK).zip(rest[..len].chunks_mut(BLOCK)))
+                    {
+                        let block = BlockNo(no);
+                        op.file.tags.ensure(op.storage, &op.scratch.blocks, block)?;
+                        let before = op.scratch.seen.of((no - run.first.0) as usize);
+                        op.open_page(block, Some(sealed), page, before, reading)?;
+                    }
+                    done += len;
+                    if run.is_last && len == sealed.len() {
+                        break;
+                    }
+                }
+                Ok(done)
+            },
+        )
+    }
+
+    /// The sealed pages from `first` on, of which the caller wants `len` bytes now. Reads them, and
+    /// with the same call those behind them that the operation is going to want, up to the end of
+    /// the group and [`BATCH`] pages; and loads their tags.
+    fn sealed_run(
+        &mut self,
+        first: BlockNo,
+        len: usize,
+        sealed: &mut Buffer,
+    ) -> Result<Run, SealError> {
+        if let Some(run) = self.scratch.run.filter(|run| run.has(first)) {
+            return Ok(run);
+        }
+        let group_end = (first.0 / GROUP_PAGES + 1) * GROUP_PAGES;
+        let until = self.scratch.until.div_ceil(BLOCK_LEN).min(group_end);
+        let wanted = until.saturating_sub(first.0).min(BATCH as u64) as usize * BLOCK;
+        let wanted = wanted.max(len.min(BATCH * BLOCK));
+        self.before_reads(first, wanted.div_ceil(BLOCK));
+        let room = sealed.room(wanted)?;
+        let got = self.storage.read_at(room, block_sealed_off(Layout::Paged, first))?;
         if got > BLOCK {
             // One call reads the tags of all pages, unless they are cached.
             let (tags, blocks) = (&mut self.file.tags, &mut self.scratch.blocks);
             if !tags.has(self.storage, blocks, first.0 / GROUP_PAGES) {
                 tags.load(self.storage, blocks, first)?;
             }
-        } else {
+        } else if got > 0 {
             self.prepare_tag(first)?;
         }
-        for (index, page) in pages[..got].chunks_mut(BLOCK).enumerate() {
-            let block = BlockNo(first.0 + index as u64);
-            self.file.tags.ensure(self.storage, &self.scratch.blocks, block)?;
-            let before = self.scratch.seen.of(index);
-            self.open_page(block, page, before, reading)?;
-        }
-        Ok(got)
+        let run = Run { first, len: got, is_last: got < wanted };
+        self.scratch.run = Some(run);
+        Ok(run)
     }
 
     /// Loads the tag entry of a single page.
@@ -128,12 +196,14 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         self.file.tags.prepare(self.storage, &mut self.scratch.blocks, block)
     }
 
-    /// Opens in place a page that was just read and whose tag entry is loaded, and compares its
-    /// version; `before` is from before the read. If that fails, reads page and tag again, because
-    /// a writer may have written one of them but not yet the other.
+    /// Opens a page that was just read and whose tag entry is loaded: from `apart` into `page` of
+    /// the same length, or in place; and compares its version; `before` is from before the read. If
+    /// that fails, reads page and tag again, because a writer may have written one of them but not
+    /// yet the other.
     fn open_page(
         &mut self,
         block: BlockNo,
+        mut apart: Option<&mut [u8]>,
         page: &mut [u8],
         mut before: Seen,
         reading: &mut Reading,
@@ -141,7 +211,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
         let mut is_older = false;
         for attempt in 1..=RETRIES {
             let entry = self.file.tags.entry(&self.scratch.blocks, block);
-            let opened = self.file.try_open(block, &entry, page);
+            let opened = self.file.try_open(block, &entry, apart.as_deref(), page);
             let found = match opened {
                 Page::Data | Page::Zero => self.compare(block, before, &entry),
                 Page::Damaged => Found::Unknown,
@@ -165,8 +235,9 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
             // Nobody else is to try the same entry, if a process died before it changed it.
             self.file.tags.forget(self.storage, block.0..block.0 + 1);
             self.file.tags.load(self.storage, &mut self.scratch.blocks, block)?;
-            let got = self.storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
-            page[got..].fill(0);
+            let sealed = apart.as_deref_mut().unwrap_or(page);
+            let got = self.storage.read_at(sealed, block_sealed_off(Layout::Paged, block))?;
+            sealed[got..].fill(0);
         }
         if is_older { reading.note_older(block, page) } else { reading.note_damage(block, page) }
     }
@@ -319,30 +390,83 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
     /// Reads and opens a page, or as much of it as the file has, and keeps its sealed bytes in the
     /// buffer `old`. Returns the bytes read; damage is an error.
     fn read_page(&mut self, block: BlockNo, page: &mut [u8]) -> Result<usize, SealError> {
-        let before = self.before_read(block);
-        let got = self.storage.read_at(page, block_sealed_off(Layout::Paged, block))?;
-        self.scratch.old.room(BLOCK)?[..got].copy_from_slice(&page[..got]);
-        if got > 0 {
-            self.prepare_tag(block)?;
-            let mut reading = Reading::new(OnDamage::Fail);
-            self.open_page(block, &mut page[..got], before, &mut reading)?;
-        }
-        Ok(got)
+        self.lend(
+            |scratch| &mut scratch.old,
+            |op, old| {
+                let old = old.room(BLOCK)?;
+                let before = op.before_read(block);
+                let got = op.storage.read_at(old, block_sealed_off(Layout::Paged, block))?;
+                if got > 0 {
+                    op.prepare_tag(block)?;
+                    let mut reading = Reading::new(OnDamage::Fail);
+                    let (old, page) = (&mut old[..got], &mut page[..got]);
+                    op.open_page(block, Some(old), page, before, &mut reading)?;
+                }
+                Ok(got)
+            },
+        )
+    }
+}
+
+/// Sealed pages that were read into the buffer `out` for one operation, and whose states before
+/// that are in `seen`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    first: BlockNo,
+    /// Bytes that were read.
+    len: usize,
+    /// Whether the file ends with them.
+    is_last: bool,
+}
+
+impl Run {
+    /// Whether it has this page, or says that the file ends before the page.
+    fn has(&self, block: BlockNo) -> bool {
+        let end = self.first.0 + self.len.div_ceil(BLOCK) as u64;
+        (self.first.0..end).contains(&block.0) || (self.is_last && block.0 == end)
+    }
+
+    /// Bytes of the buffer that it takes.
+    fn end(&self) -> usize {
+        self.len
+    }
+
+    /// Where the pages from this one on lie in the buffer.
+    fn range(&self, block: BlockNo) -> Range<usize> {
+        ((block.0 - self.first.0) as usize * BLOCK).min(self.len)..self.len
     }
 }
 
 impl SealedFile {
-    /// Opens a page in place with its tag entry.
-    fn try_open(&mut self, block: BlockNo, entry: &[u8; ENTRY], page: &mut [u8]) -> Page {
+    /// Opens a page with its tag entry: from `apart` into `page` of the same length, or in place.
+    fn try_open(
+        &mut self,
+        block: BlockNo,
+        entry: &[u8; ENTRY],
+        apart: Option<&[u8]>,
+        page: &mut [u8],
+    ) -> Page {
+        let sealed = apart.unwrap_or(page);
         if all_zero(entry) {
-            return if all_zero(page) { Page::Zero } else { Page::Damaged };
+            if !all_zero(sealed) {
+                return Page::Damaged;
+            }
+            if apart.is_some() {
+                page.fill(0);
+            }
+            return Page::Zero;
         }
         // CTR cannot authenticate, so a written page that is all zeros counts as wiped. Fewer than
         // 16 bytes may be zeros by chance.
-        let wiped = !self.header.suite.authenticates() && page.len() >= 16 && all_zero(page);
+        let wiped = !self.header.suite.authenticates() && sealed.len() >= 16 && all_zero(sealed);
         let parts = Entry::of(self.header.suite, entry);
         let cipher = self.cipher_of(parts.age(self.header.key_number)).filter(|_| !wiped);
-        match cipher.map(|cipher| cipher.open_block(block, parts.nonce, &parts.tag(), page)) {
+        let (nonce, tag) = (parts.nonce, &parts.tag());
+        let opened = cipher.map(|cipher| match apart {
+            Some(sealed) => cipher.open_block_between(block, nonce, (sealed, tag), page),
+            None => cipher.open_block(block, nonce, tag, page),
+        });
+        match opened {
             Some(Ok(())) => return Page::Data,
             // The entry may mean a newer key that has the same short number.
             Some(Err(_)) => self.lacked_key |= parts.has_short_number(),

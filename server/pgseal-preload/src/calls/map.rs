@@ -80,7 +80,7 @@ fn copy(file: &SharedFile, fd: c_int, asked: Asked, held: u64) -> Result<*mut c_
     let mut done = 0;
     while done < held {
         let wanted = usize::try_from(held - done).unwrap_or(usize::MAX).min(len);
-        let got = fds::lock(file).read_at(fd, &mut buffer[..wanted], asked.off + done);
+        let got = fds::lock(file).read_at(fd, &mut [&mut buffer[..wanted]], asked.off + done);
         let got = got.map_err(refusal)?;
         if got == 0 {
             // The file was truncated meanwhile: the rest of the copy stays zeros.

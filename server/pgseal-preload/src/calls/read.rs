@@ -1,10 +1,8 @@
 //! `read`, `pread`, and their vectored and fortified variants.
 
 use core::ffi::{c_int, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libc::{iovec, off_t, size_t, ssize_t};
-use pgseal_core::Buffer;
 
 use crate::calls::{MAX_RW_COUNT, count};
 use crate::file::fds::{self, SharedFile};
@@ -28,21 +26,24 @@ unsafe fn read_sealed(
     let len = len.min(MAX_RW_COUNT);
     // SAFETY: the caller's contract; bytes have no invalid values.
     let buf = unsafe { core::slice::from_raw_parts_mut(buf.cast::<u8>(), len) };
-    real::returned(read_slice(file, fd, buf, off).map(count))
+    real::returned(read_parts(file, fd, &mut [buf], off).map(count))
 }
 
-fn read_slice(
+fn read_parts(
     file: &SharedFile,
     fd: c_int,
-    buf: &mut [u8],
+    parts: &mut [&mut [u8]],
     off: Option<off_t>,
 ) -> Result<usize, Errno> {
     let mut open = fds::lock(file);
     match off {
-        None => open.read(fd, buf),
-        Some(off) => open.read_at(fd, buf, u64::try_from(off).map_err(|_| libc::EINVAL)?),
+        None => open.read(fd, parts),
+        Some(off) => open.read_at(fd, parts, u64::try_from(off).map_err(|_| libc::EINVAL)?),
     }
 }
+
+/// Parts that are read with one call: as many as PostgreSQL reads at once (`PG_IOV_MAX`).
+const MOST_PARTS: usize = 128;
 
 /// # Safety
 /// `iov` describes `n` buffers that are valid for writes.
@@ -58,67 +59,33 @@ unsafe fn readv_sealed(
         return 0;
     }
     // SAFETY: the caller's contract.
-    let parts = unsafe { core::slice::from_raw_parts(iov, n) };
-    let wanted = parts.iter().try_fold(0_usize, |sum, part| sum.checked_add(part.iov_len));
-    let sound = parts.iter().all(|part| part.iov_len == 0 || !part.iov_base.is_null());
-    if sound
-        && parts.len() > 1
-        && let Some(wanted) = wanted.filter(|wanted| (1..=GATHER).contains(wanted))
-    {
-        // The buffer is taken out and its lock released: a signal handler or another thread that
-        // comes in between uses a new one.
-        let mut whole = core::mem::take(&mut *gather_buffer());
-        // If memory runs out, each part is read on its own.
-        let got = whole.room(wanted).ok().map(|room| read_slice(file, fd, room, off));
-        if let Some(Ok(got)) = got {
-            // SAFETY: the caller's contract.
-            unsafe { scatter(whole.bytes(got), parts) };
-        }
-        *gather_buffer() = whole;
-        if let Some(got) = got {
-            return real::returned(got.map(count));
-        }
+    let all = unsafe { core::slice::from_raw_parts(iov, n) };
+    if all.iter().any(|part| part.iov_len > 0 && part.iov_base.is_null()) {
+        return fail(libc::EFAULT);
     }
-    let mut total: ssize_t = 0;
-    for part in parts {
+    let mut total: usize = 0;
+    for some in all.chunks(MOST_PARTS) {
+        let mut parts: [&mut [u8]; MOST_PARTS] = core::array::from_fn(|_| Default::default());
+        let mut wanted = 0;
+        for (part, target) in some.iter().filter(|part| part.iov_len > 0).zip(&mut parts) {
+            let len = part.iov_len.min(MAX_RW_COUNT - total - wanted);
+            // SAFETY: the caller's contract; bytes have no invalid values.
+            *target = unsafe { core::slice::from_raw_parts_mut(part.iov_base.cast::<u8>(), len) };
+            wanted += len;
+        }
         let at = off.map(|off| off + total as off_t);
-        // SAFETY: each part describes a valid buffer.
-        let got = unsafe { read_sealed(file, fd, part.iov_base, part.iov_len, at) };
-        if got < 0 {
-            return if total > 0 { total } else { got };
-        }
-        total += got;
-        if count(part.iov_len) > got {
-            break;
+        match read_parts(file, fd, &mut parts[..some.len()], at) {
+            Ok(got) => {
+                total += got;
+                if got < wanted {
+                    break;
+                }
+            }
+            Err(_) if total > 0 => break,
+            Err(errno) => return real::returned(Err(errno)),
         }
     }
-    total
-}
-
-/// Reads into several buffers of up to this many bytes go through one buffer of ours: that takes
-/// one call for the blocks and one for their tags, instead of two for each buffer.
-const GATHER: usize = 1 << 20;
-
-/// The buffer for reads into several parts, used by one read at a time.
-fn gather_buffer() -> MutexGuard<'static, Buffer> {
-    static BUFFER: Mutex<Buffer> = Mutex::new(Buffer::new());
-    BUFFER.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// # Safety
-/// Each part describes a buffer that is valid for writes.
-unsafe fn scatter(mut bytes: &[u8], parts: &[iovec]) {
-    for part in parts {
-        let (head, rest) = bytes.split_at(part.iov_len.min(bytes.len()));
-        if !head.is_empty() {
-            // SAFETY: the part is valid for its length, of which `head` is no more, and is the
-            // caller's: it cannot overlap our buffer.
-            unsafe {
-                core::ptr::copy_nonoverlapping(head.as_ptr(), part.iov_base.cast(), head.len())
-            };
-        }
-        bytes = rest;
-    }
+    count(total)
 }
 
 /// `read(2)`.

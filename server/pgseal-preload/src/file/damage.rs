@@ -8,13 +8,14 @@
 
 use core::ffi::c_int;
 use core::fmt;
+use core::ops::Range;
 
 use pgseal_core::error::SealError;
 use pgseal_core::header::{self, Header, Kind};
 use pgseal_core::memory::boxed;
 use pgseal_core::storage::Storage;
 use pgseal_core::{
-    Generation, HeaderFault, KeyringId, Layout, PlainLen, SealedFile, SealedLen, geometry,
+    Generation, HeaderFault, KeyringId, Layout, PlainLen, PlainOff, SealedFile, SealedLen, geometry,
 };
 use pgseal_keys::manifest::Difference;
 use pgseal_pgdata::{Class, Misplaced, Renewal};
@@ -262,25 +263,23 @@ impl Damage {
         self.reads == Reads::InvalidPages
     }
 
-    /// `pread`; `fails`: instead of giving invalid pages.
+    /// `preadv`; `fails`: instead of giving invalid pages.
     pub fn read_at(
         &self,
         storage: &FdStorage<'_>,
         fails: bool,
-        buf: &mut [u8],
+        parts: &mut [&mut [u8]],
         off: u64,
     ) -> Result<usize, Errno> {
         if fails || self.reads == Reads::Nothing {
             return Err(libc::EIO);
         }
         let rest = self.len(storage)?.saturating_sub(off);
-        let len = usize::try_from(rest).unwrap_or(usize::MAX).min(buf.len());
-        let part = &mut buf[..len];
-        match self.reads {
-            Reads::Zeros => part.fill(0),
-            _ => pgseal_core::fill_with_invalid_pages(part, pgseal_core::PlainOff(off)),
-        }
-        Ok(len)
+        let rest = usize::try_from(rest).unwrap_or(usize::MAX);
+        Ok(fill_parts(parts, 0..rest, |piece, at| match self.reads {
+            Reads::Zeros => piece.fill(0),
+            _ => pgseal_core::fill_with_invalid_pages(piece, PlainOff(off + at as u64)),
+        }))
     }
 
     /// The plain length of the zeros with which a write replaces the file; `None` if its content
@@ -414,4 +413,25 @@ pub fn size_at(path: &[u8], sealed_len: SealedLen, is_lost: bool) -> Option<i64>
 /// image.
 pub fn reads_zeros(class: Option<Class>) -> bool {
     class.is_some_and(Class::is_map_of_hints)
+}
+
+/// Fills what the parts of a `preadv` have of a range of the bytes that it reads: calls `fill` with
+/// each piece and its offset among these bytes. Returns the end of what was filled, at least the
+/// start of the range.
+pub fn fill_parts(
+    parts: &mut [&mut [u8]],
+    range: Range<usize>,
+    mut fill: impl FnMut(&mut [u8], usize),
+) -> usize {
+    let (mut at, mut end) = (0, range.start);
+    for part in parts {
+        let from = range.start.clamp(at, at + part.len());
+        let to = range.end.clamp(from, at + part.len());
+        if from < to {
+            fill(&mut part[from - at..to - at], from);
+            end = to;
+        }
+        at += part.len();
+    }
+    end
 }

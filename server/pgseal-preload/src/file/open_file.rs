@@ -481,13 +481,19 @@ impl OpenFile {
         }
     }
 
-    /// `pread`.
-    pub fn read_at(&mut self, fd: c_int, buf: &mut [u8], off: u64) -> Result<usize, Errno> {
+    /// `pread` and `preadv`: reads until all parts are full or the file ends.
+    pub fn read_at(
+        &mut self,
+        fd: c_int,
+        parts: &mut [&mut [u8]],
+        off: u64,
+    ) -> Result<usize, Errno> {
         if self.write_only {
             return Err(libc::EBADF);
         }
-        let got = self.read_from_disk(fd, buf, off)?;
-        if got == buf.len() {
+        let wanted = parts.iter().map(|part| part.len()).sum::<usize>();
+        let got = self.read_from_disk(fd, parts, off)?;
+        if got == wanted {
             return Ok(got);
         }
         let Some(Shortage { least, .. }) = self.shortage(fd)? else { return Ok(got) };
@@ -496,18 +502,23 @@ impl OpenFile {
         }
         // The pages that are missing.
         let rest = usize::try_from(least.saturating_sub(off)).unwrap_or(usize::MAX);
-        let Some(missing) = buf.get_mut(got..) else { return Ok(got) };
-        let end = rest.saturating_sub(got).min(missing.len());
-        pgseal_core::fill_with_invalid_pages(&mut missing[..end], PlainOff(off + got as u64));
+        let end = damage::fill_parts(parts, got..rest, |piece, at| {
+            pgseal_core::fill_with_invalid_pages(piece, PlainOff(off + at as u64));
+        });
         counters::add(
             self.counted,
             Counter::FailedBlocks,
-            (end as u64).div_ceil(geometry::BLOCK_LEN),
+            ((end - got) as u64).div_ceil(geometry::BLOCK_LEN),
         );
-        Ok(got + end)
+        Ok(end)
     }
 
-    fn read_from_disk(&mut self, fd: c_int, buf: &mut [u8], off: u64) -> Result<usize, Errno> {
+    fn read_from_disk(
+        &mut self,
+        fd: c_int,
+        parts: &mut [&mut [u8]],
+        off: u64,
+    ) -> Result<usize, Errno> {
         let mut buffers = Buffers::get();
         self.find_header(fd)?;
         let damaged_fails = self.damaged_fails();
@@ -522,7 +533,7 @@ impl OpenFile {
             State::NoHeader(_) => return Ok(0),
             State::Refused(errno) => return Err(*errno),
             State::Damaged(damage) => {
-                return damage.read_at(&FdStorage::new(fd), damaged_fails, buf, off);
+                return damage.read_at(&FdStorage::new(fd), damaged_fails, parts, off);
             }
         };
         // A page that does not authenticate is handed to PostgreSQL as zeros or as an invalid page;
@@ -537,13 +548,19 @@ impl OpenFile {
         let storage = FdStorage::with_maps(fd, &self.maps);
         let mut read = |on_damage| {
             let mut outcome =
-                file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
+                file.read_parts_at(&storage, buffers.scratch(), parts, PlainOff(off), on_damage);
             for _ in 0..KEY_TRIES {
                 // A page of a key that came after this process opened the file.
                 if !file.lacked_key() || !refresh(file, fd, &self.path).unwrap_or(false) {
                     break;
                 }
-                outcome = file.read_at(&storage, buffers.scratch(), buf, PlainOff(off), on_damage);
+                outcome = file.read_parts_at(
+                    &storage,
+                    buffers.scratch(),
+                    parts,
+                    PlainOff(off),
+                    on_damage,
+                );
             }
             outcome
         };
@@ -711,10 +728,10 @@ impl OpenFile {
         })
     }
 
-    /// `read`: reads at the position and moves it.
-    pub fn read(&mut self, fd: c_int, buf: &mut [u8]) -> Result<usize, Errno> {
+    /// `read` and `readv`: reads at the position and moves it.
+    pub fn read(&mut self, fd: c_int, parts: &mut [&mut [u8]]) -> Result<usize, Errno> {
         let pos = self.position()?;
-        let got = self.read_at(fd, buf, pos)?;
+        let got = self.read_at(fd, parts, pos)?;
         self.pos = Some(pos + got as u64);
         Ok(got)
     }
