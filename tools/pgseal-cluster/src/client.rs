@@ -1,7 +1,7 @@
 //! Client programs, run once each: psql, pgbench, `pgbench -i`.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -75,6 +75,25 @@ impl Target<'_> {
             || ClusterError::Output { command: shown(&command), wanted: "Time: line".to_owned() };
         let client_cpu_s = children_cpu_seconds() - before;
         Ok(Outcome { value: seconds.ok_or_else(missing)?, operations: 1.0, client_cpu_s })
+    }
+
+    /// Runs a client program whose output goes nowhere, and times it.
+    ///
+    /// # Errors
+    /// With what the program wrote to its standard error.
+    pub fn timed(&self, command: &mut Command) -> Result<Outcome, ClusterError> {
+        let before = children_cpu_seconds();
+        let begun = Instant::now();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let program = Path::new(command.get_program()).to_owned();
+        let done = command.output().map_err(ClusterError::io(&program, "run the program"))?;
+        let value = begun.elapsed().as_secs_f64();
+        if !done.status.success() {
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            return Err(ClusterError::Program { command: shown(command), said });
+        }
+        let client_cpu_s = children_cpu_seconds() - before;
+        Ok(Outcome { value, operations: 1.0, client_cpu_s })
     }
 
     /// Runs a statement and returns its rows: unaligned, `|` between the columns, no headings.

@@ -4,6 +4,7 @@ pub mod columns;
 pub mod cost;
 pub mod instance;
 pub mod modes;
+pub mod scale;
 pub mod tls;
 
 use std::ffi::OsString;
@@ -25,6 +26,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(tls::Tls),
         Box::new(instance::Instance),
         Box::new(cost::Costs),
+        Box::new(scale::Scale),
         Box::new(columns::Columns),
     ]
 }

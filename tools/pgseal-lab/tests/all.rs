@@ -10,7 +10,7 @@ use pgseal_testkit::{Programs, built_programs, install};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const EXPERIMENTS: [&str; 5] = ["modes", "tls", "instance", "cost", "columns"];
+const EXPERIMENTS: [&str; 6] = ["modes", "tls", "instance", "cost", "scale", "columns"];
 
 /// The programs side by side in a directory, as they are installed.
 struct Installed {

@@ -10,7 +10,7 @@ pub struct BlockArgs {
     /// 2%]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     until: Option<f64>,
-    /// The longest time for each load: 90s, 10min [default: 5min]
+    /// The longest time for each load: 90s, 10min [default: that of the profile]
     #[arg(long, value_name = "TIME", value_parser = milliseconds)]
     max_time: Option<u64>,
     /// How long an arm works before it is another one's turn [default: 300ms]

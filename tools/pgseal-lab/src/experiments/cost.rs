@@ -4,14 +4,14 @@
 mod cases;
 mod client;
 mod counters;
-mod executor;
+pub mod executor;
 mod findings;
 mod floor;
 mod goal;
 mod halt;
-mod load;
-mod plan;
-mod table;
+pub mod load;
+pub mod plan;
+pub mod table;
 #[cfg(test)]
 mod tests;
 
@@ -63,7 +63,7 @@ impl Experiment for Costs {
     }
 
     fn most(&self, case: &Case, arm: &str) -> Option<f64> {
-        plan::spec_of(case).ok()?.goal.most(arm).filter(|_| is_suite(arm))
+        plan::spec_of(case).ok()?.goal?.most(arm).filter(|_| is_suite(arm))
     }
 
     fn measures_in_blocks(&self) -> bool {

@@ -7,6 +7,8 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use super::counters::{Counters, FIGURES};
 use super::floor::seconds_per_page;
 use super::halt::{self, Guardian};
@@ -55,6 +57,8 @@ struct Reading {
     bytes: Option<u64>,
     counted: Option<Vec<u64>>,
     done: u64,
+    /// Processor time of this process, in which the sessions run.
+    client_cpu_s: f64,
     at: Instant,
 }
 
@@ -82,7 +86,8 @@ impl Working {
         let server = self.cluster.server()?;
         let (cpu_s, bytes) = (server.cpu_seconds(), server.bytes_moved());
         let counted = self.counters.as_mut().and_then(Counters::read);
-        Ok(Reading { cpu_s, bytes, counted, done: self.done(), at: Instant::now() })
+        let client_cpu_s = client_cpu_s();
+        Ok(Reading { cpu_s, bytes, counted, done: self.done(), client_cpu_s, at: Instant::now() })
     }
 
     /// Ends sessions and server.
@@ -185,6 +190,8 @@ impl CostExecutor {
         };
         let mut seen = observed(value, wall_s, done, &before, &after);
         seen.extra.insert("work_of_stopped_arms".to_owned(), others_work as f64);
+        let client_cpu_s = (after.client_cpu_s - before.client_cpu_s) / done;
+        seen.extra.insert("client_cpu_s_per_op".to_owned(), client_cpu_s);
         Ok(seen)
     }
 
@@ -206,7 +213,15 @@ impl CostExecutor {
         let outcome = match &spec.work {
             Work::Sql { timed, .. } => working.cluster.target(&tools, DATABASE)?.sql(timed)?,
             Work::Init { scale } => working.cluster.target(&tools, INIT_DATABASE)?.init(*scale)?,
-            Work::Steady { .. } => return Err(not_whole(step.case)),
+            Work::Backup => {
+                let target = working.cluster.target(&tools, DATABASE)?;
+                let mut command = target.client("pg_basebackup");
+                command.args(["-D", "-", "-F", "t", "-X", "none", "-c", "fast"]);
+                target.timed(&mut command)?
+            }
+            Work::Steady { .. } | Work::Restart { .. } | Work::Recovery { .. } => {
+                return Err(not_whole(step.case));
+            }
         };
         sleep(AFTER_THE_END);
         let after = working.read()?;
@@ -215,9 +230,39 @@ impl CostExecutor {
         Ok(observed(outcome.value, outcome.value, 1.0, &before, &after))
     }
 
+    /// Stops or kills the server and starts it again.
+    fn start_again(&mut self, id: &str, spec: &Spec) -> Result<Observation, LabError> {
+        let tools = self.tools.clone();
+        let working = self.arm(id)?;
+        working.go_on();
+        if let Work::Restart { before } | Work::Recovery { before } = &spec.work
+            && !before.is_empty()
+        {
+            working.cluster.target(&tools, DATABASE)?.sql(before)?;
+        }
+        output_of(&mut Command::new(Path::new("sync")))?;
+        working.counters = None;
+        let mut begun = Instant::now();
+        if let (Work::Recovery { .. }, Some(server)) = (&spec.work, working.cluster.server.take()) {
+            server.kill9()?;
+            begun = Instant::now();
+        } else {
+            working.cluster.stop()?;
+        }
+        working.cluster.start(&tools, &spec.settings, spec.memory_limit_bytes)?;
+        let took_s = begun.elapsed().as_secs_f64();
+        let postmaster = working.cluster.server()?.postmaster();
+        self.guardian.watch(postmaster)?;
+        self.others_stopped(id)?;
+        self.arm(id)?.halt()?;
+        let mut seen = Observation::of(took_s);
+        seen.extra.insert("wall_s_per_op".to_owned(), took_s);
+        Ok(seen)
+    }
+
     fn begin_arm(&mut self, id: &str, spec: &Spec) -> Result<(), LabError> {
         let Some(working) = self.arms.get_mut(id) else { return Ok(()) };
-        working.cluster.start(&self.tools, &spec.settings, None)?;
+        working.cluster.start(&self.tools, &spec.settings, spec.memory_limit_bytes)?;
         let server = working.cluster.server()?;
         self.guardian.watch(server.postmaster())?;
         if let Work::Steady { load, clients } = spec.work {
@@ -262,6 +307,9 @@ impl Executor for CostExecutor {
         let floor = suite.map(|suite| seconds_per_page(&suite, &self.cpus)).transpose()?.flatten();
         let mut seen = match spec.work {
             Work::Steady { load, .. } => self.slice(&step.arm.id, load)?,
+            Work::Restart { .. } | Work::Recovery { .. } => {
+                self.start_again(&step.arm.id, &spec)?
+            }
             _ => self.whole(step, &spec)?,
         };
         seen.extra.extend(floor.map(|floor| ("cipher_s_per_page".to_owned(), floor)));
@@ -300,6 +348,12 @@ fn observed(value: f64, wall_s: f64, done: f64, before: &Reading, after: &Readin
         }
     }
     seen
+}
+
+/// Processor time of this process.
+fn client_cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn not_whole(case: &Case) -> LabError {

@@ -14,7 +14,7 @@ use crate::results::Results;
 /// Whether a sealed arm meets the aim of a case; none where it was not measured.
 pub fn judged(specs: &Specs, analysis: &Analysis, case: &Case, arm: &str) -> Option<Judged> {
     let ratio = analysis.arm(&case.id, arm)?.ratio?;
-    let goal = specs.of_case(case)?.goal;
+    let goal = specs.of_case(case)?.goal?;
     Some(goal.judge(arm, ratio, analysis.case(&case.id)?.noise))
 }
 

@@ -62,6 +62,18 @@ pub enum Work {
         /// `-s`.
         scale: u32,
     },
+    /// A clean stop and the start after it, in seconds.
+    Restart {
+        /// Statements that run before and are not timed.
+        before: Vec<String>,
+    },
+    /// The start after all processes of the server were killed, in seconds.
+    Recovery {
+        /// Statements that run before the server is killed.
+        before: Vec<String>,
+    },
+    /// A base backup whose bytes go nowhere, without WAL, in seconds.
+    Backup,
 }
 
 /// What the parameters of a case hold.
@@ -73,8 +85,13 @@ pub struct Spec {
     pub work: Work,
     /// Where the data are while it is measured.
     pub cache: String,
-    /// The aim.
-    pub goal: Goal,
+    /// The aim, if there is one.
+    #[serde(default)]
+    pub goal: Option<Goal>,
+    /// Limit on the memory of the server's processes together with the OS cache of the files that
+    /// they read (control group).
+    #[serde(default)]
+    pub memory_limit_bytes: Option<u64>,
 }
 
 /// Parallel workers as PostgreSQL has them by default: clusters of the lab start without.
@@ -162,7 +179,13 @@ fn case(measure: &Measure, sizes: &Sizes) -> Result<Case, LabError> {
     };
     let until = Until { percent: sizes.until_percent, max_s: sizes.max_s, least_blocks };
     let settings = PARALLEL.iter().chain(measure.settings).map(|s| (*s).to_owned()).collect();
-    let spec = Spec { settings, work, cache: measure.cache.to_owned(), goal: measure.goal };
+    let spec = Spec {
+        settings,
+        work,
+        cache: measure.cache.to_owned(),
+        goal: Some(measure.goal),
+        memory_limit_bytes: None,
+    };
     let better = measure.goal.better();
     Ok(Case {
         id: measure.name.to_owned(),

@@ -86,7 +86,7 @@ fn withheld(case: &Case, arm: &Arm, why: &str, counters: usize) -> Vec<Cell> {
 }
 
 /// The ratio of a further figure, with its interval.
-fn ratio_of(found: &ArmAnalysis, name: &str) -> Cell {
+pub fn ratio_of(found: &ArmAnalysis, name: &str) -> Cell {
     match found.extra_ratio.get(name).filter(|ratio| ratio.value.is_finite()) {
         None => Cell::default(),
         Some(ratio) if !ratio.low.is_finite() => {
@@ -114,7 +114,8 @@ fn row(
     let (aim, verdict) = match judged(specs, analysis, case, &arm.id) {
         Some(_) if arm.id == PLAIN_WITHOUT_CHECKSUMS => (Cell::default(), Cell::default()),
         Some(judged) if !arm.again => {
-            let aim = specs.of_case(case).map(|spec| spec.goal.words(&arm.id)).unwrap_or_default();
+            let goal = specs.of_case(case).and_then(|spec| spec.goal);
+            let aim = goal.map(|goal| goal.words(&arm.id)).unwrap_or_default();
             let tone = if judged.met { Tone::Plain } else { Tone::Bad };
             (Cell::text(aim), Cell::text(judged.words()).tone(tone))
         }
@@ -133,7 +134,7 @@ fn row(
 }
 
 /// The ratio if the bare cipher were all that sealing adds.
-fn floor(analysis: &Analysis, case: &Case, found: &ArmAnalysis) -> Option<Cell> {
+pub fn floor(analysis: &Analysis, case: &Case, found: &ArmAnalysis) -> Option<Cell> {
     let cipher_s = found.extra.get("cipher_s_per_page")?;
     let plain = &analysis.arm(&case.id, &analysis.case(&case.id)?.baseline)?.extra;
     let pages = plain.get("file_bytes_per_op")? / PAGE_BYTES;
@@ -143,7 +144,7 @@ fn floor(analysis: &Analysis, case: &Case, found: &ArmAnalysis) -> Option<Cell> 
 }
 
 /// Why the case ended; nothing before it did.
-fn ended(results: &Results, case: &Case) -> Cell {
+pub fn ended(results: &Results, case: &Case) -> Cell {
     results.end_of(&case.id).map_or_else(Cell::default, |end| {
         let tone = if end.because == Because::Narrow { Tone::Plain } else { Tone::Bad };
         Cell::text(format!("{}, {} blocks", end.because.words(), end.blocks)).tone(tone)

@@ -280,7 +280,8 @@ fn cost_point(point: Point, cost: &Cost) -> Point {
     with_interval(point, percent(cost.low), percent(cost.high))
 }
 
-fn with_interval(point: Point, low: f64, high: f64) -> Point {
+/// Sets the interval of a point, if there is one.
+pub fn with_interval(point: Point, low: f64, high: f64) -> Point {
     if low.is_finite() && high.is_finite() { point.between(low, high) } else { point }
 }
 
