@@ -60,11 +60,14 @@ unsafe fn readv_sealed(
     }
     // SAFETY: the caller's contract.
     let all = unsafe { core::slice::from_raw_parts(iov, n) };
-    if all.iter().any(|part| part.iov_len > 0 && part.iov_base.is_null()) {
+    // As the kernel does, fills the parts before one that is nowhere.
+    let is_nowhere = |part: &iovec| part.iov_len > 0 && part.iov_base.is_null();
+    let sound = all.iter().position(is_nowhere).unwrap_or(n);
+    if sound < n && all[..sound].iter().all(|part| part.iov_len == 0) {
         return fail(libc::EFAULT);
     }
     let mut total: usize = 0;
-    for some in all.chunks(MOST_PARTS) {
+    for some in all[..sound].chunks(MOST_PARTS) {
         let mut parts: [&mut [u8]; MOST_PARTS] = core::array::from_fn(|_| Default::default());
         let mut wanted = 0;
         for (part, target) in some.iter().filter(|part| part.iov_len > 0).zip(&mut parts) {

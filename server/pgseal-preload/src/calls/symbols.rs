@@ -73,6 +73,7 @@ pub const FAMILIES: &[Family] = &[
         tests: &[
             "read_ahead.c",
             "read_all.c",
+            "read_parts.c",
             "fortified.c",
             "fortified_overflow.c",
             "flags_refused.c",

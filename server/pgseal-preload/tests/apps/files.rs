@@ -56,6 +56,11 @@ fn reading() {
 }
 
 #[test]
+fn reading_into_many_parts() {
+    same_everywhere("read_parts");
+}
+
+#[test]
 fn reading_page_after_page() {
     same_everywhere("read_ahead");
 }
