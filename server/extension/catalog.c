@@ -332,14 +332,13 @@ pgseal_type(Oid oid)
 	return type;
 }
 
-/* The domain of a type, with its keys loaded. */
+/* Loads the keys of the domain of a type, if it has one. */
 SealedDomain *
-pgseal_domain_of(SealedType *type)
+pgseal_load_domain(SealedType *type)
 {
-	if (unlikely(type->domain == NULL))
+	if (type->domain == NULL)
 		(void) pgseal_domain(NameStr(type->domain_name), false);
-	if (unlikely(type->domain->lookup_key == NULL))
-		pgseal_keys_load(type->domain);
+	pgseal_keys_load(type->domain);
 	return type->domain;
 }
 

@@ -37,6 +37,12 @@
 #define SHORT_SIGN 0x2000
 #define SHORT_SCALE(header) (((header) & 0x1F80) >> 7)
 #define SHORT_WEIGHT(header) ((int) ((header) & 0x3F) - (((header) & 0x40) ? 64 : 0))
+#define SHORT_SCALE_SHIFT 7
+#define SHORT_WEIGHT_MASK 0x7F
+
+/* A numeric has base-10000 digits: so many hold MAX_MANTISSA, or MAX_SCALE digits after the point. */
+#define BASE UINT64CONST(10000)
+#define HALF_DIGITS 4
 
 static const int64 power_of_ten[] = {
 	INT64CONST(1), INT64CONST(10), INT64CONST(100), INT64CONST(1000), INT64CONST(10000), INT64CONST(100000),
@@ -140,6 +146,57 @@ done:
 	return fits;
 }
 
+/*
+ * The numeric m * 10^-scale with this display scale, in the short form.  Not by
+ * int64_div_fast_to_numeric(), which computes with numerics: it takes five times as many
+ * instructions, and most of those that opening a value takes.
+ */
+static Datum
+make_numeric(int64 m, int scale, uint32 display_scale)
+{
+	uint64		size = m < 0 ? -(uint64) m : (uint64) m;
+	uint64		whole = size;
+	uint64		part = 0;		/* the digits after the point, in whole groups */
+	int			groups = (scale + 3) / 4;
+	int16		digits[2 * HALF_DIGITS];
+	int			first = HALF_DIGITS;
+	int			end = HALF_DIGITS + groups;
+	uint16		header = SHORT | (uint16) (display_scale << SHORT_SCALE_SHIFT);
+	struct varlena *result;
+	char	   *p;
+	Size		len;
+
+	if (scale > 0)
+	{
+		whole = size / power_of_ten[scale];
+		part = (size - whole * power_of_ten[scale]) * power_of_ten[4 * groups - scale];
+	}
+	for (int i = end - 1; i >= HALF_DIGITS; i--)
+	{
+		digits[i] = part % BASE;
+		part /= BASE;
+	}
+	while (whole > 0)
+	{
+		digits[--first] = whole % BASE;
+		whole /= BASE;
+	}
+	/* A numeric has no zero at either end; zero has no digits, no weight and no sign. */
+	while (first < end && digits[first] == 0)
+		first++;
+	while (end > first && digits[end - 1] == 0)
+		end--;
+	if (first < end)
+		header |= (m < 0 ? SHORT_SIGN : 0) | ((HALF_DIGITS - 1 - first) & SHORT_WEIGHT_MASK);
+	len = VARHDRSZ + sizeof(header) + (end - first) * sizeof(int16);
+	result = palloc(len);
+	SET_VARSIZE(result, len);
+	p = VARDATA(result);
+	memcpy(p, &header, sizeof(header));
+	memcpy(p + sizeof(header), digits + first, (end - first) * sizeof(int16));
+	return PointerGetDatum(result);
+}
+
 /* False if no value has this packed form: the key is wrong, or the value is damaged. */
 bool
 pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric)
@@ -148,7 +205,7 @@ pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric)
 	int64		m = (int64) (packed << (64 - MANTISSA_BITS)) >> (64 - MANTISSA_BITS);
 	int64		size = m < 0 ? -m : m;
 
-	if (m == SPECIAL)
+	if (unlikely(m == SPECIAL))
 	{
 		const char *name = scale == 15 ? "NaN" : scale == 14 ? "Infinity" : "-Infinity";
 
@@ -162,6 +219,6 @@ pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric)
 		return false;
 	if (size > power_of_ten[18 - ((int) display_scale - scale)] - 1)
 		return false;
-	*numeric = NumericGetDatum(int64_div_fast_to_numeric(m * power_of_ten[display_scale - scale], display_scale));
+	*numeric = make_numeric(m, scale, display_scale);
 	return true;
 }

@@ -28,16 +28,22 @@ has_scale(SealedType *type)
 	return type->mode == SEAL_DETERMINISTIC && type->base == NUMERICOID;
 }
 
-static void
+PGSEAL_NORETURN static pg_noinline void
+refuse_while_rotating(SealedType *type, SealedDomain *domain)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("type %s cannot be used while the key of key domain %s rotates",
+					type->name, NameStr(domain->name)),
+			 errhint("See pgseal.rotation_progress; CALL pgseal.rotate('%s') resumes it.",
+					 NameStr(domain->name))));
+}
+
+static inline void
 check_rotation(SealedType *type, SealedDomain *domain)
 {
 	if (unlikely(domain->rotating_to != 0))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("type %s cannot be used while the key of key domain %s rotates",
-						type->name, NameStr(domain->name)),
-				 errhint("See pgseal.rotation_progress; CALL pgseal.rotate('%s') resumes it.",
-						 NameStr(domain->name))));
+		refuse_while_rotating(type, domain);
 }
 
 /* ---- format-preserving ---- */
@@ -62,19 +68,13 @@ ff1(SealedType *type, pgseal_column_key *key, bool seal, uint64 from, uint64 *to
 	}
 }
 
-/*
- * The same, from the memo if it has the result.  A memo belongs to the key in use; NULL: no memo.
- */
-static uint64
-ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, uint64 from)
+/* Computes a value, and stores it in its entry of the memo, if there is one. */
+static pg_noinline uint64
+ff1_into_memo(SealedType *type, pgseal_column_key *key, bool seal, MemoNumber *memo, uint64 from)
 {
-	MemoNumber *memo = results != NULL ? pgseal_memo_number(results, from) : NULL;
 	uint64		to;
-	int			code;
+	int			code = ff1(type, key, seal, from, &to);
 
-	if (memo != NULL && memo->from == from)
-		return memo->to;
-	code = ff1(type, key, seal, from, &to);
 	if (unlikely(code != PGSEAL_COLUMN_OK))
 		pgseal_fail(code, type, seal ? "seal" : "open");
 	if (memo != NULL)
@@ -83,6 +83,19 @@ ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, 
 		memo->to = to;
 	}
 	return to;
+}
+
+/*
+ * FF1, from the memo if it has the result.  A memo belongs to the key in use; NULL: no memo.
+ */
+static inline uint64
+ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, uint64 from)
+{
+	MemoNumber *memo = results != NULL ? pgseal_memo_number(results, from) : NULL;
+
+	if (memo != NULL && memo->from == from)
+		return memo->to;
+	return ff1_into_memo(type, key, seal, memo, from);
 }
 
 static Datum
@@ -108,11 +121,48 @@ format_seal(SealedType *type, pgseal_column_key *key, Memo *memo, Datum plain)
 	}
 }
 
-static Datum
+PGSEAL_NORETURN static pg_noinline void
+refuse_opened(SealedType *type)
+{
+	pgseal_fail(PGSEAL_COLUMN_NOT_AUTHENTIC, type, "open");
+}
+
+/* A numeric that the memo does not have; it is stored in its entry, if there is one. */
+static pg_noinline Datum
+numeric_open(SealedType *type, pgseal_column_key *key, MemoNumeric *memo, uint64 sealed)
+{
+	uint64		packed = ff1_into_memo(type, key, false, NULL, sealed >> 4);
+	Datum		result;
+
+	if (unlikely(!pgseal_numeric_unpack(packed, (uint32) (sealed & 15), &result)))
+		refuse_opened(type);
+	if (memo != NULL && VARSIZE(DatumGetPointer(result)) <= MEMO_NUMERIC_BYTES)
+	{
+		memo->from = sealed;
+		memset(memo->to, 0, MEMO_NUMERIC_BYTES);
+		memcpy(memo->to, DatumGetPointer(result), VARSIZE(DatumGetPointer(result)));
+	}
+	return result;
+}
+
+/* A sum opens each value of its column, and an expression the same value again. */
+static inline Datum
+numeric_or_memo(SealedType *type, pgseal_column_key *key, Memo *results, uint64 sealed)
+{
+	MemoNumeric *memo = results != NULL ? pgseal_memo_numeric(results, sealed) : NULL;
+	void	   *result;
+
+	if (memo == NULL || memo->from != sealed)
+		return numeric_open(type, key, memo, sealed);
+	result = palloc(MEMO_NUMERIC_BYTES);
+	memcpy(result, memo->to, MEMO_NUMERIC_BYTES);
+	return PointerGetDatum(result);
+}
+
+static inline Datum
 format_open(SealedType *type, pgseal_column_key *key, Memo *memo, Datum sealed)
 {
 	uint64		plain;
-	Datum		result;
 	bool		valid = true;
 
 	switch (type->layout)
@@ -121,22 +171,19 @@ format_open(SealedType *type, pgseal_column_key *key, Memo *memo, Datum sealed)
 			plain = ff1_or_memo(type, key, false, memo, (uint32) DatumGetInt32(sealed));
 			if (type->base == DATEOID)
 				valid = DATE_NOT_FINITE((DateADT) plain) || IS_VALID_DATE((DateADT) plain);
-			result = Int32GetDatum((int32) plain);
-			break;
+			if (unlikely(!valid))	/* the result is no value of the base type */
+				refuse_opened(type);
+			return Int32GetDatum((int32) plain);
 		case LAYOUT_INT8:
 			plain = ff1_or_memo(type, key, false, memo, (uint64) DatumGetInt64(sealed));
 			if (type->base != INT8OID)
 				valid = TIMESTAMP_NOT_FINITE((Timestamp) plain) || IS_VALID_TIMESTAMP((Timestamp) plain);
-			result = Int64GetDatum((int64) plain);
-			break;
+			if (unlikely(!valid))
+				refuse_opened(type);
+			return Int64GetDatum((int64) plain);
 		default:
-			plain = ff1_or_memo(type, key, false, memo, (uint64) DatumGetInt64(sealed) >> 4);
-			valid = pgseal_numeric_unpack(plain, (uint32) (DatumGetInt64(sealed) & 15), &result);
-			break;
+			return numeric_or_memo(type, key, memo, (uint64) DatumGetInt64(sealed));
 	}
-	if (unlikely(!valid))		/* the result is no value of the base type */
-		pgseal_fail(PGSEAL_COLUMN_NOT_AUTHENTIC, type, "open");
-	return result;
 }
 
 /* ---- authenticated ---- */
