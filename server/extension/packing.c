@@ -40,7 +40,7 @@
 #define SHORT_SCALE_SHIFT 7
 #define SHORT_WEIGHT_MASK 0x7F
 
-/* A numeric has base-10000 digits: so many hold MAX_MANTISSA, or MAX_SCALE digits after the point. */
+/* So many base-10000 digits hold MAX_MANTISSA, or MAX_SCALE digits after the point. */
 #define BASE UINT64CONST(10000)
 #define HALF_DIGITS 4
 
@@ -85,7 +85,7 @@ pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale)
 				weight,
 				ndigits,
 				exponent;
-	int64		m = 0;
+	uint64		m = 0;
 	bool		fits = false;
 
 	if ((header & SIGN_MASK) == IS_SPECIAL)
@@ -112,11 +112,9 @@ pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale)
 	}
 	ndigits = len / 2;
 	for (int i = 0; i < ndigits; i++)
-		if (pg_mul_s64_overflow(m, 10000, &m) || pg_add_s64_overflow(m, (int16) half(p + 2 * i), &m))
-		{
-			/* The last digits may be zeros, which the loop below would drop; that is too rare to handle. */
+		/* 16 digits are in 5 base-10000 digits at most, and the first of 5 is below 1000: that fits. */
+		if (pg_mul_u64_overflow(m, BASE, &m) || pg_add_u64_overflow(m, half(p + 2 * i), &m))
 			goto done;
-		}
 	exponent = 4 * (weight - ndigits + 1);
 	if (m == 0)
 		exponent = 0;
@@ -127,7 +125,7 @@ pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale)
 	}
 	while (exponent > 0)
 	{
-		if (pg_mul_s64_overflow(m, 10, &m))
+		if (pg_mul_u64_overflow(m, 10, &m))
 			goto done;
 		exponent--;
 	}
@@ -135,15 +133,73 @@ pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale)
 		goto done;
 	/* The mantissa with the displayed trailing zeros must fit into 64 bits, too. */
 	scale = Min(scale, MAX_SCALE);
-	while (m > power_of_ten[18 - (scale + exponent)] - 1)
+	while (m > (uint64) power_of_ten[18 - (scale + exponent)] - 1)
 		scale--;
 	*display_scale = scale;
-	*packed = pack(negative ? -m : m, -exponent);
+	*packed = pack(negative ? -(int64) m : (int64) m, -exponent);
 	fits = true;
 done:
 	if (value != raw)
 		pfree(value);
 	return fits;
+}
+
+/*
+ * The packed form of the text of a number, as pgseal_numeric_pack() of numeric_in() gives it; false
+ * for a text that only numeric_in() may judge: more than digits and a point, a value that the type
+ * modifier rounds or refuses, or one that may not fit.
+ */
+bool
+pgseal_numeric_pack_text(const char *text, int32 typmod, uint64 *packed, uint32 *display_scale)
+{
+	bool		negative = *text == '-';
+	const char *p = text + negative;
+	const char *begin = p;
+	const char *point = NULL;
+	int64		m = 0;
+	int			scale;
+
+	for (;; p++)
+	{
+		unsigned	digit = (unsigned) (unsigned char) *p - '0';
+
+		if (digit <= 9)
+		{
+			/* With the point, 16 digits at most: they fit into the packed form. */
+			if (p - begin > 16)
+				return false;
+			m = m * 10 + digit;
+		}
+		else if (*p == '.' && point == NULL)
+			point = p;
+		else
+			break;
+	}
+	if (*p != '\0' || p == begin || point == begin || p - begin - (point != NULL) > 16)
+		return false;
+	scale = point != NULL ? (int) (p - point) - 1 : 0;
+	if (scale > MAX_SCALE || (point != NULL && scale == 0))
+		return false;
+	*display_scale = scale;
+	if (typmod >= VARHDRSZ)
+	{
+		int			precision = ((typmod - VARHDRSZ) >> 16) & 0xFFFF;
+		int			typmod_scale = (((typmod - VARHDRSZ) & 0x7FF) ^ 1024) - 1024;
+
+		if (precision > 16 || scale > typmod_scale || typmod_scale > Min(precision, MAX_SCALE) ||
+			m >= power_of_ten[precision - typmod_scale + scale])
+			return false;
+		*display_scale = typmod_scale;
+	}
+	while (scale > 0 && m % 10 == 0)
+	{
+		m /= 10;
+		scale--;
+	}
+	if (m > power_of_ten[18 - (*display_scale - scale)] - 1)
+		return false;
+	*packed = pack(negative ? -m : m, scale);
+	return true;
 }
 
 /*

@@ -287,7 +287,9 @@ extern void pgseal_run_helper(const char *task, const char *to_provider,
 
 /* value.c: one value, of any type */
 extern Datum pgseal_seal(SealedType *type, Datum plain);
+extern Datum pgseal_seal_characters(SealedType *type, const char *text);
 extern Datum pgseal_seal_once(SealedType *type, Datum plain);
+extern Datum pgseal_seal_packed_once(SealedType *type, uint64 packed, uint32 display_scale);
 extern void pgseal_ready_to_seal(SealedType *type);
 extern Datum pgseal_open(SealedType *type, Datum sealed);
 extern Datum pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 to);
@@ -340,6 +342,7 @@ pgseal_memo_numeric(Memo *memo, uint64 from)
 
 /* packing.c: numeric in 60 bits, and 4 bits of display scale */
 extern bool pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale);
+extern bool pgseal_numeric_pack_text(const char *text, int32 typmod, uint64 *packed, uint32 *display_scale);
 extern bool pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric);
 
 /* fold.c */

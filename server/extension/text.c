@@ -162,6 +162,11 @@ count_lookup(Lookups *lookups, bool found)
 static Datum
 seal_once(SealedType *type, char *text, int32 typmod)
 {
+	uint64		packed;
+	uint32		display_scale;
+
+	if (type->layout == LAYOUT_NUMERIC && pgseal_numeric_pack_text(text, typmod, &packed, &display_scale))
+		return pgseal_seal_packed_once(type, packed, display_scale);
 	pgseal_form_refuse_text(type, text);
 	return pgseal_seal_once(type, InputFunctionCall(&type->base_in, text, type->base_ioparam, typmod));
 }
@@ -178,6 +183,12 @@ pgseal_seal_text(SealedType *type, char *text, int32 typmod, FmgrInfo *flinfo)
 	Words		words;
 	Datum		sealed;
 
+	if (type->base == TEXTOID)
+	{
+		/* What textin() would only copy. */
+		pgseal_form_refuse_text(type, text);
+		return pgseal_seal_characters(type, text);
+	}
 	if (type->mode != SEAL_FORMAT || !words_of(text, &words) || !always_means_the_same(type, text, words.len))
 	{
 		pgseal_form_refuse_text(type, text);

@@ -99,6 +99,12 @@ ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, 
 }
 
 static Datum
+numeric_seal(SealedType *type, pgseal_column_key *key, Memo *memo, uint64 packed, uint32 display_scale)
+{
+	return Int64GetDatum((int64) (ff1_or_memo(type, key, true, memo, packed) << 4 | display_scale));
+}
+
+static Datum
 format_seal(SealedType *type, pgseal_column_key *key, Memo *memo, Datum plain)
 {
 	uint64		packed;
@@ -117,7 +123,7 @@ format_seal(SealedType *type, pgseal_column_key *key, Memo *memo, Datum plain)
 						 errmsg("value does not fit type %s", type->name),
 						 errdetail("It holds up to 16 significant digits, and up to 15 digits after the decimal point."),
 						 errhint("Use sealed_numeric_wide, or round the value.")));
-			return Int64GetDatum((int64) (ff1_or_memo(type, key, true, memo, packed) << 4 | scale));
+			return numeric_seal(type, key, memo, packed, scale);
 	}
 }
 
@@ -216,53 +222,17 @@ det_or_memo(SealedType *type, pgseal_column_key *key, bool seal, const uint8 *fr
 	return code;
 }
 
+/* Seals bytes of an authenticated type; `scale` follows those of a deterministic numeric. */
 static Datum
-bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
+seal_bytes(SealedType *type, pgseal_column_key *key, const uint8 *bytes, size_t len, uint16 scale)
 {
-	Datum		given = plain;
-	const uint8 *bytes;
-	size_t		len;
-	size_t		sealed_len;
-	size_t		written;
-	union
-	{
-		Datum		datum;
-		uint8		bytes[sizeof(Datum)];
-	}			byval;
-	struct varlena *result;
-	uint8	   *to;
-	int			code;
-	uint16		scale = 0;
-
-	if (has_scale(type) && !numeric_is_nan(DatumGetNumeric(plain)) && !numeric_is_inf(DatumGetNumeric(plain)))
-	{
-		/* Equal values must have equal bytes: remove trailing zeros, and keep the scale separately. */
-		scale = DatumGetInt32(DirectFunctionCall1(numeric_scale, plain));
-		plain = DirectFunctionCall1(numeric_trim_scale, plain);
-	}
-	if (type->base_len == -1)
-	{
-		struct varlena *value = PG_DETOAST_DATUM_PACKED(plain);
-
-		bytes = (const uint8 *) VARDATA_ANY(value);
-		len = VARSIZE_ANY_EXHDR(value);
-		plain = PointerGetDatum(value);
-	}
-	else if (type->base_byval)
-	{
-		store_att_byval(&byval, plain, type->base_len);
-		bytes = byval.bytes;
-		len = type->base_len;
-	}
-	else
-	{
-		bytes = (const uint8 *) DatumGetPointer(plain);
-		len = type->base_len;
-	}
-	sealed_len = type->mode == SEAL_RANDOM ? pgseal_column_rnd_sealed_len(key, len) :
+	size_t		sealed_len = type->mode == SEAL_RANDOM ? pgseal_column_rnd_sealed_len(key, len) :
 		pgseal_column_det_sealed_len(key, len);
-	result = palloc(VARHDRSZ + sealed_len + SCALE_BYTES);
-	to = (uint8 *) VARDATA(result);
+	struct varlena *result = palloc(VARHDRSZ + sealed_len + SCALE_BYTES);
+	uint8	   *to = (uint8 *) VARDATA(result);
+	size_t		written;
+	int			code;
+
 	if (type->mode == SEAL_RANDOM)
 		code = pgseal_column_rnd_seal(key, type->code, bytes, len, to, sealed_len, &written);
 	else
@@ -275,9 +245,40 @@ bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
 		written += SCALE_BYTES;
 	}
 	SET_VARSIZE(result, VARHDRSZ + written);
-	if (type->base_len == -1 && plain != given)
-		pfree(DatumGetPointer(plain));
 	return PointerGetDatum(result);
+}
+
+static Datum
+bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
+{
+	Datum		given = plain;
+	Datum		result;
+	struct varlena *value;
+	union
+	{
+		Datum		datum;
+		uint8		bytes[sizeof(Datum)];
+	}			byval;
+	uint16		scale = 0;
+
+	if (type->base_len != -1)
+	{
+		if (type->base_byval)
+			store_att_byval(&byval, plain, type->base_len);
+		return seal_bytes(type, key, type->base_byval ? byval.bytes : (const uint8 *) DatumGetPointer(plain),
+						  type->base_len, 0);
+	}
+	if (has_scale(type) && !numeric_is_nan(DatumGetNumeric(plain)) && !numeric_is_inf(DatumGetNumeric(plain)))
+	{
+		/* Equal values must have equal bytes: remove trailing zeros, and keep the scale separately. */
+		scale = DatumGetInt32(DirectFunctionCall1(numeric_scale, plain));
+		plain = DirectFunctionCall1(numeric_trim_scale, plain);
+	}
+	value = PG_DETOAST_DATUM_PACKED(plain);
+	result = seal_bytes(type, key, (const uint8 *) VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value), scale);
+	if (PointerGetDatum(value) != given)
+		pfree(value);
+	return result;
 }
 
 /*
@@ -383,19 +384,35 @@ bytes_open(SealedType *type, SealedDomain *domain, Datum sealed)
 
 /* ---- both ---- */
 
-/* Seals a value of the base type. */
-Datum
-pgseal_seal(SealedType *type, Datum plain)
+/* The key for new values.  While the key of a deterministic type rotates, that is an error. */
+static inline pgseal_column_key *
+key_to_seal(SealedType *type)
 {
 	SealedDomain *domain = pgseal_domain_of(type);
 
 	pgseal_counts.sealed++;
 	if (type->mode == SEAL_RANDOM)
-		return bytes_seal(type, domain->random_key, plain);
+		return domain->random_key;
 	check_rotation(type, domain);
+	return domain->lookup_key;
+}
+
+/* Seals a value of the base type. */
+Datum
+pgseal_seal(SealedType *type, Datum plain)
+{
+	pgseal_column_key *key = key_to_seal(type);
+
 	if (type->mode == SEAL_FORMAT)
-		return format_seal(type, domain->lookup_key, &type->sealed, plain);
-	return bytes_seal(type, domain->lookup_key, plain);
+		return format_seal(type, key, &type->sealed, plain);
+	return bytes_seal(type, key, plain);
+}
+
+/* Seals a value of an authenticated type of text from its characters. */
+Datum
+pgseal_seal_characters(SealedType *type, const char *text)
+{
+	return seal_bytes(type, key_to_seal(type), (const uint8 *) text, strlen(text), 0);
 }
 
 /* Loads the keys of a deterministic type, and refuses to seal while they rotate. */
@@ -414,6 +431,14 @@ pgseal_seal_once(SealedType *type, Datum plain)
 {
 	pgseal_counts.sealed++;
 	return format_seal(type, type->domain->lookup_key, NULL, plain);
+}
+
+/* The same for a numeric that pgseal_numeric_pack_text() has packed. */
+Datum
+pgseal_seal_packed_once(SealedType *type, uint64 packed, uint32 display_scale)
+{
+	pgseal_counts.sealed++;
+	return numeric_seal(type, type->domain->lookup_key, NULL, packed, display_scale);
 }
 
 /* Opens a sealed value.  The caller has checked the right to decrypt. */

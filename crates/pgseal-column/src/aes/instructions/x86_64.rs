@@ -13,9 +13,9 @@ pub(super) fn are_there() -> bool {
     is_x86_feature_detected!("aes") && is_x86_feature_detected!("ssse3")
 }
 
-/// The rounds of FIPS 197 after the first AddRoundKey, on independent blocks at the same time. Loops
-/// and no `map`: a closure with these instructions is not inlined into a function without them, and
-/// each round of each block would be a call.
+/// The rounds of FIPS 197 after the first AddRoundKey, on independent blocks at the same time.
+/// Loops and no `map`: a closure with these instructions is not inlined into a function without
+/// them, and each round of each block would be a call.
 #[inline]
 #[target_feature(enable = "aes")]
 pub(super) fn encipher<const N: usize>(mut states: [Vector; N], keys: &[Vector]) -> [Vector; N] {
