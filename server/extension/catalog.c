@@ -105,7 +105,6 @@ end_memos(void)
 	hash_seq_init(&seq, types);
 	while ((type = hash_seq_search(&seq)) != NULL)
 	{
-		pgseal_memo_end(&type->written);
 		pgseal_memo_end(&type->sealed);
 		pgseal_memo_end(&type->opened);
 	}

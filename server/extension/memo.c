@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * memo.c
- *		The last results of the deterministic ciphers of a type (text.c has a
- *		table of its own, of texts).
+ *		The last results of the deterministic ciphers of a type.
  *
  * FF1 is a chain of ten AES operations, each on the result of the one before,
  * and many columns repeat few values: dates, quantities, codes, foreign keys.  A
@@ -46,13 +45,6 @@ make_table(Memo *memo, Size len)
 	return memo->table.any;
 }
 
-/* The table, of `len` bytes, all zeros at first; NULL if there is none (yet). */
-void *
-pgseal_memo_table(Memo *memo, Size len)
-{
-	return likely(memo->table.any != NULL) ? memo->table.any : make_table(memo, len);
-}
-
 /* Drops the table for good: code that still holds this type goes on without it. */
 void
 pgseal_memo_end(Memo *memo)
@@ -63,10 +55,19 @@ pgseal_memo_end(Memo *memo)
 }
 
 /*
- * Make a table of numbers or numerics; false before FIRST_USES, after the end, or without memory.
- * An empty entry looks as if it held the number 0.  0 belongs in entry 0, so that entry starts with
- * the number 1, which belongs in another entry.
+ * These make a table of numbers or numerics; false before FIRST_USES, after the end, or without
+ * memory.  An empty entry looks as if it held the number 0.  0 belongs in entry 0, so that entry
+ * starts with the number 1, which belongs in another entry.
  */
+bool
+pgseal_memo_make_int4s(Memo *memo)
+{
+	if (make_table(memo, sizeof(MemoInt4) << MEMO_INT4_BITS) == NULL)
+		return false;
+	memo->table.int4s[0].from = 1;
+	return true;
+}
+
 bool
 pgseal_memo_make_numbers(Memo *memo)
 {
@@ -98,7 +99,7 @@ pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len)
 
 	if (len > max_len)
 		return NULL;
-	if (pgseal_memo_table(memo, sizeof(MemoString) << STRING_BITS) == NULL)
+	if (unlikely(memo->table.any == NULL) && make_table(memo, sizeof(MemoString) << STRING_BITS) == NULL)
 		return NULL;
 	memset(words, 0, sizeof(words));
 	memcpy(words, from, len);

@@ -104,6 +104,12 @@ typedef struct MemoNumber
 	uint64		to;
 } MemoNumber;
 
+typedef struct MemoInt4
+{
+	uint32		from;
+	uint32		to;
+} MemoInt4;
+
 /* A sealed numeric with its display scale, and the numeric as PostgreSQL has it. */
 #define MEMO_NUMERIC_BYTES 16	/* of 16 digits: length, 2 bytes, 5 base-10000 digits at most */
 
@@ -121,15 +127,6 @@ typedef struct MemoString
 	uint8		to[MEMO_STRING_BYTES];
 } MemoString;
 
-typedef struct MemoText
-{
-	uint64		first;
-	uint64		last;
-	uint64		sealed;
-	int32		typmod;
-	uint32		len;			/* of the text; 0: empty */
-} MemoText;
-
 typedef struct Memo
 {
 	uint32		uses;
@@ -137,6 +134,7 @@ typedef struct Memo
 	union
 	{
 		void	   *any;
+		MemoInt4   *int4s;		/* of numbers of 32 bits */
 		MemoNumber *numbers;
 		MemoNumeric *numerics;	/* of format-preserving numerics, from sealed to plain */
 		MemoString *strings;	/* of authenticated types */
@@ -162,7 +160,6 @@ typedef struct SealedType
 	FmgrInfo	base_recv;
 	FmgrInfo	base_send;
 	FmgrInfo	base_coerce;	/* (base, typmod, explicit); fn_oid 0 if none */
-	Memo		written;		/* from text to sealed */
 	Memo		sealed;			/* from plain to sealed */
 	Memo		opened;			/* from sealed to plain */
 } SealedType;
@@ -288,15 +285,13 @@ extern void pgseal_run_helper(const char *task, const char *to_provider,
 /* value.c: one value, of any type */
 extern Datum pgseal_seal(SealedType *type, Datum plain);
 extern Datum pgseal_seal_characters(SealedType *type, const char *text);
-extern Datum pgseal_seal_once(SealedType *type, Datum plain);
-extern Datum pgseal_seal_packed_once(SealedType *type, uint64 packed, uint32 display_scale);
-extern void pgseal_ready_to_seal(SealedType *type);
+extern Datum pgseal_seal_packed(SealedType *type, uint64 packed, uint32 display_scale);
 extern Datum pgseal_open(SealedType *type, Datum sealed);
 extern Datum pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 to);
 extern bool pgseal_fits(SealedType *type, Datum plain);
 
 /* text.c */
-extern Datum pgseal_seal_text(SealedType *type, char *text, int32 typmod, FmgrInfo *flinfo);
+extern Datum pgseal_seal_text(SealedType *type, char *text, int32 typmod);
 
 /* form.c: the sealed form */
 extern Datum pgseal_form_from_text(SealedType *type, const char *text);
@@ -308,21 +303,32 @@ extern void pgseal_form_refuse_binary(SealedType *type, StringInfo buf);
 
 /* memo.c */
 extern void pgseal_memo_end(Memo *memo);
-extern void *pgseal_memo_table(Memo *memo, Size len);
+extern bool pgseal_memo_make_int4s(Memo *memo);
 extern bool pgseal_memo_make_numbers(Memo *memo);
 extern bool pgseal_memo_make_numerics(Memo *memo);
 extern MemoString *pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len);
 extern bool pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len);
 extern void pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, const uint8 *to, size_t to_len);
 
+#define MEMO_INT4_BITS 14		/* 16,384 pairs, 128 kB */
 #define MEMO_NUMBER_BITS 14		/* 16,384 pairs, 256 kB */
 #define MEMO_NUMERIC_BITS 13	/* 8,192 pairs, 192 kB */
 #define MEMO_HASH_FACTOR UINT64CONST(0x9E3779B97F4A7C15)
 
 /*
  * The entry for a number, NULL if there is no table (yet).  It holds the number if its `from` is
- * the number.
+ * the number.  Numbers of 32 bits are dates, codes and keys: neighbours are neighbours in the
+ * table, so that few lines of the processor's cache hold them.
  */
+static inline MemoInt4 *
+pgseal_memo_int4(Memo *memo, uint32 from)
+{
+	if (unlikely(memo->table.any == NULL) && !pgseal_memo_make_int4s(memo))
+		return NULL;
+	return &memo->table.int4s[from & ((1 << MEMO_INT4_BITS) - 1)];
+}
+
+/* The same for a number of 64 or 60 bits. */
 static inline MemoNumber *
 pgseal_memo_number(Memo *memo, uint64 from)
 {

@@ -98,6 +98,30 @@ ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, 
 	return ff1_into_memo(type, key, seal, memo, from);
 }
 
+static pg_noinline uint32
+int4_into_memo(SealedType *type, pgseal_column_key *key, bool seal, MemoInt4 *memo, uint32 from)
+{
+	uint32		to = (uint32) ff1_into_memo(type, key, seal, NULL, from);
+
+	if (memo != NULL)
+	{
+		memo->from = from;
+		memo->to = to;
+	}
+	return to;
+}
+
+/* The same for a number of 32 bits. */
+static inline uint32
+int4_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, uint32 from)
+{
+	MemoInt4   *memo = results != NULL ? pgseal_memo_int4(results, from) : NULL;
+
+	if (memo != NULL && memo->from == from)
+		return memo->to;
+	return int4_into_memo(type, key, seal, memo, from);
+}
+
 static Datum
 numeric_seal(SealedType *type, pgseal_column_key *key, Memo *memo, uint64 packed, uint32 display_scale)
 {
@@ -113,7 +137,7 @@ format_seal(SealedType *type, pgseal_column_key *key, Memo *memo, Datum plain)
 	switch (type->layout)
 	{
 		case LAYOUT_INT4:
-			return Int32GetDatum((int32) ff1_or_memo(type, key, true, memo, (uint32) DatumGetInt32(plain)));
+			return Int32GetDatum((int32) int4_or_memo(type, key, true, memo, (uint32) DatumGetInt32(plain)));
 		case LAYOUT_INT8:
 			return Int64GetDatum((int64) ff1_or_memo(type, key, true, memo, (uint64) DatumGetInt64(plain)));
 		default:
@@ -174,7 +198,7 @@ format_open(SealedType *type, pgseal_column_key *key, Memo *memo, Datum sealed)
 	switch (type->layout)
 	{
 		case LAYOUT_INT4:
-			plain = ff1_or_memo(type, key, false, memo, (uint32) DatumGetInt32(sealed));
+			plain = int4_or_memo(type, key, false, memo, (uint32) DatumGetInt32(sealed));
 			if (type->base == DATEOID)
 				valid = DATE_NOT_FINITE((DateADT) plain) || IS_VALID_DATE((DateADT) plain);
 			if (unlikely(!valid))	/* the result is no value of the base type */
@@ -415,30 +439,11 @@ pgseal_seal_characters(SealedType *type, const char *text)
 	return seal_bytes(type, key_to_seal(type), (const uint8 *) text, strlen(text), 0);
 }
 
-/* Loads the keys of a deterministic type, and refuses to seal while they rotate. */
-void
-pgseal_ready_to_seal(SealedType *type)
-{
-	check_rotation(type, pgseal_domain_of(type));
-}
-
-/*
- * As pgseal_seal(), for a format-preserving type after pgseal_ready_to_seal(), and without the
- * memo.
- */
+/* Seals a numeric that pgseal_numeric_pack_text() has packed. */
 Datum
-pgseal_seal_once(SealedType *type, Datum plain)
+pgseal_seal_packed(SealedType *type, uint64 packed, uint32 display_scale)
 {
-	pgseal_counts.sealed++;
-	return format_seal(type, type->domain->lookup_key, NULL, plain);
-}
-
-/* The same for a numeric that pgseal_numeric_pack_text() has packed. */
-Datum
-pgseal_seal_packed_once(SealedType *type, uint64 packed, uint32 display_scale)
-{
-	pgseal_counts.sealed++;
-	return numeric_seal(type, type->domain->lookup_key, NULL, packed, display_scale);
+	return numeric_seal(type, key_to_seal(type), &type->sealed, packed, display_scale);
 }
 
 /* Opens a sealed value.  The caller has checked the right to decrypt. */

@@ -59,6 +59,18 @@ SELECT d FROM unnest('{"",-,.,-.,+1,1,-0,-0.00,00,007,1.,.5,-.5,1.5.2,1e2,1e-2,"
     unnest(ARRAY[-1, (5 << 16 | 2) + 4, (3 << 16 | 3) + 4, (2 << 16 | 3) + 4, (16 << 16 | 15) + 4, (16 << 16 | 0) + 4, (4 << 16 | (-2 & 2047)) + 4]) AS m,
     same_text(t, m) AS d WHERE d IS NOT NULL ORDER BY d COLLATE "C";
 DROP FUNCTION same_text;
+CREATE FUNCTION same_input(t text, base text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    plain text;
+    sealed text;
+BEGIN
+    BEGIN EXECUTE format('SELECT %L::%s::text', t, base) INTO plain; EXCEPTION WHEN OTHERS THEN plain := SQLERRM; END;
+    BEGIN EXECUTE format('SELECT %L::sealed_%s::%s::text', t, base, base) INTO sealed; EXCEPTION WHEN OTHERS THEN sealed := SQLERRM; END;
+    RETURN CASE WHEN plain = sealed THEN NULL ELSE format('%s %s: %s, %s', base, t, plain, sealed) END;
+END $$;
+SELECT count(*) AS texts, count(d) AS differ, min(d) AS first FROM unnest('{"",-,+1,-0,00,007,-5,2147483647,2147483648,-2147483648,-2147483649,999999999999999999,1000000000000000000,-999999999999999999,9223372036854775807,9223372036854775808,-9223372036854775808,-9223372036854775809,0000000000000000001," 5","5 ",5x,0x1F,1_000,--5,2024-02-29,2023-02-29,1900-02-29,2000-02-29,0001-01-01,0099-03-01,0000-01-01,9999-12-31,2024-13-01,2024-00-10,2024-04-30,2024-04-31,2024-01-00,2024-1-1,2024-01-011,2024-01-0,202,2024/01/01,10000-01-01,2024-01-01 BC,infinity,20240101}'::text[]) AS t,
+    unnest('{int4,int8,date}'::text[]) AS base, same_input(t, base) AS d;
+DROP FUNCTION same_input;
 -- equality does not see the scale, the display does
 SELECT 1.0::sealed_numeric = 1.000::sealed_numeric AS eq, 1.0::sealed_numeric_wide = 1.000::sealed_numeric_wide AS wide_eq;
 SELECT count(*), count(DISTINCT v) FROM unnest('{1.0,1.00,1,2}'::sealed_numeric[]) AS v;
