@@ -204,8 +204,8 @@ pgseal_numeric_pack_text(const char *text, int32 typmod, uint64 *packed, uint32 
 
 /*
  * The numeric m * 10^-scale with this display scale, in the short form.  Not by
- * int64_div_fast_to_numeric(), which computes with numerics: it takes five times as many
- * instructions, and most of those that opening a value takes.
+ * int64_div_fast_to_numeric(), which computes with numerics: that takes three times as
+ * many instructions, and more than all the rest of opening a value.
  */
 static Datum
 make_numeric(int64 m, int scale, uint32 display_scale)
