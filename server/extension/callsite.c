@@ -37,41 +37,48 @@ pgseal_call_site(FunctionCallInfo fcinfo)
  * The type that a function of this module returns or takes.  It is remembered for each function,
  * not for each call site: the parser makes a new call site for each literal.
  */
-static SealedType *
+typedef struct KnownFunction
+{
+	uint64		generation;
+	Oid			function;
+	bool		of_result;
+	SealedType *type;
+} KnownFunction;
+
+static pg_noinline SealedType *
+look_up(KnownFunction *known, Oid function, bool of_result)
+{
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	Form_pg_proc proc;
+	Oid			oid;
+	SealedType *type;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for function %u", function);
+	proc = (Form_pg_proc) GETSTRUCT(tuple);
+	oid = of_result ? proc->prorettype : proc->proargtypes.values[0];
+	ReleaseSysCache(tuple);
+	type = pgseal_type(oid);
+	/* pgseal_type() may have read the catalog again: take the generation after it. */
+	known->generation = pgseal_generation;
+	known->function = function;
+	known->of_result = of_result;
+	known->type = type;
+	return type;
+}
+
+static inline SealedType *
 type_of_function(FunctionCallInfo fcinfo, bool of_result)
 {
-	static struct
-	{
-		uint64		generation;
-		Oid			function;
-		bool		of_result;
-		SealedType *type;
-	}			known[256];
+	static KnownFunction functions[256];
 	Oid			function = fcinfo->flinfo->fn_oid;
-	int			slot = function % lengthof(known);
+	KnownFunction *known = &functions[function % lengthof(functions)];
 
 	pgseal_refresh();
-	if (unlikely(known[slot].function != function || known[slot].generation != pgseal_generation ||
-				 known[slot].of_result != of_result))
-	{
-		HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-		Form_pg_proc proc;
-		Oid			oid;
-		SealedType *type;
-
-		if (!HeapTupleIsValid(tuple))
-			elog(ERROR, "cache lookup failed for function %u", function);
-		proc = (Form_pg_proc) GETSTRUCT(tuple);
-		oid = of_result ? proc->prorettype : proc->proargtypes.values[0];
-		ReleaseSysCache(tuple);
-		type = pgseal_type(oid);
-		/* pgseal_type() may have read the catalog again: take the generation after it. */
-		known[slot].generation = pgseal_generation;
-		known[slot].function = function;
-		known[slot].of_result = of_result;
-		known[slot].type = type;
-	}
-	return known[slot].type;
+	if (likely(known->function == function && known->generation == pgseal_generation &&
+			   known->of_result == of_result))
+		return known->type;
+	return look_up(known, function, of_result);
 }
 
 SealedType *

@@ -105,7 +105,6 @@ end_memos(void)
 	hash_seq_init(&seq, types);
 	while ((type = hash_seq_search(&seq)) != NULL)
 	{
-		pgseal_memo_end(&type->written);
 		pgseal_memo_end(&type->sealed);
 		pgseal_memo_end(&type->opened);
 	}
@@ -332,14 +331,13 @@ pgseal_type(Oid oid)
 	return type;
 }
 
-/* The domain of a type, with its keys loaded. */
+/* Loads the keys of the domain of a type, if it has one. */
 SealedDomain *
-pgseal_domain_of(SealedType *type)
+pgseal_load_domain(SealedType *type)
 {
-	if (unlikely(type->domain == NULL))
+	if (type->domain == NULL)
 		(void) pgseal_domain(NameStr(type->domain_name), false);
-	if (unlikely(type->domain->lookup_key == NULL))
-		pgseal_keys_load(type->domain);
+	pgseal_keys_load(type->domain);
 	return type->domain;
 }
 

@@ -78,7 +78,7 @@ pgseal_in(PG_FUNCTION_ARGS)
 
 	if (pgseal_format == FORM_SEALED)
 		PG_RETURN_DATUM(pgseal_form_from_text(type_of_sealed_form(fcinfo), text));
-	PG_RETURN_DATUM(pgseal_seal_text(pgseal_type_of_result(fcinfo), text, typmod, fcinfo->flinfo));
+	PG_RETURN_DATUM(pgseal_seal_text(pgseal_type_of_result(fcinfo), text, typmod));
 }
 
 Datum

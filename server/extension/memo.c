@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * memo.c
- *		The last results of the deterministic ciphers of a type (text.c has a
- *		table of its own, of texts).
+ *		The last results of the deterministic ciphers of a type.
  *
  * FF1 is a chain of ten AES operations, each on the result of the one before,
  * and many columns repeat few values: dates, quantities, codes, foreign keys.  A
@@ -20,10 +19,7 @@
 /* A type gets a table after so many values: a connection that uses a few rows needs none. */
 #define FIRST_USES 256
 
-#define NUMBER_BITS 14			/* 16,384 pairs, 256 kB */
 #define STRING_BITS 11			/* 2,048 pairs, 196 kB */
-
-#define HASH_FACTOR UINT64CONST(0x9E3779B97F4A7C15)
 
 /* The value of `uses` after pgseal_memo_end(). */
 #define ENDED PG_UINT32_MAX
@@ -49,13 +45,6 @@ make_table(Memo *memo, Size len)
 	return memo->table.any;
 }
 
-/* The table, of `len` bytes, all zeros at first; NULL if there is none (yet). */
-void *
-pgseal_memo_table(Memo *memo, Size len)
-{
-	return likely(memo->table.any != NULL) ? memo->table.any : make_table(memo, len);
-}
-
 /* Drops the table for good: code that still holds this type goes on without it. */
 void
 pgseal_memo_end(Memo *memo)
@@ -66,23 +55,35 @@ pgseal_memo_end(Memo *memo)
 }
 
 /*
- * The entry for a number, NULL if there is no table (yet).  It holds the number if its `from` is
- * the number.
+ * These make a table of numbers or numerics; false before FIRST_USES, after the end, or without
+ * memory.  An empty entry looks as if it held the number 0.  0 belongs in entry 0, so that entry
+ * starts with the number 1, which belongs in another entry.
  */
-MemoNumber *
-pgseal_memo_number(Memo *memo, uint64 from)
+bool
+pgseal_memo_make_int4s(Memo *memo)
 {
-	if (unlikely(memo->table.any == NULL))
-	{
-		if (make_table(memo, sizeof(MemoNumber) << NUMBER_BITS) == NULL)
-			return NULL;
-		/*
-		 * An empty entry looks as if it held the number 0.  0 belongs in entry 0, so that entry
-		 * starts with the number 1, which belongs in another entry.
-		 */
-		memo->table.numbers[0].from = 1;
-	}
-	return &memo->table.numbers[(from * HASH_FACTOR) >> (64 - NUMBER_BITS)];
+	if (make_table(memo, sizeof(MemoInt4) << MEMO_INT4_BITS) == NULL)
+		return false;
+	memo->table.int4s[0].from = 1;
+	return true;
+}
+
+bool
+pgseal_memo_make_numbers(Memo *memo)
+{
+	if (make_table(memo, sizeof(MemoNumber) << MEMO_NUMBER_BITS) == NULL)
+		return false;
+	memo->table.numbers[0].from = 1;
+	return true;
+}
+
+bool
+pgseal_memo_make_numerics(Memo *memo)
+{
+	if (make_table(memo, sizeof(MemoNumeric) << MEMO_NUMERIC_BITS) == NULL)
+		return false;
+	memo->table.numerics[0].from = 1;
+	return true;
 }
 
 StaticAssertDecl(MEMO_PLAIN_BYTES + PGSEAL_COLUMN_DET_OVERHEAD_MAX <= MEMO_STRING_BYTES, "a sealed string fits");
@@ -98,13 +99,13 @@ pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len)
 
 	if (len > max_len)
 		return NULL;
-	if (pgseal_memo_table(memo, sizeof(MemoString) << STRING_BITS) == NULL)
+	if (unlikely(memo->table.any == NULL) && make_table(memo, sizeof(MemoString) << STRING_BITS) == NULL)
 		return NULL;
 	memset(words, 0, sizeof(words));
 	memcpy(words, from, len);
 	for (int i = 0; i * 8 < len; i++)
-		hash = ((hash ^ words[i]) * HASH_FACTOR) ^ (hash >> 29);
-	return &memo->table.strings[(hash * HASH_FACTOR) >> (64 - STRING_BITS)];
+		hash = ((hash ^ words[i]) * MEMO_HASH_FACTOR) ^ (hash >> 29);
+	return &memo->table.strings[(hash * MEMO_HASH_FACTOR) >> (64 - STRING_BITS)];
 }
 
 bool

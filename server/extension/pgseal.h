@@ -25,6 +25,12 @@
 #include "varatt.h"
 #endif
 
+/*
+ * What the files share is called directly, not through the module's table of symbols, which would
+ * let another library put its own function there.
+ */
+#pragma GCC visibility push(hidden)
+
 #include "pgseal_column.h"
 
 #ifndef USE_FLOAT8_BYVAL
@@ -98,6 +104,21 @@ typedef struct MemoNumber
 	uint64		to;
 } MemoNumber;
 
+typedef struct MemoInt4
+{
+	uint32		from;
+	uint32		to;
+} MemoInt4;
+
+/* A sealed numeric with its display scale, and the numeric as PostgreSQL has it. */
+#define MEMO_NUMERIC_BYTES 16	/* of 16 digits: length, 2 bytes, 5 base-10000 digits at most */
+
+typedef struct MemoNumeric
+{
+	uint64		from;
+	uint64		to[MEMO_NUMERIC_BYTES / sizeof(uint64)];
+} MemoNumeric;
+
 typedef struct MemoString
 {
 	uint8		from_len;		/* both lengths 0: empty */
@@ -106,15 +127,6 @@ typedef struct MemoString
 	uint8		to[MEMO_STRING_BYTES];
 } MemoString;
 
-typedef struct MemoText
-{
-	uint64		first;
-	uint64		last;
-	uint64		sealed;
-	int32		typmod;
-	uint32		len;			/* of the text; 0: empty */
-} MemoText;
-
 typedef struct Memo
 {
 	uint32		uses;
@@ -122,7 +134,9 @@ typedef struct Memo
 	union
 	{
 		void	   *any;
+		MemoInt4   *int4s;		/* of numbers of 32 bits */
 		MemoNumber *numbers;
+		MemoNumeric *numerics;	/* of format-preserving numerics, from sealed to plain */
 		MemoString *strings;	/* of authenticated types */
 	}			table;			/* NULL until the type has many values */
 } Memo;
@@ -146,7 +160,6 @@ typedef struct SealedType
 	FmgrInfo	base_recv;
 	FmgrInfo	base_send;
 	FmgrInfo	base_coerce;	/* (base, typmod, explicit); fn_oid 0 if none */
-	Memo		written;		/* from text to sealed */
 	Memo		sealed;			/* from plain to sealed */
 	Memo		opened;			/* from sealed to plain */
 } SealedType;
@@ -158,6 +171,7 @@ typedef struct CallSite
 	SealedType *type;
 	Oid			left;			/* operators on two arguments: their types */
 	Oid			right;
+	SealedType *sealed_types[2];	/* order operators: of the two, NULL for a plain type */
 	FmgrInfo	cmp;
 	/* the last format-preserving value of each side: a constant is opened once */
 	bool		seen[2];
@@ -185,7 +199,7 @@ extern bool pgseal_is_sealed(Oid type);
 extern SealedType *pgseal_type(Oid type);
 extern SealedType *pgseal_type_or_null(Oid type);
 extern SealedDomain *pgseal_domain(const char *name, bool missing_ok);
-extern SealedDomain *pgseal_domain_of(SealedType *type);
+extern SealedDomain *pgseal_load_domain(SealedType *type);
 extern bool pgseal_catalog_stale;
 extern bool pgseal_any_closed;
 extern void pgseal_reread(void);
@@ -196,6 +210,15 @@ pgseal_refresh(void)
 {
 	if (unlikely(pgseal_catalog_stale))
 		pgseal_reread();
+}
+
+/* The domain of a type, with its keys loaded. */
+static inline SealedDomain *
+pgseal_domain_of(SealedType *type)
+{
+	if (likely(type->domain != NULL && type->domain->lookup_key != NULL))
+		return type->domain;
+	return pgseal_load_domain(type);
 }
 
 /* base.c: base types */
@@ -261,14 +284,14 @@ extern void pgseal_run_helper(const char *task, const char *to_provider,
 
 /* value.c: one value, of any type */
 extern Datum pgseal_seal(SealedType *type, Datum plain);
-extern Datum pgseal_seal_once(SealedType *type, Datum plain);
-extern void pgseal_ready_to_seal(SealedType *type);
+extern Datum pgseal_seal_characters(SealedType *type, const char *text);
+extern Datum pgseal_seal_packed(SealedType *type, uint64 packed, uint32 display_scale);
 extern Datum pgseal_open(SealedType *type, Datum sealed);
 extern Datum pgseal_recrypt(SealedType *type, Datum sealed, uint32 from, uint32 to);
 extern bool pgseal_fits(SealedType *type, Datum plain);
 
 /* text.c */
-extern Datum pgseal_seal_text(SealedType *type, char *text, int32 typmod, FmgrInfo *flinfo);
+extern Datum pgseal_seal_text(SealedType *type, char *text, int32 typmod);
 
 /* form.c: the sealed form */
 extern Datum pgseal_form_from_text(SealedType *type, const char *text);
@@ -280,14 +303,52 @@ extern void pgseal_form_refuse_binary(SealedType *type, StringInfo buf);
 
 /* memo.c */
 extern void pgseal_memo_end(Memo *memo);
-extern void *pgseal_memo_table(Memo *memo, Size len);
-extern MemoNumber *pgseal_memo_number(Memo *memo, uint64 from);
+extern bool pgseal_memo_make_int4s(Memo *memo);
+extern bool pgseal_memo_make_numbers(Memo *memo);
+extern bool pgseal_memo_make_numerics(Memo *memo);
 extern MemoString *pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len);
 extern bool pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len);
 extern void pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, const uint8 *to, size_t to_len);
 
+#define MEMO_INT4_BITS 14		/* 16,384 pairs, 128 kB */
+#define MEMO_NUMBER_BITS 14		/* 16,384 pairs, 256 kB */
+#define MEMO_NUMERIC_BITS 13	/* 8,192 pairs, 192 kB */
+#define MEMO_HASH_FACTOR UINT64CONST(0x9E3779B97F4A7C15)
+
+/*
+ * The entry for a number, NULL if there is no table (yet).  It holds the number if its `from` is
+ * the number.  Numbers of 32 bits are dates, codes and keys: neighbours are neighbours in the
+ * table, so that few lines of the processor's cache hold them.
+ */
+static inline MemoInt4 *
+pgseal_memo_int4(Memo *memo, uint32 from)
+{
+	if (unlikely(memo->table.any == NULL) && !pgseal_memo_make_int4s(memo))
+		return NULL;
+	return &memo->table.int4s[from & ((1 << MEMO_INT4_BITS) - 1)];
+}
+
+/* The same for a number of 64 or 60 bits. */
+static inline MemoNumber *
+pgseal_memo_number(Memo *memo, uint64 from)
+{
+	if (unlikely(memo->table.any == NULL) && !pgseal_memo_make_numbers(memo))
+		return NULL;
+	return &memo->table.numbers[(from * MEMO_HASH_FACTOR) >> (64 - MEMO_NUMBER_BITS)];
+}
+
+/* The same for a sealed numeric. */
+static inline MemoNumeric *
+pgseal_memo_numeric(Memo *memo, uint64 from)
+{
+	if (unlikely(memo->table.any == NULL) && !pgseal_memo_make_numerics(memo))
+		return NULL;
+	return &memo->table.numerics[(from * MEMO_HASH_FACTOR) >> (64 - MEMO_NUMERIC_BITS)];
+}
+
 /* packing.c: numeric in 60 bits, and 4 bits of display scale */
 extern bool pgseal_numeric_pack(Datum numeric, uint64 *packed, uint32 *display_scale);
+extern bool pgseal_numeric_pack_text(const char *text, int32 typmod, uint64 *packed, uint32 *display_scale);
 extern bool pgseal_numeric_unpack(uint64 packed, uint32 display_scale, Datum *numeric);
 
 /* fold.c */
@@ -300,5 +361,7 @@ extern void pgseal_check_min_max(MinMaxExpr *expr);
 
 /* planner.c */
 extern void pgseal_planner_init(void);
+
+#pragma GCC visibility pop
 
 #endif							/* PGSEAL_H */

@@ -212,9 +212,9 @@ pgseal_equality_support(PG_FUNCTION_ARGS)
 /* ---- <, <=, >=, > ---- */
 
 static bool
-open_side(CallSite *site, Oid oid, int side, Datum *value)
+open_side(CallSite *site, int side, Datum *value)
 {
-	SealedType *type = pgseal_type_or_null(oid);
+	SealedType *type = site->sealed_types[side];
 	Datum		opened;
 
 	if (type == NULL)
@@ -272,8 +272,10 @@ compare(FunctionCallInfo fcinfo, int *result)
 			elog(ERROR, "pgseal: no order between %s and %s", format_type_be(site->left),
 				 format_type_be(site->right));
 		fmgr_info_cxt(function, &site->cmp, fcinfo->flinfo->fn_mcxt);
+		site->sealed_types[0] = pgseal_type_or_null(site->left);
+		site->sealed_types[1] = pgseal_type_or_null(site->right);
 	}
-	if (!open_side(site, site->left, 0, &left) || !open_side(site, site->right, 1, &right))
+	if (!open_side(site, 0, &left) || !open_side(site, 1, &right))
 		return false;
 	*result = DatumGetInt32(FunctionCall2Coll(&site->cmp, PG_GET_COLLATION(), left, right));
 	return true;

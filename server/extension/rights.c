@@ -82,24 +82,30 @@ has_execute(Oid function, Oid user)
 #endif
 }
 
-static bool
+/* Apart from the function below, which each value calls: so that one saves no registers. */
+static pg_noinline bool
+ask_right(SealedDomain *domain, SealedRight *right, Oid user, const char *schema_name)
+{
+	Oid			schema = get_namespace_oid(schema_name, true);
+	oidvector  *none = buildoidvector(NULL, 0);
+	Oid			marker = !OidIsValid(schema) ? InvalidOid :
+		GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(NameStr(domain->name)),
+						PointerGetDatum(none), ObjectIdGetDatum(schema));
+
+	right->ok = has_execute(marker, user);
+	right->user = user;
+	right->generation = acl_generation;
+	return right->ok;
+}
+
+static inline bool
 has_right(SealedDomain *domain, SealedRight *right, const char *schema_name)
 {
 	Oid			user = GetUserId();
 
-	if (unlikely(right->user != user || right->generation != acl_generation))
-	{
-		Oid			schema = get_namespace_oid(schema_name, true);
-		oidvector  *none = buildoidvector(NULL, 0);
-		Oid			marker = !OidIsValid(schema) ? InvalidOid :
-			GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum(NameStr(domain->name)),
-							PointerGetDatum(none), ObjectIdGetDatum(schema));
-
-		right->ok = has_execute(marker, user);
-		right->user = user;
-		right->generation = acl_generation;
-	}
-	return right->ok;
+	if (likely(right->user == user && right->generation == acl_generation))
+		return right->ok;
+	return ask_right(domain, right, user, schema_name);
 }
 
 bool

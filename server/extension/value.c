@@ -28,16 +28,22 @@ has_scale(SealedType *type)
 	return type->mode == SEAL_DETERMINISTIC && type->base == NUMERICOID;
 }
 
-static void
+PGSEAL_NORETURN static pg_noinline void
+refuse_while_rotating(SealedType *type, SealedDomain *domain)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("type %s cannot be used while the key of key domain %s rotates",
+					type->name, NameStr(domain->name)),
+			 errhint("See pgseal.rotation_progress; CALL pgseal.rotate('%s') resumes it.",
+					 NameStr(domain->name))));
+}
+
+static inline void
 check_rotation(SealedType *type, SealedDomain *domain)
 {
 	if (unlikely(domain->rotating_to != 0))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("type %s cannot be used while the key of key domain %s rotates",
-						type->name, NameStr(domain->name)),
-				 errhint("See pgseal.rotation_progress; CALL pgseal.rotate('%s') resumes it.",
-						 NameStr(domain->name))));
+		refuse_while_rotating(type, domain);
 }
 
 /* ---- format-preserving ---- */
@@ -62,19 +68,13 @@ ff1(SealedType *type, pgseal_column_key *key, bool seal, uint64 from, uint64 *to
 	}
 }
 
-/*
- * The same, from the memo if it has the result.  A memo belongs to the key in use; NULL: no memo.
- */
-static uint64
-ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, uint64 from)
+/* Computes a value, and stores it in its entry of the memo, if there is one. */
+static pg_noinline uint64
+ff1_into_memo(SealedType *type, pgseal_column_key *key, bool seal, MemoNumber *memo, uint64 from)
 {
-	MemoNumber *memo = results != NULL ? pgseal_memo_number(results, from) : NULL;
 	uint64		to;
-	int			code;
+	int			code = ff1(type, key, seal, from, &to);
 
-	if (memo != NULL && memo->from == from)
-		return memo->to;
-	code = ff1(type, key, seal, from, &to);
 	if (unlikely(code != PGSEAL_COLUMN_OK))
 		pgseal_fail(code, type, seal ? "seal" : "open");
 	if (memo != NULL)
@@ -83,6 +83,49 @@ ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, 
 		memo->to = to;
 	}
 	return to;
+}
+
+/*
+ * FF1, from the memo if it has the result.  A memo belongs to the key in use; NULL: no memo.
+ */
+static inline uint64
+ff1_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, uint64 from)
+{
+	MemoNumber *memo = results != NULL ? pgseal_memo_number(results, from) : NULL;
+
+	if (memo != NULL && memo->from == from)
+		return memo->to;
+	return ff1_into_memo(type, key, seal, memo, from);
+}
+
+static pg_noinline uint32
+int4_into_memo(SealedType *type, pgseal_column_key *key, bool seal, MemoInt4 *memo, uint32 from)
+{
+	uint32		to = (uint32) ff1_into_memo(type, key, seal, NULL, from);
+
+	if (memo != NULL)
+	{
+		memo->from = from;
+		memo->to = to;
+	}
+	return to;
+}
+
+/* The same for a number of 32 bits. */
+static inline uint32
+int4_or_memo(SealedType *type, pgseal_column_key *key, bool seal, Memo *results, uint32 from)
+{
+	MemoInt4   *memo = results != NULL ? pgseal_memo_int4(results, from) : NULL;
+
+	if (memo != NULL && memo->from == from)
+		return memo->to;
+	return int4_into_memo(type, key, seal, memo, from);
+}
+
+static Datum
+numeric_seal(SealedType *type, pgseal_column_key *key, Memo *memo, uint64 packed, uint32 display_scale)
+{
+	return Int64GetDatum((int64) (ff1_or_memo(type, key, true, memo, packed) << 4 | display_scale));
 }
 
 static Datum
@@ -94,7 +137,7 @@ format_seal(SealedType *type, pgseal_column_key *key, Memo *memo, Datum plain)
 	switch (type->layout)
 	{
 		case LAYOUT_INT4:
-			return Int32GetDatum((int32) ff1_or_memo(type, key, true, memo, (uint32) DatumGetInt32(plain)));
+			return Int32GetDatum((int32) int4_or_memo(type, key, true, memo, (uint32) DatumGetInt32(plain)));
 		case LAYOUT_INT8:
 			return Int64GetDatum((int64) ff1_or_memo(type, key, true, memo, (uint64) DatumGetInt64(plain)));
 		default:
@@ -104,39 +147,73 @@ format_seal(SealedType *type, pgseal_column_key *key, Memo *memo, Datum plain)
 						 errmsg("value does not fit type %s", type->name),
 						 errdetail("It holds up to 16 significant digits, and up to 15 digits after the decimal point."),
 						 errhint("Use sealed_numeric_wide, or round the value.")));
-			return Int64GetDatum((int64) (ff1_or_memo(type, key, true, memo, packed) << 4 | scale));
+			return numeric_seal(type, key, memo, packed, scale);
 	}
 }
 
-static Datum
+PGSEAL_NORETURN static pg_noinline void
+refuse_opened(SealedType *type)
+{
+	pgseal_fail(PGSEAL_COLUMN_NOT_AUTHENTIC, type, "open");
+}
+
+/* A numeric that the memo does not have; it is stored in its entry, if there is one. */
+static pg_noinline Datum
+numeric_open(SealedType *type, pgseal_column_key *key, MemoNumeric *memo, uint64 sealed)
+{
+	uint64		packed = ff1_into_memo(type, key, false, NULL, sealed >> 4);
+	Datum		result;
+
+	if (unlikely(!pgseal_numeric_unpack(packed, (uint32) (sealed & 15), &result)))
+		refuse_opened(type);
+	if (memo != NULL && VARSIZE(DatumGetPointer(result)) <= MEMO_NUMERIC_BYTES)
+	{
+		memo->from = sealed;
+		memset(memo->to, 0, MEMO_NUMERIC_BYTES);
+		memcpy(memo->to, DatumGetPointer(result), VARSIZE(DatumGetPointer(result)));
+	}
+	return result;
+}
+
+/* A sum opens each value of its column, and an expression the same value again. */
+static inline Datum
+numeric_or_memo(SealedType *type, pgseal_column_key *key, Memo *results, uint64 sealed)
+{
+	MemoNumeric *memo = results != NULL ? pgseal_memo_numeric(results, sealed) : NULL;
+	void	   *result;
+
+	if (memo == NULL || memo->from != sealed)
+		return numeric_open(type, key, memo, sealed);
+	result = palloc(MEMO_NUMERIC_BYTES);
+	memcpy(result, memo->to, MEMO_NUMERIC_BYTES);
+	return PointerGetDatum(result);
+}
+
+static inline Datum
 format_open(SealedType *type, pgseal_column_key *key, Memo *memo, Datum sealed)
 {
 	uint64		plain;
-	Datum		result;
 	bool		valid = true;
 
 	switch (type->layout)
 	{
 		case LAYOUT_INT4:
-			plain = ff1_or_memo(type, key, false, memo, (uint32) DatumGetInt32(sealed));
+			plain = int4_or_memo(type, key, false, memo, (uint32) DatumGetInt32(sealed));
 			if (type->base == DATEOID)
 				valid = DATE_NOT_FINITE((DateADT) plain) || IS_VALID_DATE((DateADT) plain);
-			result = Int32GetDatum((int32) plain);
-			break;
+			if (unlikely(!valid))	/* the result is no value of the base type */
+				refuse_opened(type);
+			return Int32GetDatum((int32) plain);
 		case LAYOUT_INT8:
 			plain = ff1_or_memo(type, key, false, memo, (uint64) DatumGetInt64(sealed));
 			if (type->base != INT8OID)
 				valid = TIMESTAMP_NOT_FINITE((Timestamp) plain) || IS_VALID_TIMESTAMP((Timestamp) plain);
-			result = Int64GetDatum((int64) plain);
-			break;
+			if (unlikely(!valid))
+				refuse_opened(type);
+			return Int64GetDatum((int64) plain);
 		default:
-			plain = ff1_or_memo(type, key, false, memo, (uint64) DatumGetInt64(sealed) >> 4);
-			valid = pgseal_numeric_unpack(plain, (uint32) (DatumGetInt64(sealed) & 15), &result);
-			break;
+			return numeric_or_memo(type, key, memo, (uint64) DatumGetInt64(sealed));
 	}
-	if (unlikely(!valid))		/* the result is no value of the base type */
-		pgseal_fail(PGSEAL_COLUMN_NOT_AUTHENTIC, type, "open");
-	return result;
 }
 
 /* ---- authenticated ---- */
@@ -169,53 +246,17 @@ det_or_memo(SealedType *type, pgseal_column_key *key, bool seal, const uint8 *fr
 	return code;
 }
 
+/* Seals bytes of an authenticated type; `scale` follows those of a deterministic numeric. */
 static Datum
-bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
+seal_bytes(SealedType *type, pgseal_column_key *key, const uint8 *bytes, size_t len, uint16 scale)
 {
-	Datum		given = plain;
-	const uint8 *bytes;
-	size_t		len;
-	size_t		sealed_len;
-	size_t		written;
-	union
-	{
-		Datum		datum;
-		uint8		bytes[sizeof(Datum)];
-	}			byval;
-	struct varlena *result;
-	uint8	   *to;
-	int			code;
-	uint16		scale = 0;
-
-	if (has_scale(type) && !numeric_is_nan(DatumGetNumeric(plain)) && !numeric_is_inf(DatumGetNumeric(plain)))
-	{
-		/* Equal values must have equal bytes: remove trailing zeros, and keep the scale separately. */
-		scale = DatumGetInt32(DirectFunctionCall1(numeric_scale, plain));
-		plain = DirectFunctionCall1(numeric_trim_scale, plain);
-	}
-	if (type->base_len == -1)
-	{
-		struct varlena *value = PG_DETOAST_DATUM_PACKED(plain);
-
-		bytes = (const uint8 *) VARDATA_ANY(value);
-		len = VARSIZE_ANY_EXHDR(value);
-		plain = PointerGetDatum(value);
-	}
-	else if (type->base_byval)
-	{
-		store_att_byval(&byval, plain, type->base_len);
-		bytes = byval.bytes;
-		len = type->base_len;
-	}
-	else
-	{
-		bytes = (const uint8 *) DatumGetPointer(plain);
-		len = type->base_len;
-	}
-	sealed_len = type->mode == SEAL_RANDOM ? pgseal_column_rnd_sealed_len(key, len) :
+	size_t		sealed_len = type->mode == SEAL_RANDOM ? pgseal_column_rnd_sealed_len(key, len) :
 		pgseal_column_det_sealed_len(key, len);
-	result = palloc(VARHDRSZ + sealed_len + SCALE_BYTES);
-	to = (uint8 *) VARDATA(result);
+	struct varlena *result = palloc(VARHDRSZ + sealed_len + SCALE_BYTES);
+	uint8	   *to = (uint8 *) VARDATA(result);
+	size_t		written;
+	int			code;
+
 	if (type->mode == SEAL_RANDOM)
 		code = pgseal_column_rnd_seal(key, type->code, bytes, len, to, sealed_len, &written);
 	else
@@ -228,9 +269,40 @@ bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
 		written += SCALE_BYTES;
 	}
 	SET_VARSIZE(result, VARHDRSZ + written);
-	if (type->base_len == -1 && plain != given)
-		pfree(DatumGetPointer(plain));
 	return PointerGetDatum(result);
+}
+
+static Datum
+bytes_seal(SealedType *type, pgseal_column_key *key, Datum plain)
+{
+	Datum		given = plain;
+	Datum		result;
+	struct varlena *value;
+	union
+	{
+		Datum		datum;
+		uint8		bytes[sizeof(Datum)];
+	}			byval;
+	uint16		scale = 0;
+
+	if (type->base_len != -1)
+	{
+		if (type->base_byval)
+			store_att_byval(&byval, plain, type->base_len);
+		return seal_bytes(type, key, type->base_byval ? byval.bytes : (const uint8 *) DatumGetPointer(plain),
+						  type->base_len, 0);
+	}
+	if (has_scale(type) && !numeric_is_nan(DatumGetNumeric(plain)) && !numeric_is_inf(DatumGetNumeric(plain)))
+	{
+		/* Equal values must have equal bytes: remove trailing zeros, and keep the scale separately. */
+		scale = DatumGetInt32(DirectFunctionCall1(numeric_scale, plain));
+		plain = DirectFunctionCall1(numeric_trim_scale, plain);
+	}
+	value = PG_DETOAST_DATUM_PACKED(plain);
+	result = seal_bytes(type, key, (const uint8 *) VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value), scale);
+	if (PointerGetDatum(value) != given)
+		pfree(value);
+	return result;
 }
 
 /*
@@ -336,37 +408,42 @@ bytes_open(SealedType *type, SealedDomain *domain, Datum sealed)
 
 /* ---- both ---- */
 
-/* Seals a value of the base type. */
-Datum
-pgseal_seal(SealedType *type, Datum plain)
+/* The key for new values.  While the key of a deterministic type rotates, that is an error. */
+static inline pgseal_column_key *
+key_to_seal(SealedType *type)
 {
 	SealedDomain *domain = pgseal_domain_of(type);
 
 	pgseal_counts.sealed++;
 	if (type->mode == SEAL_RANDOM)
-		return bytes_seal(type, domain->random_key, plain);
+		return domain->random_key;
 	check_rotation(type, domain);
-	if (type->mode == SEAL_FORMAT)
-		return format_seal(type, domain->lookup_key, &type->sealed, plain);
-	return bytes_seal(type, domain->lookup_key, plain);
+	return domain->lookup_key;
 }
 
-/* Loads the keys of a deterministic type, and refuses to seal while they rotate. */
-void
-pgseal_ready_to_seal(SealedType *type)
-{
-	check_rotation(type, pgseal_domain_of(type));
-}
-
-/*
- * As pgseal_seal(), for a format-preserving type after pgseal_ready_to_seal(), and without the
- * memo.
- */
+/* Seals a value of the base type. */
 Datum
-pgseal_seal_once(SealedType *type, Datum plain)
+pgseal_seal(SealedType *type, Datum plain)
 {
-	pgseal_counts.sealed++;
-	return format_seal(type, type->domain->lookup_key, NULL, plain);
+	pgseal_column_key *key = key_to_seal(type);
+
+	if (type->mode == SEAL_FORMAT)
+		return format_seal(type, key, &type->sealed, plain);
+	return bytes_seal(type, key, plain);
+}
+
+/* Seals a value of an authenticated type of text from its characters. */
+Datum
+pgseal_seal_characters(SealedType *type, const char *text)
+{
+	return seal_bytes(type, key_to_seal(type), (const uint8 *) text, strlen(text), 0);
+}
+
+/* Seals a numeric that pgseal_numeric_pack_text() has packed. */
+Datum
+pgseal_seal_packed(SealedType *type, uint64 packed, uint32 display_scale)
+{
+	return numeric_seal(type, key_to_seal(type), &type->sealed, packed, display_scale);
 }
 
 /* Opens a sealed value.  The caller has checked the right to decrypt. */

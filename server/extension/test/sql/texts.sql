@@ -1,4 +1,4 @@
--- A backend that reads many texts of a format-preserving type keeps the last ones with what they became: the values must be those of the texts.
+-- The usual forms of texts are read without the input function of the base type, and their values may come from the memo: they must be those of the texts.
 SET client_min_messages = warning;
 SELECT pgseal.create_domain('texts_other');
 SELECT pgseal.create_type('texts_int4', 'int4', 'format', 'texts_other');
@@ -21,11 +21,11 @@ SELECT texts_differences();
 SELECT n, count(*), min(v::numeric::text), max(v::numeric::text) FROM
   (SELECT n, sealed_numeric_in(textout(n), 0, -1) AS v FROM unnest(ARRAY['1', '11', '111', '1.0', '1.00', ' 1', '1 ', '1111', '11111111', '111111111', '1111111111111111', '0000000000000001', '00000000000000001']) AS n,
      generate_series(1, 400)) AS x GROUP BY n ORDER BY n COLLATE "C";
--- The precision that a column has is part of the question.
+-- The precision that a column has counts.
 SELECT m, count(*), min(v::numeric::text), max(v::numeric::text) FROM
   (SELECT m, sealed_numeric_in('1.256', 0, m) AS v FROM generate_series(1, 1000), unnest(ARRAY[-1, (5 << 16 | 2) + 4, (5 << 16 | 1) + 4]) AS m) AS x GROUP BY m ORDER BY m;
 SELECT sealed_numeric_in('1.256', 0, (2 << 16 | 2) + 4)::numeric;
--- Settings have a say in most dates: such a text is read anew.
+-- Settings have a say in most dates.
 CREATE FUNCTION texts_of_date(d text) RETURNS TABLE (n bigint, low text, high text) LANGUAGE sql AS
   $$SELECT count(*), min(to_char(sealed_date_in(textout(d), 0, -1)::date, 'YYYY Mon DD')), max(to_char(sealed_date_in(textout(d), 0, -1)::date, 'YYYY Mon DD')) FROM generate_series(1, 1000)$$;
 SET datestyle = 'ISO, DMY';
@@ -42,7 +42,7 @@ RESET datestyle;
 SELECT count(*) FROM generate_series(1, 1000) AS i WHERE sealed_int4_in(textout(CASE WHEN i < 1000 THEN '5' ELSE '5x' END), 0, -1) IS NOT NULL;
 SELECT count(*) FROM generate_series(1, 1000) AS i WHERE sealed_int4_in(textout(CASE WHEN i < 1000 THEN '5' ELSE '' END), 0, -1) IS NOT NULL;
 SELECT count(*) FROM generate_series(1, 1000) AS i WHERE sealed_int8_in(textout(CASE WHEN i < 1000 THEN '5' ELSE 'pgseal:1:00' END), 0, -1) IS NOT NULL;
--- A column whose values hardly ever come again stops asking, and asks again later.
+-- Values that hardly ever come again, and then few that come often.
 SELECT count(*) FROM generate_series(1, 200000) AS i WHERE sealed_int8_in(textout((CASE WHEN i < 60000 THEN i ELSE i % 10 END)::text), 0, -1)::int8 <> CASE WHEN i < 60000 THEN i ELSE i % 10 END;
 -- Nothing of the old key is left after a rotation.
 CREATE TABLE texts_kept AS SELECT texts_int4_in(textout((i % 10)::text), 0, -1) AS a FROM generate_series(1, 1000) AS i;

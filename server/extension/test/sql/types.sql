@@ -31,6 +31,46 @@ SELECT 1.25::sealed_numeric::sealed_numeric(10,1);
 CREATE TABLE bad (a sealed_numeric(17,2));
 CREATE TABLE bad (a sealed_text(5));
 DROP TABLE money;
+-- a numeric that was opened has the very bytes of the one that was sealed, computed or from the memo, and its text gives the same
+CREATE TABLE opened AS SELECT s * m * ('1e-' || e)::numeric AS v FROM unnest('{1,-1}'::numeric[]) AS s, generate_series(0, 15) AS e,
+    unnest('{0,1,7,10,99,100,9999,10000,10001,99990000,12345678,100000000,123400005678,1000000000000000,9999999999999999}'::numeric[]) AS m;
+INSERT INTO opened SELECT trim_scale(v) FROM opened UNION SELECT round(v, d) FROM opened, unnest('{0,2,4,5,9}'::int[]) AS d;
+DELETE FROM opened WHERE scale(v) > 15 OR scale(trim_scale(v)) + length(trunc(abs(v))::text) > 16;
+SELECT count(*) > 500 AS many, count(*) FILTER (WHERE numeric_send(v) <> numeric_send(v::sealed_numeric::numeric)
+        OR pg_column_size(+v) <> pg_column_size(v::sealed_numeric::numeric)
+        OR numeric_send(v) <> numeric_send(sealed_numeric_in(textout(v::text), 0, -1)::numeric)) AS differ FROM opened;
+CREATE TABLE opened_sealed (v numeric(10,3), s sealed_numeric(10,3));
+INSERT INTO opened_sealed SELECT v, v FROM opened WHERE abs(v) < 1000000;
+INSERT INTO opened_sealed SELECT v, sealed_numeric_in(textout(v::text), 0, (10 << 16 | 3) + 4) FROM opened WHERE abs(v) < 1000000;
+SELECT count(*) > 500 AS many, count(*) FILTER (WHERE numeric_send(v) <> numeric_send(s::numeric) OR v::sealed_numeric <> s) AS differ FROM opened_sealed;
+SELECT sum(v) = sum(s) AS sum, avg(v) = avg(s) AS avg, min(v) = min(s) AS min, max(v * v) = max(s * s) AS max FROM opened_sealed;
+DROP TABLE opened, opened_sealed;
+-- each text is read as numeric_in() reads it, or refused as it refuses
+CREATE FUNCTION same_text(t text, m int) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    plain text;
+    sealed text;
+BEGIN
+    BEGIN plain := numeric_in(textout(t), 0, m); EXCEPTION WHEN OTHERS THEN plain := SQLERRM; END;
+    BEGIN sealed := sealed_numeric_in(textout(t), 0, m)::numeric; EXCEPTION WHEN OTHERS THEN sealed := SQLERRM; END;
+    RETURN CASE WHEN plain = sealed THEN NULL ELSE format('%s %s: %s, %s', t, m, plain, sealed) END;
+END $$;
+SELECT d FROM unnest('{"",-,.,-.,+1,1,-0,-0.00,00,007,1.,.5,-.5,1.5.2,1e2,1e-2," 1","1 ",1x,0x1F,1_000,--1,NaN,-Infinity,0.001,0.999,9.99,9.995,99.99,100,999.99,1000,0.1234567890123456,0.123456789012345,1234567890123456,12345678901234567,123456789.12345670,1.50000000000000000000}'::text[]) AS t,
+    unnest(ARRAY[-1, (5 << 16 | 2) + 4, (3 << 16 | 3) + 4, (2 << 16 | 3) + 4, (16 << 16 | 15) + 4, (16 << 16 | 0) + 4, (4 << 16 | (-2 & 2047)) + 4]) AS m,
+    same_text(t, m) AS d WHERE d IS NOT NULL ORDER BY d COLLATE "C";
+DROP FUNCTION same_text;
+CREATE FUNCTION same_input(t text, base text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    plain text;
+    sealed text;
+BEGIN
+    BEGIN EXECUTE format('SELECT %L::%s::text', t, base) INTO plain; EXCEPTION WHEN OTHERS THEN plain := SQLERRM; END;
+    BEGIN EXECUTE format('SELECT %L::sealed_%s::%s::text', t, base, base) INTO sealed; EXCEPTION WHEN OTHERS THEN sealed := SQLERRM; END;
+    RETURN CASE WHEN plain = sealed THEN NULL ELSE format('%s %s: %s, %s', base, t, plain, sealed) END;
+END $$;
+SELECT count(*) AS texts, count(d) AS differ, min(d) AS first FROM unnest('{"",-,+1,-0,00,007,-5,2147483647,2147483648,-2147483648,-2147483649,999999999999999999,1000000000000000000,-999999999999999999,9223372036854775807,9223372036854775808,-9223372036854775808,-9223372036854775809,0000000000000000001," 5","5 ",5x,0x1F,1_000,--5,2024-02-29,2023-02-29,1900-02-29,2000-02-29,0001-01-01,0099-03-01,0000-01-01,9999-12-31,2024-13-01,2024-00-10,2024-04-30,2024-04-31,2024-01-00,2024-1-1,2024-01-011,2024-01-0,202,2024/01/01,10000-01-01,2024-01-01 BC,infinity,20240101}'::text[]) AS t,
+    unnest('{int4,int8,date}'::text[]) AS base, same_input(t, base) AS d;
+DROP FUNCTION same_input;
 -- equality does not see the scale, the display does
 SELECT 1.0::sealed_numeric = 1.000::sealed_numeric AS eq, 1.0::sealed_numeric_wide = 1.000::sealed_numeric_wide AS wide_eq;
 SELECT count(*), count(DISTINCT v) FROM unnest('{1.0,1.00,1,2}'::sealed_numeric[]) AS v;
