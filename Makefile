@@ -35,6 +35,7 @@ MAKEFLAGS += --no-print-directory
 #   ACTIONS="build unit"              some parts of test-aarch64 or test-musl (scripts/aarch64.sh
 #                                     --help, musl.sh --help)
 #   HOURS=8 SEED=1 EVENTS=crash       how long, in which order and which, for soak
+#   ARCH=arm64                        the architecture, for deb and test-deb
 #   AUDITABLE=yes                     programs that list the crates in them, as in packages, for
 #                                     build
 #   FIPS=1                            over AWS-LC's FIPS module (docs/fips.md), for build, test and
@@ -56,6 +57,9 @@ UPSTREAM = tests/upstream
 # build, and a demonstration does not need it, so that plugin has a target of its own.
 AWS_KMS = pgseal-provider-aws-kms
 PLUGINS = pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault
+
+# What is installed: scripts/aarch64.sh packages what was built for another architecture.
+BUILT = target$(PGSEAL_CROSS:%=/%)
 
 # Licences of the crates within the programs, and the bill of materials.
 NOTICES = THIRD-PARTY-NOTICES.txt pgseal.cdx.json
@@ -106,19 +110,19 @@ build-aws-kms: ## the plugin for AWS KMS, which 'make build' leaves out: the SDK
 
 .PHONY: install
 install: ## install what 'make build' built, and the plugin of 'make build-aws-kms' if that built it
-	@test -x target/release/pgseal $(LAB:%=-a -x target/release/%) -a -e target/release/libpgseal.so \
-	    $(PLUGINS:%=-a -x target/release/%) $(NOTICES:%=-a -e target/notices/%) || \
+	@test -x $(BUILT)/release/pgseal $(LAB:%=-a -x $(BUILT)/release/%) -a -e $(BUILT)/release/libpgseal.so \
+	    $(PLUGINS:%=-a -x $(BUILT)/release/%) $(NOTICES:%=-a -e $(BUILT)/notices/%) || \
 	    { echo "nothing to install: run 'make build' first" >&2; exit 1; }
-	@scripts/install-file.sh 0755 target/release/pgseal $(bindir)/pgseal
-	@for lab in $(LAB); do scripts/install-file.sh 0755 target/release/$$lab $(bindir)/$$lab; done
-	@scripts/install-file.sh 0755 target/release/libpgseal.so $(libdir)/libpgseal.so
+	@scripts/install-file.sh 0755 $(BUILT)/release/pgseal $(bindir)/pgseal
+	@for lab in $(LAB); do scripts/install-file.sh 0755 $(BUILT)/release/$$lab $(bindir)/$$lab; done
+	@scripts/install-file.sh 0755 $(BUILT)/release/libpgseal.so $(libdir)/libpgseal.so
 	@for plugin in $(PLUGINS); do \
-	    scripts/install-file.sh 0755 target/release/$$plugin $(libdir)/providers/$$plugin; done
-	@if [ -x target/release/$(AWS_KMS) ]; then \
-	    scripts/install-file.sh 0755 target/release/$(AWS_KMS) $(libdir)/providers/$(AWS_KMS); fi
+	    scripts/install-file.sh 0755 $(BUILT)/release/$$plugin $(libdir)/providers/$$plugin; done
+	@if [ -x $(BUILT)/release/$(AWS_KMS) ]; then \
+	    scripts/install-file.sh 0755 $(BUILT)/release/$(AWS_KMS) $(libdir)/providers/$(AWS_KMS); fi
 	@scripts/guard.sh install
 	@scripts/extension.sh install
-	@for notice in $(NOTICES); do scripts/install-file.sh 0644 target/notices/$$notice $(docdir)/$$notice; done
+	@for notice in $(NOTICES); do scripts/install-file.sh 0644 $(BUILT)/notices/$$notice $(docdir)/$$notice; done
 	@scripts/docs.sh install $(mandir) $(bashdir) $(zshdir) $(fishdir)
 	@scripts/state-dir.sh
 
@@ -313,16 +317,25 @@ bench: ## cost against the plain server, interleaved
 # ---- packages ----
 
 .PHONY: deb
-deb: ## Debian packages, in build/deb, for each PostgreSQL here or for those of MAJORS
+deb: ## Debian packages, in build/deb, for each PostgreSQL here or for those of MAJORS; ARCH=arm64 for that, as root
+	$(if $(filter arm64,$(ARCH)),@$(MAKE) deb-arm64,@$(MAKE) deb-native)
+
+.PHONY: deb-arm64
+deb-arm64:
+	@scripts/setup.sh aarch64 auditable deb
+	@scripts/aarch64.sh deb
+
+.PHONY: deb-native
+deb-native:
 	@scripts/setup.sh build auditable deb
 	@config="$(if $(MAJORS),$$(scripts/postgres-versions.sh fetch $(MAJORS) | tr '\n' ' '),$(PG_CONFIG))" && \
 	    $(MAKE) build build-aws-kms AUDITABLE=yes PG_CONFIG="$$config" && \
 	    PG_CONFIG="$$config" scripts/deb.sh build
 
 .PHONY: test-deb
-test-deb: ## install them in a clean root (debootstrap, as root) and run clusters there; lintian
-	@scripts/setup.sh test-deb
-	@scripts/deb.sh test
+test-deb: ## install them in a clean root (debootstrap, as root) and run clusters there; lintian; ARCH=arm64 under qemu-user
+	@scripts/setup.sh test-deb $(if $(filter arm64,$(ARCH)),aarch64)
+	$(if $(filter arm64,$(ARCH)),@scripts/aarch64.sh test-deb,@scripts/deb.sh test)
 
 .PHONY: rpm
 rpm: ## RPM packages, in build/rpm, for each PostgreSQL here or for those of MAJORS

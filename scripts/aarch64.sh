@@ -12,16 +12,21 @@
 #   columns    the extension against the real server
 #   scenarios  the scenarios of SCENARIOS (default: crash canary)
 #   core       PostgreSQL's core regression tests, plain and sealed, compared
+#   deb        Debian packages for arm64 in build/deb-arm64; does what "build" does, too
+#   test-deb   what these need and contain, lintian; installs them in the root with dpkg, uses a
+#              sealed cluster there, and removes them (scripts/deb-arm64-test-inside.sh)
 # Emulation shows nothing of speed, and not what a processor with a weaker order of memory does:
 # qemu on x86-64 keeps the order of x86-64. The pages are those of this machine.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib/apt.sh"
 . "$(dirname "$0")/lib/root.sh"
+. "$(dirname "$0")/lib/packages.sh"
 . "$(dirname "$0")/lib/aarch64.sh"
 cd "$PGSEAL_ROOT"
 
 MAJOR=15
+DEBS=build/deb-arm64
 PLUGINS=(pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault)
 CRATES=(pgseal-core pgseal-crypto pgseal-keys pgseal-pgdata pgseal-column pgseal-random pgseal-preload)
 : "${SCENARIOS:=crash canary}"
@@ -39,7 +44,8 @@ prepare() {
     make_aarch64_root "$(host_suite)" "$MAJOR"
 }
 
-cross() { "${CARGO:-cargo}" build --quiet --release --locked --target "$AARCH64_TARGET" "$@"; }
+# For packages each program lists the crates in it, as with AUDITABLE=yes in the Makefile.
+cross() { "${CARGO:-cargo}" ${AUDITABLE:+auditable} build --quiet --release --locked --target "$AARCH64_TARGET" "$@"; }
 
 build() {
     cross -p pgseal-preload
@@ -75,4 +81,18 @@ core() {
     inside tests/upstream/compare.sh core
 }
 
-run_actions aarch64 "build unit hooks guard columns scenarios core" "$@"
+deb() {
+    AUDITABLE=yes build
+    AUDITABLE=yes cross -p pgseal-lab
+    AUDITABLE=yes cross -p pgseal-provider-aws-kms
+    scripts/notices.sh write
+    PGSEAL_LIBRARIES="$AARCH64_LIBRARIES/libc6 $AARCH64_LIBRARIES/libgcc-s1" scripts/deb.sh build "$DEBS"
+}
+
+test-deb() {
+    [ -e "$(find "$DEBS" -name 'pgseal_*_arm64.deb' 2>/dev/null)" ] || die "no packages in $DEBS; run 'make deb ARCH=arm64' first"
+    OBJCOPY=aarch64-linux-gnu-objcopy check_debs "$DEBS"
+    inside scripts/deb-arm64-test-inside.sh "$DEBS" "$MAJOR"
+}
+
+run_actions aarch64 "build unit hooks guard columns scenarios core deb test-deb" "$@"

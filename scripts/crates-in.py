@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """crates-in.py FILE: prints the crates that cargo auditable listed in a program or library, one "NAME VERSION" a line,
-but for those that only its build used. Fails if there is no list."""
+but for those that only its build used. Fails if there is no list. OBJCOPY: that for another architecture."""
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -9,7 +10,7 @@ import zlib
 
 with tempfile.NamedTemporaryFile() as section:
     subprocess.run(
-        ["objcopy", "-O", "binary", "--only-section=.dep-v0", "--set-section-flags", ".dep-v0=alloc", sys.argv[1], section.name],
+        [os.environ.get("OBJCOPY", "objcopy"), "-O", "binary", "--only-section=.dep-v0", "--set-section-flags", ".dep-v0=alloc", sys.argv[1], section.name],
         check=True,
     )
     packed = section.read()

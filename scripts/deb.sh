@@ -4,7 +4,8 @@
 #   build   makes Debian packages of the results of 'make build', in OUT (build/deb): pgseal,
 #           pgseal-lab, postgresql-NN-pgseal for each PostgreSQL of the distribution that is
 #           installed here or that PG_CONFIG names, and their debug symbols. DEB_MAINTAINER sets the
-#           maintainer.
+#           maintainer. With PGSEAL_CROSS of what was built for another architecture
+#           (scripts/aarch64.sh); PGSEAL_LIBRARIES names its libraries then, as unpacked packages.
 #   place   called by debian/rules: moves what was installed for a PostgreSQL that is not where
 #           Debian's is (scripts/postgres-versions.sh) to where it is on the user's machine
 #   test    installs them in a clean root made by debootstrap (as root), uses a sealed cluster there
@@ -21,8 +22,13 @@ version=$(project_version)
 maintainer=${DEB_MAINTAINER:-pgseal maintainers <pgseal@unknown.invalid>}
 
 build() {
-    local work=$out/pgseal-$version majors=() major modules=''
+    local work=$out/pgseal-$version majors=() major modules='' arch=
     command -v dpkg-buildpackage >/dev/null || die "dpkg-buildpackage is missing; run scripts/setup.sh deb"
+    case $PGSEAL_CROSS in
+    '') ;;
+    aarch64-*) arch=arm64 ;;
+    *) die "no Debian packages for $PGSEAL_CROSS" ;;
+    esac
     built_majors
     rm -rf "$out"
     mkdir -p "$work"
@@ -46,16 +52,13 @@ pgseal ($version) unstable; urgency=medium
  -- $maintainer  $(date -R -d "@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")
 LOG
     (cd "$work" && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS -u DESTDIR PGSEAL_ROOT="$PGSEAL_ROOT" \
-        DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage -b -us -uc >"$out/build.log" 2>&1) || {
+        DEB_BUILD_OPTIONS=nocheck dpkg-buildpackage ${arch:+-a"$arch"} -b -us -uc >"$out/build.log" 2>&1) || {
         tail -n 30 "$out/build.log" >&2
         die "the packages were not built; see $out/build.log"
     }
     rm -rf "$work"
     find "$out" -name '*.deb' | sort
 }
-
-# unpack_deb PACKAGE DIR
-unpack_deb() { dpkg-deb -x "$1" "$2"; }
 
 test_debs() {
     local suite
@@ -64,8 +67,7 @@ test_debs() {
         command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh test-deb"
     done
     find "$out" -name '*.deb' 2>/dev/null | grep . >/dev/null || die "no packages in $out; run 'make deb' first"
-    check_symbols unpack_deb "$out"/*.deb
-    check_packaged_crates unpack_deb "$out"/*.deb
+    check_debs "$out"
     suite=$(host_suite)
     temporary_root deb
     say "test-deb: a clean $suite in $root"
@@ -75,9 +77,6 @@ test_debs() {
     find "$out" -maxdepth 1 -name '*.deb' ! -name '*-dbgsym_*' -exec cp -t "$root/debs" {} +
     cp scripts/deb-test-inside.sh "$root/"
     in_root "$root" /deb-test-inside.sh
-    say "test-deb: lintian"
-    # Only errors make this fail; all findings are shown.
-    lintian --fail-on error --tag-display-limit 0 --allow-root "$out"/*.deb
     say "test-deb: passed"
 }
 

@@ -11,7 +11,7 @@ action=$1 mandir=$2 bashdir=$3 zshdir=$4 fishdir=$5
 generate() {
     local file=$1 program=$2 text
     shift 2
-    if ! text=$("target/release/$program" "$@" 2>/dev/null) || [ -z "$text" ]; then
+    if ! text=$(run_built "$program" "$@" 2>/dev/null) || [ -z "$text" ]; then
         warn "'$program $*' wrote nothing: $file not installed"
         return 0
     fi
@@ -23,7 +23,7 @@ generate() {
 
 # The pages of pgseal and of all its subcommands.
 pages() {
-    if ! target/release/pgseal man --dir "$mandir"; then
+    if ! run_built pgseal man --dir "$mandir"; then
         warn "'pgseal man --dir $mandir' failed: manual pages not installed"
         return 0
     fi

@@ -156,6 +156,15 @@ inside() { runc exec ${user:+--user "$user"} "$prefix-$1" "${@:2}"; }
 sql() { user=$POSTGRES inside "$1" psql -X -A -t -q -v ON_ERROR_STOP=1 -U "${3:-postgres}" -d "${4:-postgres}" -c "$2"; }
 expect() { [ "$2" = "$3" ] || die "$1: \"$2\" in place of \"$3\""; }
 
+# package_version IMAGE PACKAGE
+package_version() {
+    # shellcheck disable=SC2016 # dpkg's own placeholder
+    dpkg-query --admindir="$work/$1/rootfs/var/lib/dpkg" -W -f '${Version}' "$2"
+}
+
+# knows_attver MAJOR: whether this server of the image is of a minor release since November 2026.
+knows_attver() { grep -qaF pg_attver "$work/image/rootfs/usr/lib/postgresql/$1/bin/postgres"; }
+
 # volume NAME: an empty one, as an engine makes it. Later content is that of the containers.
 volume() { mkdir -p "$work/volumes/$1" && say "$work/volumes/$1"; }
 is_empty() { [ -z "$(find "$1" -type f)" ] || die "$2 left files: $(find "$1" -type f | head -n 3)"; }
@@ -184,6 +193,9 @@ zcat -f "$work/image/rootfs/usr/share/doc/pgseal/pgseal.cdx.json"* | jq -e '.com
     die "the list of crates does not name AWS-LC"
 if grep -rl -- '-----BEGIN.*PRIVATE KEY' "$work/image/rootfs/etc" "$work/image/rootfs/usr/local" "$work/image/rootfs/var"; then die "the image has a private key"; fi
 if [ -n "$(ls "$work/image/rootfs/var/lib/apt/lists")$(cat "$work/image/rootfs/etc/machine-id")" ]; then die "the image has something of the machine"; fi
+suite=$(jq -r '.Labels["org.opencontainers.image.base.name"] | sub("debian:"; "")' "$work/image/image.json")
+expect "sources of packages" "$(grep -rhoE 'https?://[^ ]+ [^ ]+' "$work/image/rootfs/etc/apt" | sort)" \
+    "http://deb.debian.org/debian $suite"$'\n'"http://deb.debian.org/debian-security $suite-security"
 
 mkdir "$work/keys" "$work/scripts" "$work/containers" "$work/volumes"
 key main
@@ -387,14 +399,31 @@ if [ -n "$older" ]; then
     step "a cluster of PostgreSQL $older, made by its own image, upgraded to $major"
     [ -e "build/image/$older/index.json" ] || die "there is no image of PostgreSQL $older: run 'make image MAJOR=$older' first"
     unpack "$PGSEAL_ROOT/build/image/$older" "$work/older" || die "umoci does not unpack the image of $older"
+    # The same minor release in both, with its security updates.
+    expect "PostgreSQL $older" "$(package_version image "postgresql-$older")" "$(package_version older "postgresql-$older")"
     jq -c '.Env |= map(gsub("/'"$major"'/"; "/'"$older"'/") | sub("PG_MAJOR=.*"; "PG_MAJOR='"$older"'")
         | sub("PGDATA=.*"; "PGDATA=/var/lib/postgresql/data"))' "$work/image/image.json" >"$work/older/image.json"
-    old=$(volume old) new=$(volume new)
+    old=$(volume old)
     start old -i "$work/older" -v "$old:/var/lib/postgresql/data" "${secret[@]}" "${password[@]}" -v "$work/scripts/1.sql:/docker-entrypoint-initdb.d/1.sql:ro"
     healthy old
     stop old
     refused "of PostgreSQL $older, and this image has $major" new -v "$old:$data" "${secret[@]}"
-    once new -v "$old:/old" -v "$new:$mounted" "${secret[@]}" -- pgseal-upgrade /old || die "the upgrade"
+    new=$(volume upgrade-failed)
+    upgrade=(new -v "$old:/old" "${secret[@]}")
+    refused 'pg_upgrade failed' "${upgrade[@]}" -v "$new:$mounted" -e POSTGRES_USER=nobody -- pgseal-upgrade /old
+    refused 'the upgrade into .* did not end' new -v "$new:$mounted" "${secret[@]}"
+    if knows_attver "$older" && ! knows_attver "$major"; then
+        # No older minor release of one, and no newer one of the other, can be had: docs/upgrade.md,
+        # "Minor releases". What that option does not touch can be tested without it.
+        step "this PostgreSQL $major does not know pg_attver, which is removed from the old cluster after a failure"
+        refused 'does not know the$' "${upgrade[@]}" -v "$(volume upgrade-refused):$mounted" -- pgseal-upgrade /old
+        start old -i "$work/older" -v "$old:/var/lib/postgresql/data" "${secret[@]}"
+        healthy old
+        sql old "update pg_attribute set attoptions = null where attrelid >= 16384 and attoptions::text like '{pg_attver=%'"
+        stop old
+    fi
+    new=$(volume new)
+    once "${upgrade[@]}" -v "$new:$mounted" -- pgseal-upgrade /old || die "the upgrade"
     start new -v "$new:$mounted" "${secret[@]}"
     healthy new
     expect "rows after the upgrade" "$(sql new "select count(*) from from_sql")" 500

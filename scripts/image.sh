@@ -132,6 +132,10 @@ build() {
 
     say "image: a clean $suite"
     make_root "$root" "$suite" "$work/debootstrap.log"
+    # Whoever builds on the image gets updates from where everybody gets them, not from the archive
+    # of this machine.
+    rm -rf "$root/etc/apt.suite/sources.list.d"
+    sources_lines "$suite" http://deb.debian.org/debian http://deb.debian.org/debian-security >"$root/etc/apt.suite/sources.list"
     enter_root "$root"
     quietly apt-get -qq update
     say "image: PostgreSQL $major"
@@ -158,8 +162,7 @@ build() {
         say "image: PostgreSQL $UPGRADE_FROM, to upgrade from"
         from=$(suite_of "$UPGRADE_FROM")
         mkdir -p "$root/etc/apt/sources.list.d"
-        say "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $(debian_mirror "$from") $from main" \
-            >"$root/etc/apt/sources.list.d/older.list"
+        suite_sources "$from" >"$root/etc/apt/sources.list.d/older.list"
         cp "$packages/postgresql-$UPGRADE_FROM-pgseal"_*.deb "$root/debs/"
         quietly apt-get -qq update
         apt_install "postgresql-$UPGRADE_FROM" "/debs/$(basename "$packages/postgresql-$UPGRADE_FROM-pgseal"_*.deb)"
@@ -228,6 +231,8 @@ build() {
 
 postgres_version() { in_root "$root" "/usr/lib/postgresql/$major/bin/postgres" --version | sed -E 's/.*\) ([0-9.a-z]+).*/\1/'; }
 
+read_options "" "$@"
+set -- ${REST[@]+"${REST[@]}"}
 [ $# -ge 2 ] || die "build or reproduce, and which major version?"
 packages=$PGSEAL_ROOT/build/image/packages
 case $1 in
@@ -246,5 +251,5 @@ reproduce)
     rm -rf "build/image/$2.again" "build/image/$2.again.oci.tar"
     say "image: two builds of PostgreSQL $2 have the digest $(jq -r '.manifests[0].digest' "$first/index.json")"
     ;;
-*) usage ;;
+*) die "build or reproduce?" ;;
 esac

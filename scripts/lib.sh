@@ -19,6 +19,13 @@ die() {
 # Prints where what is built lies, relative to the project's directory.
 target_dir() { say "target${PGSEAL_CROSS:+/$PGSEAL_CROSS}"; }
 
+# run_built PROGRAM ARGUMENT...: runs a program that was built, also that of another architecture.
+run_built() {
+    local program=$1
+    shift
+    ${PGSEAL_CROSS_EMULATOR:+"$PGSEAL_CROSS_EMULATOR" -L "$PGSEAL_CROSS_ROOT"} "$(target_dir)/release/$program" "$@"
+}
+
 # make_module DIR OPTION...: runs make with PGXS, and nothing of the make that runs this script.
 make_module() {
     local dir=$1

@@ -7,8 +7,9 @@
 #   target/notices/THIRD-PARTY-NOTICES.txt  each crate with its licence texts, those of AWS-LC
 #                                           included
 #   target/notices/pgseal.cdx.json          the bill of materials, CycloneDX 1.5
-# Both are the same for the same lock file. "check" fails if a crate has no licence text, unless it
-# is one of WITHOUT_TEXT or MIT_WITHOUT_TEXT below.
+# Both are the same for the same lock file; those of another architecture (PGSEAL_CROSS) are below
+# target/ARCHITECTURE. "check" fails if a crate has no licence text, unless it is one of
+# WITHOUT_TEXT or MIT_WITHOUT_TEXT below.
 set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 cd "$PGSEAL_ROOT"
@@ -23,7 +24,7 @@ WITHOUT_TEXT='^(perf-event|perf-event-open-sys)$'
 MIT_WITHOUT_TEXT='^(base64-simd|vsimd)$'
 RULE=$(printf '=%.0s' {1..100})
 
-out=target/notices
+out=$(target_dir)/notices
 project=$(project_version)
 
 # Prints NAME VERSION LICENCE-EXPRESSION in a line for each crate of others that is linked.
@@ -31,7 +32,7 @@ crates() {
     local packages=() name
     for name in "${LINKED[@]}"; do packages+=(-p "$name"); done
     if [ -n "${FIPS:-}" ]; then packages+=(-p pgseal-crypto --features pgseal-crypto/fips); fi
-    "${CARGO:-cargo}" tree --quiet --locked "${packages[@]}" -e normal,no-proc-macro --target "$(host)" --prefix none \
+    "${CARGO:-cargo}" tree --quiet --locked "${packages[@]}" -e normal,no-proc-macro --target "${PGSEAL_CROSS:-$(host)}" --prefix none \
         --format '{p}|{l}' |
         sed -nE 's/^([^ ]+) v([^ |]+)\|(.*)$/\1 \2 \3/p' | sed -E 's/ \(\*\)$//; s#/# OR #g' | sort -u
 }

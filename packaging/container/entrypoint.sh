@@ -220,6 +220,8 @@ existing() {
     [ ! -e "$PGDATA/$UNFINISHED" ] || die "the first start on $PGDATA did not end: a script failed, or it was interrupted" \
         "Nobody could connect from outside yet. Empty the volume and start again; or, if you have finished by hand" \
         "what the scripts in $SCRIPTS should do, remove the file $UNFINISHED from it."
+    [ ! -e "$PGDATA/upgrade-unfinished" ] || die "the upgrade into $PGDATA did not end: pg_upgrade failed, or it was interrupted" \
+        "Empty the volume, and run pgseal-upgrade again on the old one."
     [ -s "$PGDATA/pgseal/keyring" ] || die "$PGDATA has a cluster in which nothing is sealed; it was not changed" \
         "Encrypt it, stopped, with \"pgseal encrypt\" (docs/convert.md), or move its content to a new one (docs/migrate.md)."
     local major

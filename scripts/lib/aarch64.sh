@@ -6,17 +6,22 @@ AARCH64_TARGET=aarch64-unknown-linux-gnu
 AARCH64_QEMU=/usr/bin/qemu-aarch64-static
 AARCH64_DIR=$(dirname "$(postgres_cache)")/aarch64
 AARCH64_ROOT=$AARCH64_DIR/root
+# The packages that all programs need, as dpkg-deb -R unpacks them: with what they say of their
+# symbols.
+AARCH64_LIBRARIES=$AARCH64_DIR/libraries
 
 # make_aarch64_root SUITE MAJOR: unpacks PostgreSQL with its headers, a compiler and what they need,
 # for arm64, from this suite of Debian, unless that is there. Their scripts are not run, because
 # that takes minutes under emulation; what they would do and tests need is done here. Needs
 # lib/apt.sh.
 make_aarch64_root() {
-    local suite=$1 major=$2 work=$AARCH64_DIR/part deb dir
-    [ "$(cat "$AARCH64_ROOT/origin" 2>/dev/null)" != "$suite $major" ] || return 0
+    local suite=$1 major=$2 work=$AARCH64_DIR/part deb dir name
+    # The last word changes when what this function makes does.
+    local origin="$suite $major dpkg"
+    [ "$(cat "$AARCH64_ROOT/origin" 2>/dev/null)" != "$origin" ] || return 0
     say "aarch64: PostgreSQL $major of Debian $suite for arm64, in $AARCH64_ROOT"
-    rm -rf "$AARCH64_ROOT" "$work"
-    mkdir -p "$work/root" "$work/debs"
+    rm -rf "$AARCH64_ROOT" "$AARCH64_LIBRARIES" "$work"
+    mkdir -p "$work/root" "$work/debs" "$AARCH64_LIBRARIES"
     (
         private_apt "$work/apt" deb "$suite"
         printf '#clear APT::Architectures;\nAPT::Architecture "arm64";\nAPT::Architectures { "arm64"; };\n' >>"$APT_CONFIG"
@@ -31,14 +36,17 @@ make_aarch64_root() {
         mkdir -p "$work/root/usr/$dir"
         ln -s "usr/$dir" "$work/root/$dir"
     done
-    mkdir -p "$work/root"/{etc,proc,sys,dev,tmp,root,run/postgresql,var/lib/dpkg}
+    mkdir -p "$work/root"/{etc,proc,sys,dev,tmp,root,run/postgresql,var/lib/dpkg/{info,updates,triggers}}
     for deb in "$work"/apt/cache/archives/*.deb "$work"/debs/*.deb; do
         case "${deb##*/}" in perl-modules-* | locales_* | libasan* | libtsan* | libhwasan*) continue ;; esac
         dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$work/root" --no-same-owner --keep-directory-symlink \
             --exclude='*/share/doc/*' --exclude='*/share/man/*' --exclude='*/bitcode/*' || die "cannot unpack ${deb##*/}"
-        # dpkg-query names the versions.
-        printf '%s\nStatus: install ok installed\n\n' "$(dpkg-deb -f "$deb" Package Version Architecture Maintainer Description)" \
-            >>"$work/root/var/lib/dpkg/status"
+        # dpkg-query names the versions, and dpkg installs what needs them.
+        printf '%s\nStatus: install ok installed\n\n' "$(dpkg-deb -f "$deb")" >>"$work/root/var/lib/dpkg/status"
+        name=$(dpkg-deb -f "$deb" Package)
+        case $name in libc6 | libgcc-s1) dpkg-deb -R "$deb" "$AARCH64_LIBRARIES/$name" ;; esac
+        [ "$(dpkg-deb -f "$deb" Multi-Arch)" != same ] || name=$name:arm64
+        dpkg-deb --fsys-tarfile "$deb" | tar -t | sed -E 's#^\.##; s#(.)/$#\1#; s#^/$#/.#' >"$work/root/var/lib/dpkg/info/$name.list"
     done
     printf '%s\n' root:x:0:0::/root:/bin/sh postgres:x:101:101::/tmp:/bin/sh >"$work/root/etc/passwd"
     printf '%s\n' root:x:0: postgres:x:101: >"$work/root/etc/group"
@@ -49,7 +57,7 @@ make_aarch64_root() {
     printf '#!/bin/sh\nexec %s -L %s %s/usr/lib/postgresql/%s/bin/pg_config "$@"\n' \
         "$AARCH64_QEMU" "$AARCH64_ROOT" "$AARCH64_ROOT" "$major" >"$AARCH64_DIR/pg_config"
     chmod 755 "$AARCH64_DIR/pg_config"
-    say "$suite $major" >"$work/root/origin"
+    say "$origin" >"$work/root/origin"
     mv "$work/root" "$AARCH64_ROOT"
     rm -rf "$work"
 }

@@ -13,7 +13,7 @@ built_majors() {
     local config major
     for config in $(pg_configs); do
         major=$(pg_major "$config")
-        [ -e "target/guard/$major/pgseal_guard.so" ] || die "no modules for PostgreSQL $major: run 'make build' first"
+        [ -e "$(target_dir)/guard/$major/pgseal_guard.so" ] || die "no modules for PostgreSQL $major: run 'make build' first"
         majors+=("$major")
     done
     [ ${#majors[@]} -gt 0 ] || die "no PostgreSQL of the distribution here"
@@ -63,6 +63,18 @@ check_symbols() {
     # pgseal, the library, three plugins, pgseal-lab; guard module and extension
     [ "$count" -ge 8 ] || die "only $count files of debug symbols"
     say "$count files of debug symbols, each in a package of its own"
+}
+
+# unpack_deb PACKAGE DIR
+unpack_deb() { dpkg-deb -x "$1" "$2"; }
+
+# check_debs DIR: debug symbols, lists of crates, lintian. Only errors of lintian make this fail;
+# all findings are shown.
+check_debs() {
+    check_symbols unpack_deb "$1"/*.deb
+    check_packaged_crates unpack_deb "$1"/*.deb
+    say "lintian"
+    lintian --fail-on error --tag-display-limit 0 --allow-root "$1"/*.deb
 }
 
 # build_id FILE: the number that a program and its debug symbols have in common; nothing of another

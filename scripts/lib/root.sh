@@ -17,6 +17,23 @@ debian_mirror() {
     say "$mirror"
 }
 
+# suite_sources SUITE: prints lines of sources.list for this suite and its security updates, from
+# the archives that apt uses here.
+suite_sources() {
+    local suite=$1 mirror security
+    mirror=$(debian_mirror "$suite")
+    [ -n "$mirror" ] || die "the package sources of this machine name no Debian archive (apt-get indextargets)"
+    security=$(apt-get indextargets --format '$(REPO_URI)' "Codename: $(host_suite)-security" 2>/dev/null | head -n 1)
+    sources_lines "$suite" "$mirror" "$security"
+}
+
+# sources_lines SUITE ARCHIVE [SECURITY-ARCHIVE]
+sources_lines() {
+    local signed="deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]"
+    say "$signed $2 $1 main"
+    [ -z "${3:-}" ] || say "$signed $3 $1-security main"
+}
+
 # make_root DIR SUITE LOG: makes a clean root in DIR, with this machine's configuration of apt.
 make_root() {
     local dir=$1 suite=$2 log=$3 mirror script=
@@ -32,9 +49,8 @@ make_root() {
     rm -f "$dir/etc/apt/sources.list"
     cp -rL /etc/apt/. "$dir/etc/apt/"
     if [ "$suite" != "$(host_suite)" ]; then
-        [ -n "$mirror" ] || die "the package sources of this machine name no Debian archive (apt-get indextargets)"
         rm -rf "$dir/etc/apt/sources.list.d"
-        say "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$dir/etc/apt/sources.list"
+        suite_sources "$suite" >"$dir/etc/apt/sources.list"
     fi
     # Packages must not start services.
     printf '#!/bin/sh\nexit 101\n' >"$dir/usr/sbin/policy-rc.d"
