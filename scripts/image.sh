@@ -132,10 +132,10 @@ build() {
 
     say "image: a clean $suite"
     make_root "$root" "$suite" "$work/debootstrap.log"
-    # Whoever builds on the image gets updates from where everybody gets them, not from the archive
-    # of this machine.
+    # An image is replaced by a newer one. Whoever builds on it names the archive to add from, and
+    # not that of this machine.
     rm -rf "$root/etc/apt.suite/sources.list.d"
-    sources_lines "$suite" http://deb.debian.org/debian http://deb.debian.org/debian-security >"$root/etc/apt.suite/sources.list"
+    say "# This image names no archive of packages (docs/containers.md)." >"$root/etc/apt.suite/sources.list"
     enter_root "$root"
     quietly apt-get -qq update
     say "image: PostgreSQL $major"
