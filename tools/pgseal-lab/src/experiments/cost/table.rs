@@ -15,7 +15,7 @@ use crate::stats::Ratio;
 
 /// All tables.
 pub fn tables(results: &Results, analysis: &Analysis, specs: &Specs) -> Vec<Table> {
-    let all = [ratios(results, analysis, specs), conditions(results, specs)];
+    let all = [ratios(results, analysis, specs), conditions("cost-conditions", results, specs)];
     all.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
@@ -152,20 +152,29 @@ pub fn ended(results: &Results, case: &Case) -> Cell {
 }
 
 /// What holds while a case is measured.
-fn conditions(results: &Results, specs: &Specs) -> Table {
+pub fn conditions(id: &str, results: &Results, specs: &Specs) -> Table {
+    let limit = |case: &Case| specs.of_case(case)?.memory_limit_bytes;
+    let is_limited = results.plan.cases.iter().any(|case| limit(case).is_some());
     let rows = results.plan.cases.iter().filter_map(|case| {
         let spec = specs.of_case(case)?;
-        let settings = spec.settings.join(" ");
-        Some(vec![
-            Cell::text(&case.title).hint(&case.id),
-            Cell::text(settings),
-            Cell::text(&spec.cache),
-        ])
+        let mut row =
+            vec![Cell::text(&case.title).hint(&case.id), Cell::text(spec.settings.join(" "))];
+        if is_limited {
+            let memory = limit(case).map(|bytes| bytes >> 20);
+            row.push(
+                memory.map_or_else(Cell::default, |mib| Cell::number(mib as f64, mib.to_string())),
+            );
+        }
+        row.push(Cell::text(&spec.cache));
+        Some(row)
     });
+    let mut columns = vec![Column::text("case"), Column::text("settings")];
+    columns.extend(is_limited.then(|| Column::number("memory", "MiB")));
+    columns.push(Column::text("data"));
     Table {
-        id: "cost-conditions".to_owned(),
+        id: id.to_owned(),
         title: "How each case is measured".to_owned(),
-        columns: vec![Column::text("case"), Column::text("settings"), Column::text("data")],
+        columns,
         rows: rows.collect(),
         note: Some(
             "In all cases: data checksums on but for the arms without them (the sealed ones have \

@@ -7,7 +7,7 @@ use crate::exhibits::{
     Axis, Cell, Chart, ChartKind, Column, Exhibits, Finding, Point, Series, Table, Tone,
 };
 use crate::experiments::cost::plan::Specs;
-use crate::experiments::cost::table::{ended, floor, ratio_of};
+use crate::experiments::cost::table::{conditions, ended, floor, ratio_of};
 use crate::experiments::instance::figures::{compared, suites};
 use crate::experiments::instance::tables::{cost_bars, cost_points, with_interval};
 use crate::plan::{Arm, Case};
@@ -25,7 +25,7 @@ pub fn exhibits(results: &Results, analysis: &Analysis) -> Result<Exhibits, LabE
             .filter_map(|arm| most(results, analysis, arm))
             .chain(client_bound(results, analysis))
             .collect(),
-        tables: vec![ratios(results, analysis), conditions(results, &specs)],
+        tables: vec![ratios(results, analysis), conditions("scale-conditions", results, &specs)],
         charts,
         answer: None,
     })
@@ -148,38 +148,6 @@ fn client_cell(found: &ArmAnalysis) -> Cell {
         let tone = if share >= 0.5 { Tone::Bad } else { Tone::Plain };
         Cell::number(share * 100.0, format!("{:.0}", share * 100.0)).tone(tone)
     })
-}
-
-/// What holds while a case is measured.
-fn conditions(results: &Results, specs: &Specs) -> Table {
-    let rows = results.plan.cases.iter().filter_map(|case| {
-        let spec = specs.of_case(case)?;
-        let memory = spec.memory_limit_bytes;
-        let memory = memory.map(|bytes| Cell::number(bytes as f64, (bytes >> 20).to_string()));
-        Some(vec![
-            Cell::text(&case.title).hint(&case.id),
-            Cell::text(spec.settings.join(" ")),
-            memory.unwrap_or_default(),
-            Cell::text(&spec.cache),
-        ])
-    });
-    Table {
-        id: "scale-conditions".to_owned(),
-        title: "How each case is measured".to_owned(),
-        columns: vec![
-            Column::text("case"),
-            Column::text("settings"),
-            Column::number("memory", "MiB"),
-            Column::text("data"),
-        ],
-        rows: rows.collect(),
-        note: Some(
-            "In all cases: data checksums on, autovacuum=off max_wal_size=8GB checkpoint_timeout=1h \
-             jit=off, else initdb's; servers that are not measured are stopped with SIGSTOP; sync(1) \
-             before each whole run."
-                .to_owned(),
-        ),
-    }
 }
 
 /// Where an arm costs most.
