@@ -17,7 +17,7 @@ chmod 755 "$work"
 
 if [ "$(id -u)" = 0 ]; then
     chown postgres "$work"
-    as() { runuser -u postgres -- "$@"; }
+    as() { setpriv --reuid=postgres --regid=postgres --init-groups -- "$@"; }
 else
     as() { "$@"; }
 fi

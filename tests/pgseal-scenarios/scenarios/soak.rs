@@ -136,7 +136,6 @@ impl Soak {
              insert into t select g, '{MARKER}' || g from generate_series(1, 3000) g;;
              create unlogged table unlogged as select * from t"
         ));
-        resealing::create_functions(&primary);
         let ledger = Ledger::create(&primary, CLIENTS);
         let sum = primary.sql(SUM);
         let standby = standby_of(&primary, 1);
@@ -307,6 +306,8 @@ impl Soak {
     fn reseal(&mut self) {
         self.load();
         let pace = self.rng.u32(200..5000);
+        // A node that was promoted or encrypted anew may load the guard module from another place.
+        resealing::create_functions(&self.primary);
         resealing::start(&self.primary, &format!("null, {pace}, false"));
         if self.rng.bool() {
             thread::sleep(Duration::from_millis(self.rng.u64(10..800)));

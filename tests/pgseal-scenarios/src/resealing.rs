@@ -63,7 +63,7 @@ pub fn guard_of(node: &Node) -> String {
 }
 
 /// Makes the functions that the extension has, straight from the guard module that the server has
-/// loaded.
+/// loaded. They name its file; so they have to be made again when the server loads another one.
 pub fn create_functions(node: &Node) {
     create_functions_in(node, "postgres");
 }
@@ -74,13 +74,13 @@ pub fn create_functions_in(node: &Node, database: &str) {
     node.sql_in(
         database,
         &format!(
-            "create function reseal(relation regclass, pages_per_second int, begun_only bool)
+            "create or replace function reseal(relation regclass, pages_per_second int, begun_only bool)
          returns int language c as '{guard}', 'pgseal_guard_reseal';;
-         create function file_keys(relation regclass, out fork text, out segment int,
+         create or replace function file_keys(relation regclass, out fork text, out segment int,
            out file_key int8, out resealing bool, out pages_done int8, out pages_left int8,
            out writes int8)
          returns setof record language c strict as '{guard}', 'pgseal_guard_file_keys';;
-         create view progress as select c.oid::regclass as relation, k.* from pg_class c,
+         create or replace view progress as select c.oid::regclass as relation, k.* from pg_class c,
            lateral file_keys(c.oid) k
            where relkind in ('r', 'i', 'S', 't', 'm') and relpersistence <> 't' and resealing"
         ),
