@@ -122,9 +122,12 @@ pub fn guard(input: impl BufRead) {
 mod tests {
     use super::*;
 
-    /// A shell that runs a child, in place of a server.
+    /// A shell that runs a child, in place of a server. SIGINT ends it also if the tests were
+    /// started with the signal ignored, as a shell without job control starts background jobs.
     fn parent() -> Child {
-        Command::new("sh").args(["-c", "sleep 60 & wait"]).stdin(Stdio::null()).spawn().unwrap()
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", "sh", "-c", "sleep 60 & wait"]);
+        command.stdin(Stdio::null()).spawn().unwrap()
     }
 
     fn with_child(parent: &Child) -> Vec<u32> {
