@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# docs-test.sh [--fast] [--keep] [PAGE...]: runs the commands of README.md and of each page of
-# docs/,
-#                                           or of these pages
+# docs-test.sh [--fast] [--keep] [PAGE...]  runs the commands of README.md and of each page of
+#                                           docs/, or of these pages
 # docs-test.sh check                        checks that each block of each page has a mark
 #
 # Each page runs in a machine of its own: the file system of this one, with an own layer for all
