@@ -25,24 +25,24 @@
 #define ENDED PG_UINT32_MAX
 
 /*
- * Makes the table, all zeros; NULL before FIRST_USES, after the end, or without memory.  It is
+ * Makes the table, all zeros; false before FIRST_USES, after the end, or without memory.  It is
  * optional.
  */
-static void *
-make_table(Memo *memo, Size len)
+bool
+pgseal_memo_make(Memo *memo, Size len)
 {
 	if (memo->uses < FIRST_USES)
 	{
 		memo->uses++;
-		return NULL;
+		return false;
 	}
 	if (memo->uses == ENDED)
-		return NULL;
+		return false;
 	memo->table.any = pgseal_secret_alloc(len);
 	memo->len = len;
 	if (memo->table.any == NULL)
 		memo->uses = 0;			/* try again, but not with each value */
-	return memo->table.any;
+	return memo->table.any != NULL;
 }
 
 /* Drops the table for good: code that still holds this type goes on without it. */
@@ -52,38 +52,6 @@ pgseal_memo_end(Memo *memo)
 	pgseal_secret_free(memo->table.any, memo->len);
 	memo->table.any = NULL;
 	memo->uses = ENDED;
-}
-
-/*
- * These make a table of numbers or numerics; false before FIRST_USES, after the end, or without
- * memory.  An empty entry looks as if it held the number 0.  0 belongs in entry 0, so that entry
- * starts with the number 1, which belongs in another entry.
- */
-bool
-pgseal_memo_make_int4s(Memo *memo)
-{
-	if (make_table(memo, sizeof(MemoInt4) << MEMO_INT4_BITS) == NULL)
-		return false;
-	memo->table.int4s[0].from = 1;
-	return true;
-}
-
-bool
-pgseal_memo_make_numbers(Memo *memo)
-{
-	if (make_table(memo, sizeof(MemoNumber) << MEMO_NUMBER_BITS) == NULL)
-		return false;
-	memo->table.numbers[0].from = 1;
-	return true;
-}
-
-bool
-pgseal_memo_make_numerics(Memo *memo)
-{
-	if (make_table(memo, sizeof(MemoNumeric) << MEMO_NUMERIC_BITS) == NULL)
-		return false;
-	memo->table.numerics[0].from = 1;
-	return true;
 }
 
 StaticAssertDecl(MEMO_PLAIN_BYTES + PGSEAL_COLUMN_DET_OVERHEAD_MAX <= MEMO_STRING_BYTES, "a sealed string fits");
@@ -99,7 +67,7 @@ pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len)
 
 	if (len > max_len)
 		return NULL;
-	if (unlikely(memo->table.any == NULL) && make_table(memo, sizeof(MemoString) << STRING_BITS) == NULL)
+	if (unlikely(memo->table.any == NULL) && !pgseal_memo_make(memo, sizeof(MemoString) << STRING_BITS))
 		return NULL;
 	memset(words, 0, sizeof(words));
 	memcpy(words, from, len);

@@ -303,9 +303,7 @@ extern void pgseal_form_refuse_binary(SealedType *type, StringInfo buf);
 
 /* memo.c */
 extern void pgseal_memo_end(Memo *memo);
-extern bool pgseal_memo_make_int4s(Memo *memo);
-extern bool pgseal_memo_make_numbers(Memo *memo);
-extern bool pgseal_memo_make_numerics(Memo *memo);
+extern bool pgseal_memo_make(Memo *memo, Size len);
 extern MemoString *pgseal_memo_string(Memo *memo, const uint8 *from, size_t len, size_t max_len);
 extern bool pgseal_memo_has(const MemoString *memo, const uint8 *from, size_t len);
 extern void pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, const uint8 *to, size_t to_len);
@@ -316,6 +314,16 @@ extern void pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, con
 #define MEMO_HASH_FACTOR UINT64CONST(0x9E3779B97F4A7C15)
 
 /*
+ * Makes a table of numbers or numerics if there is none; false without it.  An empty entry looks as
+ * if it held the number 0.  0 belongs in entry 0, so that entry starts with the number 1, which
+ * belongs in another entry.
+ */
+#define MEMO_READY(memo, entries, bits) \
+	(likely((memo)->table.any != NULL) || \
+	 (pgseal_memo_make(memo, sizeof(*(memo)->table.entries) << (bits)) && \
+	  ((memo)->table.entries[0].from = 1, true)))
+
+/*
  * The entry for a number, NULL if there is no table (yet).  It holds the number if its `from` is
  * the number.  Numbers of 32 bits are dates, codes and keys: neighbours are neighbours in the
  * table, so that few lines of the processor's cache hold them.
@@ -323,7 +331,7 @@ extern void pgseal_memo_set(MemoString *memo, const uint8 *from, size_t len, con
 static inline MemoInt4 *
 pgseal_memo_int4(Memo *memo, uint32 from)
 {
-	if (unlikely(memo->table.any == NULL) && !pgseal_memo_make_int4s(memo))
+	if (!MEMO_READY(memo, int4s, MEMO_INT4_BITS))
 		return NULL;
 	return &memo->table.int4s[from & ((1 << MEMO_INT4_BITS) - 1)];
 }
@@ -332,7 +340,7 @@ pgseal_memo_int4(Memo *memo, uint32 from)
 static inline MemoNumber *
 pgseal_memo_number(Memo *memo, uint64 from)
 {
-	if (unlikely(memo->table.any == NULL) && !pgseal_memo_make_numbers(memo))
+	if (!MEMO_READY(memo, numbers, MEMO_NUMBER_BITS))
 		return NULL;
 	return &memo->table.numbers[(from * MEMO_HASH_FACTOR) >> (64 - MEMO_NUMBER_BITS)];
 }
@@ -341,7 +349,7 @@ pgseal_memo_number(Memo *memo, uint64 from)
 static inline MemoNumeric *
 pgseal_memo_numeric(Memo *memo, uint64 from)
 {
-	if (unlikely(memo->table.any == NULL) && !pgseal_memo_make_numerics(memo))
+	if (!MEMO_READY(memo, numerics, MEMO_NUMERIC_BITS))
 		return NULL;
 	return &memo->table.numerics[(from * MEMO_HASH_FACTOR) >> (64 - MEMO_NUMERIC_BITS)];
 }

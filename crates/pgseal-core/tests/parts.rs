@@ -4,49 +4,18 @@
 
 mod common;
 
-use std::cell::Cell;
-use std::io;
+use core::sync::atomic::Ordering;
 
-use common::{Handle, pattern};
+use common::{Counted, Handle, pattern};
 use pgseal_core::geometry::block_sealed_off;
+use pgseal_core::storage::Storage;
 use pgseal_core::storage::mem::MemStorage;
-use pgseal_core::storage::{Accelerator, Storage};
 use pgseal_core::testing::{keys, suites};
-use pgseal_core::{BlockNo, Layout, OnDamage, PlainOff, ReadOutcome, SealedLen, SealedOff, Suite};
+use pgseal_core::{BlockNo, Layout, OnDamage, PlainOff, ReadOutcome, Suite};
 
 const BLOCK: usize = 8192;
 
-/// Memory that counts how often it is read.
-#[derive(Default)]
-struct Counting {
-    memory: MemStorage,
-    reads: Cell<u32>,
-}
-
-impl Storage for Counting {
-    fn read_at(&self, buf: &mut [u8], off: SealedOff) -> io::Result<usize> {
-        self.reads.set(self.reads.get() + 1);
-        self.memory.read_at(buf, off)
-    }
-
-    fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {
-        self.memory.write_at(buf, off)
-    }
-
-    fn len(&self) -> io::Result<SealedLen> {
-        self.memory.len()
-    }
-
-    fn set_len(&self, len: SealedLen) -> io::Result<()> {
-        self.memory.set_len(len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.memory.sync()
-    }
-}
-
-impl Accelerator for Counting {}
+type Counting = Counted<MemStorage>;
 
 /// Reads pages, each into a part of its own; the parts lie in memory in the reverse order.
 fn read_pages(
@@ -78,13 +47,14 @@ fn sixteen_pages_in_parts_are_one_read_of_pages_and_one_of_tags() {
             // Another process, which knows no tag yet.
             let mut handle = Handle::open(&storage, &keys);
             let mut pages = vec![0xEE; 16 * BLOCK];
-            storage.reads.set(0);
+            storage.reads.store(0, Ordering::Relaxed);
             let read = read_pages(&mut handle, &storage, first, &mut pages, OnDamage::Fail);
             let want = &bytes[first as usize * BLOCK..];
             let want = &want[..want.len().min(pages.len())];
             assert_eq!(read.len, want.len(), "{suite} {first}");
             assert_eq!(reversed(&pages)[..read.len], *want, "{suite} {first}");
-            assert!(storage.reads.get() <= most, "{suite} {first}: {} reads", storage.reads.get());
+            let reads = storage.reads.load(Ordering::Relaxed);
+            assert!(reads <= most, "{suite} {first}: {reads} reads");
         }
     }
 }

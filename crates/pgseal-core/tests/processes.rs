@@ -6,17 +6,15 @@
 mod common;
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::io;
+use core::sync::atomic::Ordering;
 
-use common::{Handle, combinations, pattern};
+use common::{Counted, Handle, combinations, pattern};
 use pgseal_core::geometry::{BLOCK_LEN, block_sealed_off};
-use pgseal_core::shared_tags::SharedTags;
+use pgseal_core::storage::Accelerator;
 use pgseal_core::storage::accelerated::{Accelerated, Unaccelerated};
 use pgseal_core::storage::mem::MemStorage;
-use pgseal_core::storage::{Accelerator, GroupName, Storage};
 use pgseal_core::testing::keys;
-use pgseal_core::{BlockNo, Layout, PlainOff, SealedLen, SealedOff, Suite};
+use pgseal_core::{BlockNo, Layout, PlainOff, Suite};
 
 const BLOCK: usize = BLOCK_LEN as usize;
 
@@ -182,7 +180,7 @@ where
 #[test]
 fn nothing_is_remembered_without_an_accelerator() {
     const PAGES: u64 = 300;
-    let (keys, storage) = (keys(), Unaccelerated(Counted::default()));
+    let (keys, storage) = (keys(), Unaccelerated(Counted::<Accelerated<MemStorage>>::default()));
     let mut one = Handle::create(&storage, Suite::Aes256Gcm, Layout::Paged, &keys);
     one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
     let reads = || storage.reads.swap(0, Ordering::Relaxed);
@@ -204,7 +202,7 @@ fn tags_are_read_seldom() {
     const PAGES: u64 = 1100;
     let keys = keys();
     let (suite, layout) = (Suite::Aes256Gcm, Layout::Paged);
-    let storage = Counted::default();
+    let storage = Counted::<Accelerated<MemStorage>>::default();
     let mut one = Handle::create(&storage, suite, layout, &keys);
     one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
     let mut two = Handle::open(&storage, &keys);
@@ -234,7 +232,7 @@ fn tags_are_read_seldom() {
 fn tags_are_read_once_for_all_processes() {
     const PAGES: u64 = 1100;
     let keys = keys();
-    let storage = Counted::default();
+    let storage = Counted::<Accelerated<MemStorage>>::default();
     let mut one = Handle::create(&storage, Suite::Aes256Gcm, Layout::Paged, &keys);
     one.write(&storage, &pattern(PAGES as usize * BLOCK, 1), 0).unwrap();
     let calls = |handle: &mut Handle, from: u64| {
@@ -264,7 +262,7 @@ fn tags_are_read_once_for_all_processes() {
 #[test]
 fn rows_of_wal_are_read_seldom() {
     const PAGES: u64 = 128;
-    let (keys, storage) = (keys(), Counted::default());
+    let (keys, storage) = (keys(), Counted::<Accelerated<MemStorage>>::default());
     let mut one = Handle::create(&storage, Suite::Aes256Xts, Layout::Wal, &keys);
     one.write(&storage, &vec![0; 200 * BLOCK], 0).unwrap();
     let reads = || storage.reads.swap(0, Ordering::Relaxed);
@@ -291,49 +289,5 @@ fn rows_of_wal_are_read_seldom() {
     for (page, seed) in [(3, 9), (2, 8), (1, 7)] {
         let read = two.read(&storage, (PAGES - page) * BLOCK_LEN, BLOCK).unwrap();
         assert!(read == pattern(BLOCK, seed), "{page}");
-    }
-}
-
-/// Memory that counts reads and changes of tags.
-#[derive(Default)]
-struct Counted {
-    memory: Accelerated<MemStorage>,
-    reads: AtomicU64,
-}
-
-impl Storage for Counted {
-    fn read_at(&self, buf: &mut [u8], off: SealedOff) -> io::Result<usize> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        self.memory.read_at(buf, off)
-    }
-
-    fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {
-        self.memory.write_at(buf, off)
-    }
-
-    fn len(&self) -> io::Result<SealedLen> {
-        self.memory.len()
-    }
-
-    fn set_len(&self, len: SealedLen) -> io::Result<()> {
-        self.memory.set_len(len)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.memory.sync()
-    }
-}
-
-impl Accelerator for Counted {
-    fn tag_changes(&self, group: GroupName) -> Option<u64> {
-        self.memory.tag_changes(group)
-    }
-
-    fn count_tag_change(&self, group: GroupName) -> Option<u64> {
-        self.memory.count_tag_change(group)
-    }
-
-    fn shared_tags(&self) -> Option<&SharedTags> {
-        self.memory.shared_tags()
     }
 }

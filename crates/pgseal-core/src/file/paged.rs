@@ -138,7 +138,7 @@ impl<S: Accelerator + ?Sized> Operation<'_, S, Paged> {
                     let block = BlockNo(first.0 + (done / BLOCK) as u64);
                     let run = op.sealed_run(block, pages.len() - done, sealed)?;
                     let rest = &mut pages[done..];
-                    let sealed = &mut sealed.room(run.end())?[run.range(block)];
+                    let sealed = &mut sealed.room(run.len)?[run.range(block)];
                     let len = sealed.len().min(rest.len());
                     for (no, (sealed, page)) in
                         (block.0..).zip(sealed.chunks_mut(BLOCK).zip(rest[..len].chunks_mut(BLOCK)))
@@ -424,11 +424,6 @@ impl Run {
     fn has(&self, block: BlockNo) -> bool {
         let end = self.first.0 + self.len.div_ceil(BLOCK) as u64;
         (self.first.0..end).contains(&block.0) || (self.is_last && block.0 == end)
-    }
-
-    /// Bytes of the buffer that it takes.
-    fn end(&self) -> usize {
-        self.len
     }
 
     /// Where the pages from this one on lie in the buffer.

@@ -1,11 +1,15 @@
 //! Helpers for the tests of the sealed file.
 #![allow(dead_code, missing_docs, clippy::unwrap_used, clippy::panic, clippy::len_without_is_empty)]
 
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::io;
+
 use pgseal_core::random::LibraryRandom;
-use pgseal_core::storage::Accelerator;
+use pgseal_core::shared_tags::SharedTags;
+use pgseal_core::storage::{Accelerator, GroupName, Storage};
 use pgseal_core::{
     Form, Generation, KeySet, Layout, OnDamage, Opened, PlainLen, PlainOff, ReadOutcome, Scratch,
-    SealError, SealedFile, Suite, testing,
+    SealError, SealedFile, SealedLen, SealedOff, Suite, testing,
 };
 
 /// Every suite in every layout that carries it.
@@ -115,5 +119,49 @@ impl Numbers {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % below
+    }
+}
+
+/// Memory that counts reads; and changes of tags, if the memory in it does.
+#[derive(Default)]
+pub struct Counted<S> {
+    pub memory: S,
+    pub reads: AtomicU64,
+}
+
+impl<S: Storage> Storage for Counted<S> {
+    fn read_at(&self, buf: &mut [u8], off: SealedOff) -> io::Result<usize> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.memory.read_at(buf, off)
+    }
+
+    fn write_at(&self, buf: &[u8], off: SealedOff) -> io::Result<()> {
+        self.memory.write_at(buf, off)
+    }
+
+    fn len(&self) -> io::Result<SealedLen> {
+        self.memory.len()
+    }
+
+    fn set_len(&self, len: SealedLen) -> io::Result<()> {
+        self.memory.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.memory.sync()
+    }
+}
+
+impl<S: Accelerator> Accelerator for Counted<S> {
+    fn tag_changes(&self, group: GroupName) -> Option<u64> {
+        self.memory.tag_changes(group)
+    }
+
+    fn count_tag_change(&self, group: GroupName) -> Option<u64> {
+        self.memory.count_tag_change(group)
+    }
+
+    fn shared_tags(&self) -> Option<&SharedTags> {
+        self.memory.shared_tags()
     }
 }

@@ -547,22 +547,19 @@ impl OpenFile {
         };
         let storage = FdStorage::with_maps(fd, &self.maps);
         let mut read = |on_damage| {
-            let mut outcome =
-                file.read_parts_at(&storage, buffers.scratch(), parts, PlainOff(off), on_damage);
-            for _ in 0..KEY_TRIES {
+            let mut tries = 0;
+            loop {
+                let (scratch, off) = (buffers.scratch(), PlainOff(off));
+                let outcome = file.read_parts_at(&storage, scratch, parts, off, on_damage);
                 // A page of a key that came after this process opened the file.
-                if !file.lacked_key() || !refresh(file, fd, &self.path).unwrap_or(false) {
-                    break;
+                let is_new_key = tries < KEY_TRIES
+                    && file.lacked_key()
+                    && refresh(file, fd, &self.path).unwrap_or(false);
+                if !is_new_key {
+                    return outcome;
                 }
-                outcome = file.read_parts_at(
-                    &storage,
-                    buffers.scratch(),
-                    parts,
-                    PlainOff(off),
-                    on_damage,
-                );
+                tries += 1;
             }
-            outcome
         };
         let mut outcome = read(on_damage);
         if matches!(outcome, Err(SealError::BlockDamaged(_) | SealError::BlockOlder(_)))

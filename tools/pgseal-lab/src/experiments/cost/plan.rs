@@ -106,28 +106,112 @@ pub fn lacks_checksums(arm: &Arm) -> bool {
     arm.attributes.contains_key("data_checksums")
 }
 
+/// What every profile of measurements in slices and whole runs has.
+#[derive(Debug, Clone, Copy)]
+pub struct Slices<'a> {
+    /// The part of a slice that counts, and the part before it, in milliseconds.
+    pub slice_ms: u64,
+    /// See `slice_ms`.
+    pub settle_ms: u64,
+    /// The widest interval of a case that ends before its time is up, in percent.
+    pub until_percent: f64,
+    /// The time for each case, in seconds.
+    pub max_s: f64,
+    /// The fewest blocks of slices.
+    pub least_blocks: u32,
+    /// The suites to measure.
+    pub suites: &'a [String],
+    /// Whether to measure a plain server on gocryptfs, too.
+    pub gocryptfs: bool,
+}
+
+impl Slices<'_> {
+    /// # Errors
+    /// [`LabError::Usage`] for a profile that cannot be measured.
+    pub fn check(&self, profile: &Profile) -> Result<(), LabError> {
+        if self.suites.is_empty() && !self.gocryptfs {
+            return wrong(profile, "suites: name one");
+        }
+        if self.slice_ms == 0 || !(self.until_percent > 0.0 && self.max_s > 0.0) {
+            return wrong(profile, "slice_ms, until_percent and max_s must be more than 0");
+        }
+        Ok(())
+    }
+
+    /// The plan of a profile with these cases.
+    pub fn plan(&self, experiment: &str, profile: &Profile, cases: Vec<Case>) -> Plan {
+        let mut parameters = profile.parameters.clone();
+        parameters.insert("synced_before_each_run".to_owned(), Value::from(true));
+        Plan {
+            experiment: experiment.to_owned(),
+            profile: profile.name.clone(),
+            arms: arms(self.suites.iter(), self.gocryptfs),
+            cases,
+            rounds: profile.rounds,
+            warmups: profile.warmups,
+            seed: profile.seed,
+            parameters,
+        }
+    }
+
+    /// A case. `run_s`: how long a whole run takes.
+    ///
+    /// # Errors
+    /// [`LabError::Plan`] if the parameters cannot be written.
+    pub fn case(
+        &self,
+        (id, title): (String, String),
+        better: Better,
+        spec: &Spec,
+        run_s: f64,
+    ) -> Result<Case, LabError> {
+        let is_steady = matches!(spec.work, Work::Steady { .. });
+        let least_blocks = if is_steady { u32::MAX } else { LEAST_RUNS }.min(self.least_blocks);
+        let slice_s = (self.slice_ms + self.settle_ms) as f64 / 1000.0;
+        let until = Until { percent: self.until_percent, max_s: self.max_s, least_blocks };
+        Ok(Case {
+            id,
+            title,
+            unit: if better == Better::Higher { "1/s" } else { "s" }.to_owned(),
+            better,
+            arms: Vec::new(),
+            baseline: Some(PLAIN.to_owned()),
+            parameters: BTreeMap::from([
+                ("spec".to_owned(), value_of("spec", spec)?),
+                ("until".to_owned(), value_of("until", &until)?),
+            ]),
+            rounds: None,
+            estimate_s: if is_steady { slice_s + 0.05 } else { run_s },
+        })
+    }
+}
+
+/// # Errors
+/// [`LabError::Usage`]: what is wrong with a profile.
+pub fn wrong<T>(profile: &Profile, what: &str) -> Result<T, LabError> {
+    Err(LabError::Usage(format!("profile {}: {what}", profile.name)))
+}
+
+impl Sizes {
+    fn slices(&self) -> Slices<'_> {
+        Slices {
+            slice_ms: self.slice_ms,
+            settle_ms: self.settle_ms,
+            until_percent: self.until_percent,
+            max_s: self.max_s,
+            least_blocks: self.least_blocks,
+            suites: &self.suites,
+            gocryptfs: self.gocryptfs,
+        }
+    }
+}
+
 /// The plan of a profile.
 pub fn plan(profile: &Profile) -> Result<Plan, LabError> {
     let sizes: Sizes = profile.parameters()?;
-    let wrong = |what: &str| Err(LabError::Usage(format!("profile {}: {what}", profile.name)));
-    if sizes.suites.is_empty() && !sizes.gocryptfs {
-        return wrong("suites: name one");
-    }
-    if sizes.slice_ms == 0 || !(sizes.until_percent > 0.0 && sizes.max_s > 0.0) {
-        return wrong("slice_ms, until_percent and max_s must be more than 0");
-    }
-    let mut parameters = profile.parameters.clone();
-    parameters.insert("synced_before_each_run".to_owned(), Value::from(true));
-    Ok(Plan {
-        experiment: super::NAME.to_owned(),
-        profile: profile.name.clone(),
-        arms: arms(sizes.suites.iter(), sizes.gocryptfs),
-        cases: MEASURES.iter().map(|measure| case(measure, &sizes)).collect::<Result<_, _>>()?,
-        rounds: profile.rounds,
-        warmups: profile.warmups,
-        seed: profile.seed,
-        parameters,
-    })
+    sizes.slices().check(profile)?;
+    let cases = MEASURES.iter().map(|measure| case(measure, &sizes)).collect::<Result<_, _>>()?;
+    Ok(sizes.slices().plan(super::NAME, profile, cases))
 }
 
 /// The parameters of all cases of a plan, by the case.
@@ -161,23 +245,18 @@ pub fn spec_of(case: &Case) -> Result<Spec, LabError> {
 fn case(measure: &Measure, sizes: &Sizes) -> Result<Case, LabError> {
     let owned = |list: &[&str]| -> Vec<String> { list.iter().map(|s| (*s).to_owned()).collect() };
     let million_rows = f64::from(sizes.scale) / 10.0;
-    let (work, least_blocks, estimate_s) = match measure.sample {
-        Sample::Steady(load, clients) => {
-            let slice_s = (sizes.slice_ms + sizes.settle_ms) as f64 / 1000.0;
-            (Work::Steady { load, clients }, sizes.least_blocks, slice_s + 0.05)
-        }
+    let (work, run_s) = match measure.sample {
+        Sample::Steady(load, clients) => (Work::Steady { load, clients }, 0.0),
         Sample::Sql(before, timed) => {
             let work = Work::Sql { before: owned(before), timed: owned(timed) };
             let statements = (before.len() + timed.len()) as f64;
-            (work, sizes.least_blocks.min(LEAST_RUNS), million_rows * statements * 0.3 + 0.2)
+            (work, million_rows * statements * 0.3 + 0.2)
         }
         Sample::Init => {
             let scale = sizes.init_scale;
-            let least = sizes.least_blocks.min(LEAST_RUNS);
-            (Work::Init { scale }, least, 0.2 * f64::from(scale) + 0.3)
+            (Work::Init { scale }, 0.2 * f64::from(scale) + 0.3)
         }
     };
-    let until = Until { percent: sizes.until_percent, max_s: sizes.max_s, least_blocks };
     let settings = PARALLEL.iter().chain(measure.settings).map(|s| (*s).to_owned()).collect();
     let spec = Spec {
         settings,
@@ -186,19 +265,6 @@ fn case(measure: &Measure, sizes: &Sizes) -> Result<Case, LabError> {
         goal: Some(measure.goal),
         memory_limit_bytes: None,
     };
-    let better = measure.goal.better();
-    Ok(Case {
-        id: measure.name.to_owned(),
-        title: measure.what.to_owned(),
-        unit: if better == Better::Higher { "1/s" } else { "s" }.to_owned(),
-        better,
-        arms: Vec::new(),
-        baseline: Some(PLAIN.to_owned()),
-        parameters: BTreeMap::from([
-            ("spec".to_owned(), value_of("spec", &spec)?),
-            ("until".to_owned(), value_of("until", &until)?),
-        ]),
-        rounds: None,
-        estimate_s,
-    })
+    let name = (measure.name.to_owned(), measure.what.to_owned());
+    sizes.slices().case(name, measure.goal.better(), &spec, run_s)
 }

@@ -1,16 +1,12 @@
 //! From a profile to series of cases.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::environment::Environment;
 use crate::error::LabError;
 use crate::experiments::cost::load::Load;
-use crate::experiments::cost::plan::{Spec, Work};
-use crate::experiments::instance::plan::{PLAIN, arms};
-use crate::plan::{Better, Case, Plan, Until, value_of};
+use crate::experiments::cost::plan::{Slices, Spec, Work, wrong};
+use crate::plan::{Better, Case, Plan, value_of};
 use crate::profile::Profile;
 
 /// The parameters of a profile. A series without values is left out.
@@ -102,43 +98,39 @@ const ROWS_OF_SCALE: u32 = 100_000;
 const ROWS_OF_MB: u32 = 7_808;
 /// Memory of a server besides its data.
 const OWN_BYTES: u64 = 64 << 20;
-/// The fewest blocks of whole runs.
-const LEAST_RUNS: u32 = 7;
+
+impl Sizes {
+    fn slices(&self) -> Slices<'_> {
+        Slices {
+            slice_ms: self.slice_ms,
+            settle_ms: self.settle_ms,
+            until_percent: self.until_percent,
+            max_s: self.max_s,
+            least_blocks: self.least_blocks,
+            suites: &self.suites,
+            gocryptfs: self.gocryptfs,
+        }
+    }
+}
 
 /// The plan of a profile.
 pub fn plan(profile: &Profile, machine: &Environment) -> Result<Plan, LabError> {
     let sizes: Sizes = profile.parameters()?;
-    let wrong = |what: &str| Err(LabError::Usage(format!("profile {}: {what}", profile.name)));
-    if sizes.suites.is_empty() && !sizes.gocryptfs {
-        return wrong("suites: name one");
-    }
-    if sizes.slice_ms == 0 || !(sizes.until_percent > 0.0 && sizes.max_s > 0.0) {
-        return wrong("slice_ms, until_percent and max_s must be more than 0");
-    }
+    sizes.slices().check(profile)?;
     let dirty_rows = |mb: &u32| u64::from(*mb) * u64::from(ROWS_OF_MB);
     let rows = u64::from(sizes.scale) * u64::from(ROWS_OF_SCALE);
     if let Some(mb) = sizes.dirty_mb.iter().find(|mb| dirty_rows(mb) > rows) {
-        return wrong(&format!("dirty_mb: {mb} is more than all data; choose a larger scale"));
+        let what = format!("dirty_mb: {mb} is more than all data; choose a larger scale");
+        return wrong(profile, &what);
     }
     let has_io_workers = machine.postgresql.iter().filter_map(|text| major(text)).max() >= Some(18);
     let cases = SERIES.into_iter().filter(|series| series.name != "io-workers" || has_io_workers);
     let cases: Vec<Case> =
         cases.flat_map(|series| cases_of(series, &sizes)).collect::<Result<_, _>>()?;
     if cases.is_empty() {
-        return wrong("every series is empty");
+        return wrong(profile, "every series is empty");
     }
-    let mut parameters = profile.parameters.clone();
-    parameters.insert("synced_before_each_run".to_owned(), Value::from(true));
-    Ok(Plan {
-        experiment: super::NAME.to_owned(),
-        profile: profile.name.clone(),
-        arms: arms(sizes.suites.iter(), sizes.gocryptfs),
-        cases,
-        rounds: profile.rounds,
-        warmups: profile.warmups,
-        seed: profile.seed,
-        parameters,
-    })
+    Ok(sizes.slices().plan(super::NAME, profile, cases))
 }
 
 /// The major version in what `postgres --version` says.
@@ -290,38 +282,18 @@ fn case(
     (settings, work, cache, memory_limit_bytes): (Vec<String>, Work, String, Option<u64>),
     sizes: &Sizes,
 ) -> Result<Case, LabError> {
-    let million_rows = f64::from(sizes.scale) / 10.0;
-    let is_steady = matches!(work, Work::Steady { .. });
     let better = match &work {
         Work::Steady { load, .. } if *load != Load::Scan => Better::Higher,
         _ => Better::Lower,
     };
-    let estimate_s = match is_steady {
-        true => (sizes.slice_ms + sizes.settle_ms) as f64 / 1000.0 + 0.05,
-        false => million_rows * 0.6 + 0.5,
-    };
-    let least_blocks =
-        if is_steady { sizes.least_blocks } else { sizes.least_blocks.min(LEAST_RUNS) };
-    let until = Until { percent: sizes.until_percent, max_s: sizes.max_s, least_blocks };
-    let place = Place { series: series.name.to_owned(), x };
     let title = match x {
         Some(x) => format!("{}: {} {x}{}", series.title, series.axis.0, series.axis.1),
         None => id.clone(),
     };
     let spec = Spec { settings, work, cache, goal: None, memory_limit_bytes };
-    Ok(Case {
-        id,
-        title,
-        unit: if better == Better::Higher { "1/s" } else { "s" }.to_owned(),
-        better,
-        arms: Vec::new(),
-        baseline: Some(PLAIN.to_owned()),
-        parameters: BTreeMap::from([
-            ("spec".to_owned(), value_of("spec", &spec)?),
-            ("until".to_owned(), value_of("until", &until)?),
-            ("place".to_owned(), value_of("place", &place)?),
-        ]),
-        rounds: None,
-        estimate_s,
-    })
+    let run_s = f64::from(sizes.scale) / 10.0 * 0.6 + 0.5;
+    let mut case = sizes.slices().case((id, title), better, &spec, run_s)?;
+    let place = Place { series: series.name.to_owned(), x };
+    case.parameters.insert("place".to_owned(), value_of("place", &place)?);
+    Ok(case)
 }
