@@ -294,6 +294,11 @@ test-aarch64: ## pgseal for aarch64, cross-compiled, under qemu-user with Debian
 	@scripts/setup.sh aarch64
 	@scripts/aarch64.sh $(or $(ACTIONS),build hooks unit scenarios)
 
+.PHONY: smoke-aarch64
+smoke-aarch64: ## the shortest of these: a sealed cluster under qemu-user, killed and recovered (as root); builds only what it needs
+	@scripts/setup.sh aarch64
+	@scripts/aarch64.sh smoke
+
 .PHONY: test-musl
 test-musl: ## pgseal for musl with PostgreSQL as it was built on Alpine, in a root of its own (as root); ACTIONS="build cluster"
 	@scripts/setup.sh musl

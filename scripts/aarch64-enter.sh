@@ -29,6 +29,9 @@ for part in release guard extension; do
         mount --bind "$built" "$root$project/target/$part"
     fi
 done
+# Its results have a directory of their own.
+mkdir -p "$project/build/results/aarch64"
+mount --bind "$project/build/results/aarch64" "$root$project/build/results"
 mount --rbind /proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# aarch64.sh build|unit|hooks|guard|columns|scenarios|core...
+# aarch64.sh smoke|build|unit|hooks|guard|columns|scenarios|core|deb|test-deb...
 #
 # Builds pgseal for aarch64 with a compiler of this machine (x86-64), and tests it under qemu-user
-# with Debian's PostgreSQL for arm64, in a root that is made in the cache (as root; Linux 6.7 or
-# later):
+# with Debian's PostgreSQL for arm64, in a root that is made in the cache. What runs a server needs
+# root and Linux 6.7 or later; "build", "hooks" and "deb" do not:
+#   smoke      builds the library, pgseal and the guard module only; a sealed cluster that is
+#              loaded, killed, recovered, searched for rows and verified
 #   build      library, programs, plugins, library of columns; guard module and extension
 #   unit       tests of the crates with their vectors, and the programs that call each hook;
 #              tests/aarch64-skip.tsv names what emulation cannot run, and why
@@ -29,15 +31,14 @@ MAJOR=15
 DEBS=build/deb-arm64
 PLUGINS=(pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault)
 CRATES=(pgseal-core pgseal-crypto pgseal-keys pgseal-pgdata pgseal-column pgseal-random pgseal-preload)
-: "${SCENARIOS:=crash canary}"
+: "${SCENARIOS:=crash canary}" "${CORE_LIMIT:=10000}"
 
-export PGSEAL_CROSS=$AARCH64_TARGET PGSEAL_CROSS_CC="aarch64-linux-gnu-gcc --sysroot=$AARCH64_ROOT"
+export PGSEAL_CROSS=$AARCH64_TARGET PGSEAL_CROSS_CC="aarch64-linux-gnu-gcc --sysroot=$AARCH64_ROOT -ffile-prefix-map=$AARCH64_ROOT="
 export PGSEAL_CROSS_SKIP=tests/aarch64-skip.tsv PGSEAL_CROSS_ROOT=$AARCH64_ROOT PGSEAL_CROSS_EMULATOR=$AARCH64_QEMU PG_CONFIG=$AARCH64_DIR/pg_config
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$PGSEAL_ROOT/scripts/aarch64-run.sh
 
 prepare() {
-    [ "$(id -u)" = 0 ] || die "a root of its own can only be made as root"
     for program in "$AARCH64_QEMU" aarch64-linux-gnu-gcc; do
         command -v "$program" >/dev/null || die "$program is missing; run scripts/setup.sh aarch64"
     done
@@ -46,6 +47,18 @@ prepare() {
 
 # For packages each program lists the crates in it, as with AUDITABLE=yes in the Makefile.
 cross() { "${CARGO:-cargo}" ${AUDITABLE:+auditable} build --quiet --release --locked --target "$AARCH64_TARGET" "$@"; }
+
+# What a sealed cluster needs, and nothing else.
+build_server() {
+    cross -p pgseal-preload
+    cross -p pgseal-cli
+    scripts/guard.sh build
+}
+
+smoke() {
+    build_server
+    inside scripts/aarch64-smoke-inside.sh "$MAJOR"
+}
 
 build() {
     cross -p pgseal-preload
@@ -74,11 +87,17 @@ guard() { inside scripts/guard.sh test; }
 
 columns() { inside scripts/extension.sh test; }
 
+# The source comes to this machine, because the root has nothing that unpacks source packages.
 core() {
-    local mode
-    tests/upstream/fetch.sh "$MAJOR"
-    for mode in plain sealed; do inside tests/upstream/run-core.sh --major "$MAJOR" --mode "$mode" --limit 10000; done
-    inside tests/upstream/compare.sh core
+    local mode binaries
+    # shellcheck disable=SC2016 # dpkg's own placeholder
+    binaries=$(dpkg-query --admindir="$AARCH64_ROOT/var/lib/dpkg" -W -f '${Version}' "postgresql-$MAJOR")
+    export PGSEAL_CACHE=$PGSEAL_ROOT/build/upstream-aarch64
+    tests/upstream/fetch.sh --binaries "$binaries" "$MAJOR"
+    for mode in plain sealed; do
+        inside tests/upstream/run-core.sh --major "$MAJOR" --mode "$mode" --limit "$CORE_LIMIT"
+    done
+    inside tests/upstream/compare.sh --major "$MAJOR" core
 }
 
 deb() {
@@ -95,4 +114,4 @@ test-deb() {
     inside scripts/deb-arm64-test-inside.sh "$DEBS" "$MAJOR"
 }
 
-run_actions aarch64 "build unit hooks guard columns scenarios core deb test-deb" "$@"
+run_actions aarch64 "smoke build unit hooks guard columns scenarios core deb test-deb" "$@"

@@ -17,7 +17,7 @@ AARCH64_LIBRARIES=$AARCH64_DIR/libraries
 make_aarch64_root() {
     local suite=$1 major=$2 work=$AARCH64_DIR/part deb dir name
     # The last word changes when what this function makes does.
-    local origin="$suite $major dpkg"
+    local origin="$suite $major localtime"
     [ "$(cat "$AARCH64_ROOT/origin" 2>/dev/null)" != "$origin" ] || return 0
     say "aarch64: PostgreSQL $major of Debian $suite for arm64, in $AARCH64_ROOT"
     rm -rf "$AARCH64_ROOT" "$AARCH64_LIBRARIES" "$work"
@@ -51,6 +51,7 @@ make_aarch64_root() {
     printf '%s\n' root:x:0:0::/root:/bin/sh postgres:x:101:101::/tmp:/bin/sh >"$work/root/etc/passwd"
     printf '%s\n' root:x:0: postgres:x:101: >"$work/root/etc/group"
     say '127.0.0.1 localhost' >"$work/root/etc/hosts"
+    ln -s /usr/share/zoneinfo/Etc/UTC "$work/root/etc/localtime"
     ln -s mawk "$work/root/usr/bin/awk"
     ln -s gcc "$work/root/usr/bin/cc"
     # For this machine: make, with the compiler for arm64, finds the headers by it.
@@ -67,6 +68,7 @@ make_aarch64_root() {
 # namespace alone, not on this machine.
 in_aarch64() {
     local go child status=0
+    [ "$(id -u)" = 0 ] || die "only root can enter the root for arm64"
     go=$(mktemp -d "${TMPDIR:-/tmp}/pgseal-go.XXXXXX")
     mkfifo "$go/fifo"
     unshare --user --mount --propagation private \

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# fetch.sh [MAJOR]   (default: 15 if installed, else the newest installed major)
+# fetch.sh [--binaries VERSION] [MAJOR]
+#
+# Without MAJOR: 15 if installed, else the newest installed major.
 #
 # Downloads PostgreSQL's source package in the version of the binaries under test, and caches what
 # the suites need in PGSEAL_CACHE (default build/upstream):
@@ -10,7 +12,8 @@
 # of the installed version is not available (the mirrors drop superseded security updates), the
 # script takes the newest version whose source is available, and unpacks that version's binary
 # packages into the cache. If a major is not installed but scripts/postgres-versions.sh fetched it,
-# the source comes from the same Debian suites as the fetched binaries.
+# the source comes from the same Debian suites as the fetched binaries. With --binaries it is the
+# source of this version alone: that of the packages in another root (scripts/aarch64.sh).
 #
 # Uses a private apt configuration derived from the machine's own, installs nothing, changes nothing
 # outside the cache, and needs no root.
@@ -27,11 +30,13 @@ installed_version() {
     dpkg-query -W -f '${db:Status-Status} ${Version}\n' "$1" 2>/dev/null | sed -n 's/^installed //p' || true
 }
 
-major=${1:-$(default_major)}
+given=
+read_options "binaries=given" "$@"
+major=${REST[0]:-$(default_major)}
 [ -n "$major" ] || die "no PostgreSQL server here; run scripts/setup.sh upstream"
 origin=$(postgres_cache)/$major/origin
 which=installed suites=
-binaries=$(installed_version "postgresql-$major")
+binaries=${given:-$(installed_version "postgresql-$major")}
 if [ -z "$binaries" ] && [ -e "$origin" ]; then
     which=fetched
     read -r binaries from <"$origin"
@@ -66,9 +71,10 @@ versions=$(apt-cache showsrc --only-source "postgresql-$major" 2>/dev/null | sed
 [ -n "$versions" ] || die "the package sources of this machine offer no source of postgresql-$major"
 # A binary-only rebuild (+bN) has the same source.
 wanted=${binaries%+b[0-9]*}
-# Fetched binaries are never replaced by another version: only their own source will do.
+# Fetched binaries, and those of another root, are never replaced by another version: only their own
+# source will do.
 others=
-[ "$which" = fetched ] || others=$(grep -vxF "$wanted" <<<"$versions" || true)
+[ "$which" = fetched ] || [ -n "$given" ] || others=$(grep -vxF "$wanted" <<<"$versions" || true)
 
 work=$(mktemp -d "$cache/fetch.XXXXXX")
 trap 'rm -rf "$work" "$apt_dir"' EXIT
@@ -97,7 +103,7 @@ unpack() {
     rm -rf "$work/debs"
 }
 
-if [ "$which" = installed ]; then
+if [ "$which" = installed ] && [ -z "$given" ]; then
     headers=$("/usr/lib/postgresql/$major/bin/pg_config" --includedir-server)
     if [ "$version" != "$binaries" ]; then
         which=unpacked

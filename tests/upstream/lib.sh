@@ -170,14 +170,14 @@ start_server() {
         say "fsync = off"
         printf '%s\n' "$@"
     } >>"$WORK/data/postgresql.conf"
-    "${MODE_ENV[@]}" "$BIN/pg_ctl" -D "$WORK/data" -l "$RESULTS/server.log" -w -t 60 start >/dev/null 2>&1 || {
+    "${MODE_ENV[@]}" "$BIN/pg_ctl" -D "$WORK/data" -l "$RESULTS/server.log" -w -t 300 start >/dev/null 2>&1 || {
         tail -n 15 "$RESULTS/server.log"
         die "the server does not start"
     }
 }
 
 stop_server() {
-    "${MODE_ENV[@]}" "$BIN/pg_ctl" -D "$WORK/data" -m fast -w -t 120 stop >/dev/null 2>&1 ||
+    "${MODE_ENV[@]}" "$BIN/pg_ctl" -D "$WORK/data" -m fast -w -t 300 stop >/dev/null 2>&1 ||
         die "the server does not stop"
 }
 
