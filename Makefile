@@ -380,7 +380,7 @@ test-kubernetes: ## the manifests of packaging/kubernetes against the schemas of
 
 .PHONY: release
 release: ## what a release has, from the commit HEAD, in build/release; RELEASE_KEY=KEY signs, else a dry run
-	@scripts/setup.sh build auditable deb rpm release
+	@scripts/setup.sh build auditable deb rpm release aarch64
 	@scripts/release.sh make
 
 .PHONY: test-reproducible

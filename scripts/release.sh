@@ -3,10 +3,10 @@
 #
 #   make       builds the commit HEAD in a clone of its own, and leaves in OUT (default:
 #              build/release) what a release has: the sources, the installed files as an archive,
-#              Debian and RPM packages, the notices and the bill of materials, SHA256SUMS and its
-#              signature. RELEASE_KEY names the key of GnuPG that signs. Without it the run is a dry
-#              run: a key is made for it, and thrown away; its public half is beside the signature,
-#              in DRY-RUN-KEY.asc
+#              Debian packages (also for arm64) and RPM packages, the notices and the bill of
+#              materials, SHA256SUMS and its signature. RELEASE_KEY names the key of GnuPG that
+#              signs. Without it the run is a dry run: a key is made for it, and thrown away; its
+#              public half is beside the signature, in DRY-RUN-KEY.asc
 #   check      checks OUT as a user would: signature, checksums, and the programs of the archive
 #   reproduce  builds the commit HEAD twice, in directories of different names, and compares all
 #              installed files. With diffoscope it says what differs
@@ -70,13 +70,13 @@ make_release() {
     local out=$1 key=${RELEASE_KEY:-}
     [ ! -e "$out" ] || [ -e "$out/SHA256SUMS" ] || [ -z "$(ls -A "$out")" ] || die "$out is not empty, and no release"
     command -v gpg >/dev/null || die "gpg is missing; run scripts/setup.sh release"
-    build_in "$work" build build-aws-kms deb rpm
+    build_in "$work" build build-aws-kms deb rpm deb-arm64
     rm -rf "$out"
     mkdir -p "$out"
     git archive --format=tar.gz --prefix="$name/" -o "$out/$name-source.tar.gz" HEAD
     tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -C "$work/root" -c usr |
         gzip -n9 >"$out/$archive"
-    cp "$work/src/build/deb/"*.deb "$work/src/build/rpm/"*.rpm "$work/src/target/notices/THIRD-PARTY-NOTICES.txt" \
+    cp "$work/src/build/deb/"*.deb "$work/src/build/deb-arm64/"*.deb "$work/src/build/rpm/"*.rpm "$work/src/target/notices/THIRD-PARTY-NOTICES.txt" \
         "$work/src/target/notices/pgseal.cdx.json" "$out/"
     changes >"$out/CHANGES.md"
     (cd "$out" && find . -maxdepth 1 -type f -printf '%P\n' | LC_ALL=C sort | xargs sha256sum) >"$work/SHA256SUMS"
@@ -103,7 +103,7 @@ changes() {
 }
 
 check() {
-    local out=$1 home root said
+    local out=$1 home root said package
     [ -e "$out/SHA256SUMS" ] || die "$out: no release (no SHA256SUMS)"
     home=${GNUPGHOME:-}
     if [ -e "$out/DRY-RUN-KEY.asc" ]; then
@@ -123,13 +123,30 @@ check() {
     [ "$said" = "pgseal $version" ] || die "the archive contains \"$said\", not pgseal $version"
     "$root/usr/bin/pgseal" --licenses | grep -q AWS-LC || die "the archive's pgseal does not print its licences"
     check_crates "$out/pgseal.cdx.json" "$root"/usr/bin/* "$root"/usr/lib/pgseal/*.so "$root"/usr/lib/pgseal/providers/*
+    check_packaged_crates unpack_deb "$out"/*_arm64.deb
+    same_packages "$out"
     # A path of this machine in a program tells who built it, and cannot be reproduced elsewhere.
-    if grep -rlaF -e "${CARGO_HOME:-$HOME/.cargo}/" -e "$work/src" "$root" >"$work/paths"; then
+    for package in "$out"/*.deb; do unpack_deb "$package" "$root"; done
+    if grep -rlaF -e "${CARGO_HOME:-$HOME/.cargo}/" -e "$work/src" -e "$(dirname "$(postgres_cache)")/aarch64/" "$root" >"$work/paths"; then
         cat "$work/paths" >&2
         die "these files contain paths of this machine"
     fi
     say "release: $(wc -l <"$out/SHA256SUMS") files, the signature and the checksums are right"
 }
+
+# same_packages DIR: the Debian packages for arm64 are those for this machine's PostgreSQL of the
+# same major, and those that need none.
+same_packages() {
+    local native missing
+    native=_$(dpkg --print-architecture).deb
+    missing=$(comm -13 <(names_of "$1" "$native") <(names_of "$1" _arm64.deb))
+    [ -z "$missing" ] || die "packages for arm64 alone: $missing"
+    missing=$(comm -23 <(names_of "$1" "$native" | grep -v '^postgresql-') <(names_of "$1" _arm64.deb))
+    [ -z "$missing" ] || die "no packages for arm64 of: $missing"
+}
+
+# names_of DIR SUFFIX: the names of the packages whose files end so.
+names_of() { find "$1" -maxdepth 1 -name "*$2" -printf '%f\n' | sed 's/_.*//' | LC_ALL=C sort; }
 
 reproduce() {
     local differ=0 file
