@@ -7,7 +7,9 @@
 #     have no result yet or failed. --only runs some checks, by their names in the table; the name
 #     of a scenario's file ("convert") selects all its tests.
 # matrix.sh table
-#     Writes the table of docs/versions.md from the last run of each check.
+#     Writes the table of docs/versions.md from the last run of each check. What the table has and
+#     build/results has not (a clone, another machine) stays in it, if the server's version and the
+#     test are still the same; a result that is not of the last day has its day in brackets.
 #
 # The checks are: guard module, symbol audit, sealed columns, each test of the scenarios, the core
 # regression tests sealed and plain. Results are lines in build/results/matrix/MAJOR.tsv: check TAB
@@ -90,7 +92,12 @@ scenarios() {
     for file in $(awk 'BEGIN { RS = "" } !/^required-features/ && !/\nrequired-features/' \
         tests/pgseal-scenarios/Cargo.toml | sed -nE 's#^path = "scenarios/(.*)\.rs"#\1#p'); do
         start=$SECONDS
-        case "$long$ON_ONE" in " "*" $file "*) continue ;; esac
+        # What --only names runs with --short too; the tests of other files need not be listed.
+        case ",$only," in
+        ,,) case "$long$ON_ONE" in " "*" $file "*) continue ;; esac ;;
+        *",$file,"* | *",$file: "*) ;;
+        *) continue ;;
+        esac
         scenario "$file"
         if [ $((SECONDS - start)) -ge 2 ]; then say "-- $major: $file: $((SECONDS - start)) s"; fi
     done
@@ -224,13 +231,96 @@ run() {
     say "matrix: PostgreSQL$ran: all passed"
 }
 
-# cell MAJOR CHECK
+# on_page MAJOR: prints the results of the table in DOCUMENT, as lines of a list of results. Of the
+# commits of a day, all are named.
+on_page() {
+    sed -n '/^<!-- matrix: begin/,/^<!-- matrix: end/p' "$DOCUMENT" | awk -v major="$1" '
+        BEGIN { FS = " *[|] *"; OFS = "\t" }
+        $2 == "check" { for (i = 3; i < NF; i++) { of[i] = $i; if ($i == major) column = i } next }
+        column && NF > 4 && $2 !~ /^-+$/ {
+            name = $2
+            gsub(/`/, "", name)
+            cells[name] = $column
+            names[++n] = name
+            for (i = NF - 1; i > 2; i--) if ($i != "-" && $i != "not run") first[name] = of[i]
+            next
+        }
+        /^PostgreSQL [0-9]+: / {
+            text = $0
+            while (match(text, /[0-9]+-[0-9]+-[0-9]+ with commit [^ ]+/)) {
+                split(substr(text, RSTART, RLENGTH), word, " ")
+                text = substr(text, RSTART + RLENGTH)
+                if (word[1] > last) last = word[1]
+                if (index($0, "PostgreSQL " major ": ") == 1)
+                    commits[word[1]] = commits[word[1]] (commits[word[1]] == "" ? "" : "/") word[4]
+            }
+            next
+        }
+        /^PostgreSQL [0-9, ]+, / {
+            text = $0
+            sub(/^PostgreSQL /, "", text)
+            is_here = 0
+            while (match(text, /^[0-9]+, /)) {
+                if (substr(text, 1, RLENGTH - 2) == major) is_here = 1
+                text = substr(text, RLENGTH + 1)
+            }
+            if (is_here) reasons[++r] = text
+        }
+        END {
+            for (i = 1; i <= n; i++) {
+                text = cells[names[i]]
+                if (text == "not run" || text == "") continue
+                day = last
+                if (match(text, / \([0-9]+-[0-9]+-[0-9]+\)$/)) {
+                    day = substr(text, RSTART + 2, RLENGTH - 3)
+                    text = substr(text, 1, RSTART - 1)
+                }
+                verdict = "ok"
+                if (text == "yes") text = ""
+                if (text == "**fails**") { verdict = "failed"; text = "in an earlier run" }
+                if (text == "-") {
+                    verdict = "none"
+                    text = "new in " first[names[i]]
+                    for (j = 1; j <= r; j++)
+                        if (index(reasons[j], names[i] ": ") == 1) {
+                            text = substr(reasons[j], length(names[i]) + 3)
+                            sub(/\.$/, "", text)
+                        }
+                }
+                print names[i], verdict, text, day " " commits[day]
+            }
+        }'
+}
+
+# recall MAJOR: adds the results of the table that the list of results lacks. Those of another
+# version of the server, and of tests that do not exist any more, are left out.
+recall() {
+    local list=$results/$1.tsv name rest file
+    on_page "$1" >"$results/page"
+    if [ ! -e "$list" ]; then
+        : >"$list"
+    elif [ "$(grep '^version' "$list" | cut -f 3)" != "$(grep '^version' "$results/page" | cut -f 3)" ]; then
+        return 0
+    fi
+    while IFS=$'\t' read -r name rest; do
+        file=tests/pgseal-scenarios/scenarios/${name%%: *}.rs
+        case "$name" in *": "*) grep -q "^fn ${name#*: }()" "$file" 2>/dev/null || continue ;; esac
+        cut -f 1 "$list" | grep -qxF "$name" || printf '%s\t%s\n' "$name" "$rest" >>"$list"
+    done <"$results/page"
+    rm "$results/page"
+}
+
+# cell MAJOR CHECK LAST-DAY
 cell() {
-    local line verdict text
-    line=$(awk -F '\t' -v check="$2" '$1 == check { print $2 " " $3 }' "$results/$1.tsv" 2>/dev/null) || true
-    read -r verdict text <<<"$line" || true
+    local verdict text stamp
+    IFS=$'\x1f' read -r verdict text stamp < <(
+        awk -F '\t' -v OFS='\x1f' -v check="$2" '$1 == check { print $2, $3, $4 }' "$results/$1.tsv") || true
     case "${verdict:-}" in
-    ok) say "${text:-yes}" ;;
+    ok)
+        text=${text:-yes}
+        [ "${stamp%% *}" = "$3" ] || text="$text (${stamp%% *})"
+        say "$text"
+        ;;
     none) say "-" ;;
     failed) say "**fails**" ;;
     *) say "not run" ;;
@@ -254,14 +344,18 @@ reasons() {
 }
 
 table() {
-    local majors=() major check row rule made
+    local majors=() major check row rule made last kept=$results results
     # A column for each major version, so that the table shows which were not run.
+    find "$kept" -name '*.tsv' 2>/dev/null | grep . >/dev/null || die "no results in $kept; run 'make test-matrix' first"
+    # What is taken from the page is no result of a run here.
+    results=$(mktemp -d)
+    cp "$kept"/*.tsv "$results"
     for major in "${ALL_MAJORS[@]}"; do
         majors+=("$major")
-        [ -e "$results/$major.tsv" ] || warn "PostgreSQL $major was not run: make test-matrix MAJORS=$major"
+        [ -e "$results/$major.tsv" ] || warn "PostgreSQL $major was not run here: make test-matrix MAJORS=$major"
+        recall "$major"
     done
-    find "$results" -name '*.tsv' 2>/dev/null | grep . >/dev/null ||
-        die "no results in $results; run 'make test-matrix' first"
+    last=$(cut -f 4 "$results"/*.tsv | cut -d ' ' -f 1 | sort | tail -n 1)
     made=$(mktemp)
     {
         sed "/^<!-- matrix: begin/q" "$DOCUMENT"
@@ -273,7 +367,7 @@ table() {
         while IFS= read -r check; do
             # shellcheck disable=SC2016 # Markdown's code
             row="| $(sed -E 's/: (.*)/: `\1`/' <<<"$check") |"
-            for major in "${majors[@]}"; do row="$row $(cell "$major" "$check") |"; done
+            for major in "${majors[@]}"; do row="$row $(cell "$major" "$check" "$last") |"; done
             say "$row"
         done < <(rows)
         say ""
@@ -293,7 +387,7 @@ table() {
         sed -n "/^<!-- matrix: end/,\$p" "$DOCUMENT"
     } >"$made"
     install -m 0644 "$made" "$DOCUMENT"
-    rm "$made"
+    rm -r "$made" "$results"
     say "wrote $DOCUMENT"
 }
 

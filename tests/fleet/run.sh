@@ -112,6 +112,8 @@ play() {
     }
 }
 changed() { grep -E ' changed=[1-9]' "$1" | grep -c ' : ok=' || true; }
+# of_task NAME OUTPUT: what a play said in that task.
+of_task() { awk -v task="$1" '/^(TASK|RUNNING HANDLER) /{ is_in = index($0, task) } is_in' "$2"; }
 passed() { say "fleet: $*"; }
 
 initdb -D converted/data -k -A trust --no-sync >/dev/null
@@ -126,9 +128,11 @@ play three.yml check.log --check --diff
 [ "$(state created own converted)" = "$before" ] || die "--check changed something on the disk"
 [ ! -e clusters.d ] || die "--check registered a key"
 [ "$(changed check.log)" = 3 ] || { cat check.log; die "--check does not say that all three would change"; }
-for task in "Create a sealed cluster" "Seal the plain cluster in place" "Bring the keys" "Make the key"; do
-    sed -n "/TASK \[pgseal : $task/,/^\$/p" check.log | grep -q '^changed' || die "--check does not name: $task"
+for task in "Bring or make the keys" "Create a sealed cluster" "Seal the plain cluster in place" "Write the units"; do
+    of_task "$task" check.log | grep -q '^changed' || die "--check does not name: $task"
 done
+# A key is made or brought on each node.
+[ "$(of_task "Bring or make the keys" check.log | grep -c '^changed')" = 3 ] || die "--check does not bring three keys"
 passed "--check changed nothing and named what it would do"
 
 # ---- first run, with all that could show a key: no argument of any process may have one ----
@@ -166,11 +170,14 @@ passed "the servers run with the drop-ins; rows are there, and not on the disk"
 
 # ---- second run, with the servers running ----
 before=$(written)
-play three.yml second.log
+play three.yml second.log -vvv
 [ "$(changed second.log)" = 0 ] || { grep -B5 ^changed second.log; die "the second run changed something"; }
 play three.yml again.log --check
 [ "$(changed again.log)" = 0 ] || { grep -B5 ^changed again.log; die "--check after it would change something"; }
 [ "$(written)" = "$before" ] || die "the second run wrote a file"
+# Most of the time of many hosts: eight on each, and one for the lock of "created".
+modules=$(grep -c "Using module file" second.log) || true
+[ "$modules" = 25 ] || { grep "Using module file" second.log; die "$modules modules ran on three hosts"; }
 grep -q "WARN escrow" second.log || die "what doctor warns of is not shown"
 passed "the second run changed nothing"
 
@@ -183,17 +190,21 @@ for unit in pgseal-metrics.service pgseal-metrics.timer; do
 done
 
 # ---- guards: each ends the play and changes nothing ----
-refused() { # WHAT WORDS: the inventory bad.yml
+refused() { # WHAT WORDS OPTION...: the inventory bad.yml
     local before
     before=$(written bad)
-    if "$ansible" -i group.yml -i bad.yml play.yml >bad.log 2>&1; then die "not refused: $1"; fi
+    if "$ansible" -i group.yml -i bad.yml "${@:3}" play.yml >bad.log 2>&1; then die "not refused: $1"; fi
     grep -q "$2" bad.log || { cat bad.log; die "refused for another reason: $1"; }
     [ "$(written bad)" = "$before" ] || die "refused, and something was changed: $1"
+    ! grep -qiFf secrets bad.log || die "a key is in the output: $1"
 }
 bad() { printf 'all:\n  hosts:\n    %s:\n' "$1" >bad.yml; printf '      %s\n' "${@:2}" >>bad.yml; }
 mkdir -p bad/etc
+for node in other bad; do key_of "$node" >>secrets; done
 bad created "pgseal_key: $(key_of other)"
-refused "another key than the one here" "another key than in the inventory"
+refused "another key than the one here" "another key than in the inventory" -vvv
+bad bad "pgseal_key: $(key_of bad | tr a-f A-F)"
+refused "a key of another form" "not 64 hexadecimal digits" -vvv
 key_of bad >bad/etc/main.key
 chmod 600 bad/etc/main.key
 touch bad/pgseal-metrics.service
