@@ -80,6 +80,7 @@ fn results(experiment: &str) -> Results {
 fn cell(analysis: &Analysis, case: &str, arm: &str) -> String {
     let ratio = analysis.arm(case, arm).and_then(|arm| arm.ratio);
     ratio.map_or("-".to_owned(), |ratio| match ratio.value {
+        value if value < 0.001 => format!("{value:.5}"),
         value if value < 0.1 => format!("{value:.3}"),
         value => format!("{value:.2}"),
     })

@@ -61,26 +61,39 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
             false => plain(),
         },
         Plan::AsFound(target) => open_found(path, flags, mode, target).unwrap_or_else(fail),
-        Plan::Lock(root) => {
-            // The server neither forks nor writes before it has created this file.
-            if let Err(errno) = root.map_or_else(server::starts_plain, server::starts) {
-                program::end_server(errno);
-                return fail(errno);
-            }
-            let fd = plain();
-            // The process that created the lock file is alone in the data directory.
-            if let Some(root) = root.filter(|_| fd >= 0) {
-                memory::with_reserve(|| lost_sectors::fill(root));
-            }
-            fd
-        }
+        Plan::Lock(root) => create_lock_file(path, flags, mode, root),
         Plan::Seal(target) => open_sealed(path, flags, mode, target).unwrap_or_else(fail),
         Plan::Refuse(errno) => fail(errno),
     }
 }
 
+/// Creates the lock file of a server.
+#[cold]
+#[inline(never)]
+fn create_lock_file(
+    path: &CStr,
+    flags: c_int,
+    mode: mode_t,
+    root: Option<&'static datadir::Root>,
+) -> c_int {
+    // The server neither forks nor writes before it has created this file.
+    if let Err(errno) = root.map_or_else(server::starts_plain, server::starts) {
+        program::end_server(errno);
+        return fail(errno);
+    }
+    // SAFETY: `path` is a C string.
+    let fd = unsafe { real::open(path.as_ptr(), flags, mode) };
+    fds::set_plain(fd);
+    // The process that created the lock file is alone in the data directory.
+    if let Some(root) = root.filter(|_| fd >= 0) {
+        memory::with_reserve(|| lost_sectors::fill(root));
+    }
+    fd
+}
+
 /// The write to this file that says "shut down" has the manifest written first.
 #[cold]
+#[inline(never)]
 fn remember_control(fd: c_int, path: &CStr) {
     if let Some(location) = datadir::locate(path.to_bytes()) {
         ControlFile::opened(fd, location.root);
@@ -142,6 +155,8 @@ fn open_sealed(
 /// and miss rows. So an empty file in memory stands in for the segment: its length is the one that
 /// the segment must have, each page is an invalid page, and no write or sync succeeds. The process
 /// that replays WAL has to make the segment anew, so that one finds no file.
+#[cold]
+#[inline(never)]
 fn lost_segment(path: &CStr, flags: c_int, target: SealTarget) -> Result<c_int, Errno> {
     let named = Named::of(path.to_bytes());
     log::line(format_args!(
@@ -199,14 +214,33 @@ fn pass(fd: sys::Fd) -> c_int {
     number
 }
 
+/// Whether a path is one by itself, and not relative to the directory.
+fn stands_alone(dir: c_int, path: &CStr) -> bool {
+    dir == libc::AT_FDCWD || path.to_bytes().starts_with(b"/")
+}
+
 /// The path for a directory descriptor and a name relative to it.
+#[inline]
 pub fn path_at(dir: c_int, path: &CStr) -> Option<sys::CPath> {
-    if path.to_bytes().starts_with(b"/") || dir == libc::AT_FDCWD {
-        return None;
-    }
+    if stands_alone(dir, path) { None } else { path_below(dir, path) }
+}
+
+// Each path takes pages of the stack, so what seldom runs has a frame of its own.
+#[cold]
+#[inline(never)]
+fn path_below(dir: c_int, path: &CStr) -> Option<sys::CPath> {
     let link = sys::descriptor_link(dir).into_c().ok()?;
     let base = sys::read_link(&link)?;
     datadir::join(&base, path.to_bytes()).into_c().ok()
+}
+
+#[cold]
+#[inline(never)]
+fn open_below(dir: c_int, path: &CStr, flags: c_int, mode: mode_t) -> c_int {
+    match path_below(dir, path) {
+        Some(full) => open_path(&full, flags, mode),
+        None => open_path(path, flags, mode),
+    }
 }
 
 /// # Safety
@@ -214,9 +248,9 @@ pub fn path_at(dir: c_int, path: &CStr) -> Option<sys::CPath> {
 unsafe fn open_at(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     // SAFETY: the caller's contract.
     let path = unsafe { CStr::from_ptr(path) };
-    match path_at(dir, path) {
-        Some(full) => open_path(&full, flags, mode),
-        None => open_path(path, flags, mode),
+    match stands_alone(dir, path) {
+        true => open_path(path, flags, mode),
+        false => open_below(dir, path, flags, mode),
     }
 }
 

@@ -91,14 +91,18 @@ fn may_be_recorded(class: Option<Class>) -> bool {
 
 /// The descriptor for a path that is about to be opened, if the record decides about this file;
 /// `None`: the file is opened like any other.
+#[inline]
 pub fn opened(path: &CStr, flags: c_int, class: Option<Class>) -> Option<Result<c_int, Errno>> {
-    if !may_be_recorded(class) || !is_server() {
-        return None;
-    }
-    if class != Some(Class::Config) && !LOCKED.load(Ordering::Relaxed) {
-        return None;
-    }
-    if class == Some(Class::Config)
+    let is_config = class == Some(Class::Config);
+    let concerns = may_be_recorded(class) && (is_config || LOCKED.load(Ordering::Relaxed));
+    if concerns && is_server() { opened_by_server(path, flags, is_config) } else { None }
+}
+
+// Each path takes pages of the stack, so what seldom runs has a frame of its own.
+#[cold]
+#[inline(never)]
+fn opened_by_server(path: &CStr, flags: c_int, is_config: bool) -> Option<Result<c_int, Errno>> {
+    if is_config
         && datadir::base_name(path.to_bytes()) == AUTO
         && !is_under_postmaster()
         && let Some(location) = datadir::locate(path.to_bytes())

@@ -4,6 +4,7 @@
 use core::ffi::{CStr, c_int};
 use core::fmt::Write;
 use core::sync::atomic::AtomicU32;
+use std::sync::{Mutex, PoisonError};
 
 use crate::os::memory::with_reserve;
 pub use crate::os::paths::{CPath, PathText, c_path};
@@ -120,9 +121,44 @@ pub fn pwrite_all(fd: c_int, bytes: &[u8], off: u64) -> Result<(), c_int> {
     Ok(())
 }
 
-/// New memory of zeros that this process shares with all children that it forks from now on. It is
-/// never unmapped.
+/// Bytes of the map for small pieces of shared memory.
+const SMALL_ROOM: usize = 1 << 18;
+/// A piece of at most so many bytes is a small one.
+const MOST_SMALL: usize = 1 << 17;
+/// A piece begins on a cache line of its own.
+const PIECE_ALIGN: usize = 64;
+
+/// The rest of the map for small pieces.
+struct Rest {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the map is memory of the process, not of a thread, and each piece is handed out once.
+unsafe impl Send for Rest {}
+
+/// New memory of zeros that this process shares with all children that it forks from now on,
+/// aligned to 64 bytes. It is never unmapped.
+///
+/// Small pieces lie in one map: each map costs every fork and every exit of a child about a
+/// microsecond, and each page that a child touches costs it a page fault.
 pub fn shared_memory(len: usize) -> Result<*mut u8, c_int> {
+    static REST: Mutex<Rest> = Mutex::new(Rest { start: core::ptr::null_mut(), len: 0 });
+    if len > MOST_SMALL {
+        return shared_map(len);
+    }
+    let len = len.next_multiple_of(PIECE_ALIGN);
+    let mut rest = REST.lock().unwrap_or_else(PoisonError::into_inner);
+    if len > rest.len {
+        *rest = Rest { start: shared_map(SMALL_ROOM)?, len: SMALL_ROOM };
+    }
+    let piece = rest.start;
+    // SAFETY: within the map, of which `rest.len` bytes are left.
+    *rest = Rest { start: unsafe { piece.add(len) }, len: rest.len - len };
+    Ok(piece)
+}
+
+fn shared_map(len: usize) -> Result<*mut u8, c_int> {
     let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     // SAFETY: a new map at an address of the kernel's choice.
@@ -140,7 +176,7 @@ const HEAD_BYTES: usize = 64;
 pub unsafe fn shared_table<T>(count: usize) -> Result<(&'static AtomicU32, &'static [T]), c_int> {
     let map = shared_memory(HEAD_BYTES + count * size_of::<T>())?;
     // SAFETY: the map is longer than this, is never unmapped, has zeros, and its start is aligned
-    // to a page; all access is atomic.
+    // to 64 bytes; all access is atomic.
     let number: &'static AtomicU32 = unsafe { &*map.cast() };
     // SAFETY: within the map.
     let first = unsafe { map.add(HEAD_BYTES) }.cast::<T>();
@@ -363,10 +399,41 @@ pub fn current_dir() -> Option<PathText> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::{AtomicU8, Ordering};
 
     #[test]
     fn a_descriptor_has_a_link() {
         assert_eq!(&descriptor_link(7)[..], b"/proc/self/fd/7");
+    }
+
+    #[test]
+    fn pieces_of_shared_memory_are_apart_and_shared_with_a_child() {
+        let lens = [1, 65, SMALL_ROOM / 3, MOST_SMALL, MOST_SMALL, MOST_SMALL + 1];
+        let pieces = lens.map(|len| {
+            let start = shared_memory(len).unwrap();
+            assert!((start as usize).is_multiple_of(PIECE_ALIGN));
+            // SAFETY: shared memory of this length, which is never unmapped; access is atomic.
+            unsafe { core::slice::from_raw_parts(start.cast::<AtomicU8>(), len) }
+        });
+        let is_all = |piece: &[AtomicU8], number| {
+            piece.iter().all(|byte| byte.load(Ordering::Relaxed) == number)
+        };
+        assert!(pieces.iter().all(|piece| is_all(piece, 0)));
+        // SAFETY: the child stores into memory and ends, which is safe after fork in a threaded
+        // program.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            for (piece, number) in pieces.iter().zip(1..) {
+                piece.iter().for_each(|byte| byte.store(number, Ordering::Relaxed));
+            }
+            // SAFETY: ends the child without running the parent's destructors.
+            unsafe { libc::_exit(0) };
+        }
+        // SAFETY: waits for our own child.
+        assert_eq!(unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) }, child);
+        for (piece, number) in pieces.iter().zip(1..) {
+            assert!(is_all(piece, number), "piece {number}");
+        }
     }
 
     #[test]

@@ -176,10 +176,16 @@ pub fn forget_cwd() {
 /// The working directory as a root, if it is a sealed data directory. In a server it usually is.
 pub fn cwd_root() -> Option<&'static Root> {
     let known = state().cwd.as_ref().map(|(_, root)| *root);
-    known.unwrap_or_else(|| look_at_cwd().1)
+    known.unwrap_or_else(find_cwd_root)
 }
 
 // Each path takes pages of the stack, so what seldom runs has a frame of its own.
+#[cold]
+#[inline(never)]
+fn find_cwd_root() -> Option<&'static Root> {
+    look_at_cwd().1
+}
+
 #[cold]
 #[inline(never)]
 fn look_at_cwd() -> (PathText, Option<&'static Root>) {
