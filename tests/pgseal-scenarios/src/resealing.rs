@@ -3,7 +3,9 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
+use pgseal_cluster::Patience;
 use pgseal_core::KeySet;
 use pgseal_core::geometry::HEAD_LEN;
 use pgseal_core::header::{self, Header, Kind};
@@ -92,11 +94,24 @@ pub fn start(node: &Node, arguments: &str) {
     node.sql(&format!("select reseal({arguments})"));
 }
 
-/// Waits until no worker runs.
+/// Waits until no worker runs, as long as the worker gets on: the relations may be large, and the
+/// worker slow by its pace. Needs the functions of [`create_functions`].
+///
+/// # Panics
+/// When the worker has done nothing for a minute.
 pub fn wait_for_worker(node: &Node) {
-    node.wait_until(
-        "select count(*) = 0 from pg_stat_activity where backend_type = 'pgseal reseal'",
-    );
+    let ended = "select count(*) = 0 from pg_stat_activity where backend_type = 'pgseal reseal'";
+    let done = "select coalesce(string_agg(p::text, ' ' order by p::text), '') from progress p";
+    let mut before = String::new();
+    loop {
+        let patience = Patience::every(Duration::from_millis(100), 60);
+        if patience.wait_until(|| node.try_sql(ended).as_deref() == Ok("t")) {
+            return;
+        }
+        let now = node.try_sql(done).unwrap_or_default();
+        assert!(now != before, "the worker does not get on: {now:?}\n{}", node.log());
+        before = now;
+    }
 }
 
 /// Reseals, and waits until the worker has ended.
