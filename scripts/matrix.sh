@@ -67,11 +67,14 @@ check() {
 }
 
 audit() {
-    PG_CONFIG=$config scripts/hooks-audit.sh | tee "$results/audit.out"
+    local status=0 out=$results/$major-audit.out
+    PG_CONFIG=$config scripts/hooks-audit.sh >"$out" || status=$?
+    cat "$out"
     # Programs and modules in one line.
-    sed -nE 's/^PostgreSQL [0-9]+, (programs|modules): ([0-9]+) files, (.*)$/\1: \2, \3/p' "$results/audit.out" |
+    sed -nE 's/^PostgreSQL [0-9]+, (programs|modules): ([0-9]+) files, (.*)$/\1: \2, \3/p' "$out" |
         paste -sd ';' | sed 's/;/; /; s/, 0 refused or unknown//g'
-    rm "$results/audit.out"
+    rm "$out"
+    return "$status"
 }
 
 # Sealed columns, for the majors that they are written for.

@@ -309,6 +309,42 @@ fn a_program_that_imports_an_unknown_call() {
     }
 }
 
+/// Where the library cannot read what a program imports, it cannot know that nothing goes past it.
+#[test]
+fn a_program_whose_tables_cannot_be_read() {
+    let node = stopped();
+    let dir = node.make_dir("programs");
+    let source = dir.join("empty.c");
+    fs::write(&source, "int main(void)\n{\n\treturn 0;\n}\n").expect("it can be written");
+    let program = dir.join("pg_waldump");
+    let mut cc = Command::new("cc");
+    node.succeed(cc.arg("-o").arg(&program).arg(&source));
+    let run = || Outcome::from(node.command_at(&program).output().expect("it runs"));
+    assert_eq!(run().code, 0, "{}", run().text);
+    // The segment with the dynamic section is writable and, as the header says, not readable. The
+    // processor and the linker read it all the same.
+    let mut bytes = fs::read(&program).expect("it can be read");
+    let word =
+        |at: usize| usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()));
+    let headers: Vec<[usize; 4]> = (0..usize::from(bytes[56]))
+        .map(|index| word(32).unwrap() + index * 56)
+        .map(|at| [at, bytes[at].into(), word(at + 16).unwrap(), word(at + 40).unwrap()])
+        .collect();
+    let [_, _, dynamic, _] = *headers.iter().find(|header| header[1] == 2).expect("PT_DYNAMIC");
+    let [load, ..] = *headers
+        .iter()
+        .find(|[_, kind, start, len]| *kind == 1 && (*start..start + len).contains(&dynamic))
+        .expect("PT_LOAD");
+    assert_eq!(bytes[load + 4], 6);
+    bytes[load + 4] = 2;
+    fs::write(&program, &bytes).expect("it can be written");
+    let outcome = run();
+    assert_eq!(outcome.code, 127, "{}", outcome.text);
+    assert!(outcome.text.contains("its tables cannot be read"), "{}", outcome.text);
+    // Without the library it runs.
+    node.succeed(&mut Command::new(&program));
+}
+
 #[test]
 fn settings_under_which_pages_could_not_be_repaired() {
     let mut node = stopped();

@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use crate::calls::symbols::{self, Treatment};
 use crate::os::log::{self, Shown};
 use crate::os::mapped::{Identity, Mapped};
-use crate::os::module::{Broken, Import, Kind, Module, Origin};
+use crate::os::module::{self, Broken, Import, Kind, Module, Origin};
 use crate::os::search::{self, NoMemory, Places, Search};
 use crate::os::sys;
 use crate::place::program;
@@ -41,13 +41,13 @@ pub fn check_program() {
     let mut bad = Vec::new();
     for_each_loaded(&mut |loaded| {
         let rank = if loaded.first { Rank::Program } else { Rank::Library };
-        let soname = loaded.module.soname().unwrap_or_default().to_bytes();
+        let soname = loaded.module.as_ref().ok().and_then(Module::soname).unwrap_or_default();
         // Parts of the C library are not audited, since the table describes them; nor is this
         // library.
-        if loaded.is_own || is_system_library(soname) {
+        if loaded.is_own || is_system_library(soname.to_bytes()) {
             return;
         }
-        match bad_imports(&loaded.module, rank) {
+        match loaded.module.and_then(|module| bad_imports(&module, rank)) {
             Ok(names) if names.is_empty() => {}
             Ok(names) => bad.push((loaded.path, rank, names.join(", "))),
             Err(Broken) => bad.push((loaded.path, rank, UNREADABLE.to_owned())),
@@ -280,7 +280,9 @@ impl Loaded {
         let mut short = false;
         loaded.sonames.try_reserve(256)?;
         for_each_loaded(&mut |object| {
-            if let Some(soname) = object.module.soname() {
+            // Where nothing can be read, the search has no directories from that object.
+            let Ok(module) = object.module else { return };
+            if let Some(soname) = module.soname() {
                 short |= loaded.sonames.try_reserve(1).is_err();
                 if !short {
                     loaded.sonames.push(soname);
@@ -288,11 +290,11 @@ impl Loaded {
             }
             if object.first {
                 loaded.program = Some((
-                    object.module,
+                    module,
                     sys::read_link(c"/proc/self/exe").map_or_else(Vec::new, |path| path.to_vec()),
                 ));
             } else if object.range.contains(&caller) {
-                loaded.caller = Some((object.module, object.path));
+                loaded.caller = Some((module, object.path));
             }
         });
         if short { Err(NoMemory) } else { Ok(loaded) }
@@ -318,7 +320,8 @@ impl Loaded {
 
 /// An object in memory.
 struct InMemory {
-    module: Module<'static>,
+    /// What its tables say, if they can be read.
+    module: Result<Module<'static>, Broken>,
     path: &'static CStr,
     /// Whether the object is the program.
     first: bool,
@@ -346,7 +349,7 @@ fn for_each_loaded(visit: &mut dyn FnMut(InMemory)) {
         let first = core::mem::take(&mut walk.first);
         // SAFETY: loaded objects. An object that is unloaded later is not used after the call that
         // got it, except for the names in a `dlopen` that races with another thread's `dlclose`.
-        let Ok(module) = (unsafe { Module::of_loaded(info) }) else { return 0 };
+        let module = unsafe { Module::of_loaded(info) };
         let range = range_of(info);
         let is_own = range.contains(&(next as *const () as usize));
         let path = match info.dlpi_name.is_null() {
@@ -413,15 +416,26 @@ impl Imports {
     }
 }
 
-/// The imports of the object at a path; `None` if the file is no object for this machine. For `make
-/// hooks-audit`.
+/// The imports of the object at a path; `None` if the file is no object for this machine. One whose
+/// tables cannot be read has something bad. For `make hooks-audit`.
 #[must_use]
 pub fn imports_of(path: &CStr, is_program: bool) -> Option<Imports> {
     let map = Mapped::new(path)?;
-    let module = Module::of_file(map.bytes()).ok()?;
+    if !module::is_ours(map.bytes()) {
+        return None;
+    }
     let rank = if is_program { Rank::Program } else { Rank::Library };
     let mut imports = Imports::default();
-    let walked = module.for_each_import(&mut |import| {
+    let walked = add_imports(&mut imports, map.bytes(), rank);
+    if walked.is_err() {
+        imports.bad.insert("(its tables cannot be read)".to_owned());
+    }
+    Some(imports)
+}
+
+fn add_imports(imports: &mut Imports, bytes: &[u8], rank: Rank) -> Result<(), Broken> {
+    let module = Module::of_file(bytes)?;
+    module.for_each_import(&mut |import| {
         let name = import.name.to_string_lossy();
         let treatment = symbols::treatment_of(&name);
         // Without a version, a name that is hooked is found in this library.
@@ -438,8 +452,7 @@ pub fn imports_of(path: &CStr, is_program: bool) -> Option<Imports> {
             }
         };
         places.insert(name.into_owned());
-    });
-    walked.ok().map(|()| imports)
+    })
 }
 
 fn goes_past_the_seal(import: &Import<'_>, module: &Module<'_>, rank: Rank) -> bool {

@@ -71,19 +71,51 @@ pub struct Import<'a> {
     pub origin: Origin,
 }
 
+/// A segment is mapped by whole pages, so that the rest of its first and of its last page is there
+/// as well. Programs that `patchelf` has changed have tables there. Where pages are larger, more is
+/// mapped.
+const PAGE: u64 = 4096;
+
+/// How many bytes the last page of a segment has behind the segment, which ends at this address.
+fn rest_of_page(end: u64) -> u64 {
+    end.wrapping_neg() % PAGE
+}
+
+/// A segment of an object.
+#[derive(Clone, Copy)]
+struct Segment<'a> {
+    /// Where it begins, and how long it is, as the program header says.
+    start: u64,
+    len: u64,
+    /// Where its first page begins, and the bytes of its pages.
+    first: u64,
+    bytes: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    const NONE: Segment<'static> = Segment { start: 0, len: 0, first: 0, bytes: &[] };
+
+    fn from(&self, address: u64) -> Option<&'a [u8]> {
+        let within = usize::try_from(address.checked_sub(self.first)?).ok()?;
+        self.bytes.get(within..).filter(|rest| !rest.is_empty())
+    }
+}
+
 /// The bytes of an object, by their addresses in the object.
 #[derive(Clone, Copy)]
 struct Image<'a> {
-    segments: [(u64, &'a [u8]); MAX_SEGMENTS],
+    segments: [Segment<'a>; MAX_SEGMENTS],
 }
 
 impl<'a> Image<'a> {
     fn from(&self, address: u64) -> Result<&'a [u8], Broken> {
-        let found = self.segments.iter().find_map(|(start, bytes)| {
-            let within = usize::try_from(address.checked_sub(*start)?).ok()?;
-            bytes.get(within..).filter(|rest| !rest.is_empty())
-        });
-        found.ok_or(Broken)
+        let all = || self.segments.iter();
+        let holds = |segment: &&Segment<'_>| {
+            address.checked_sub(segment.start).is_some_and(|within| within < segment.len)
+        };
+        // A segment that has the address comes before one whose pages have it.
+        let found = all().filter(holds).find_map(|segment| segment.from(address));
+        found.or_else(|| all().find_map(|segment| segment.from(address))).ok_or(Broken)
     }
 
     fn at<const N: usize>(&self, address: u64) -> Result<[u8; N], Broken> {
@@ -133,10 +165,14 @@ pub struct Module<'a> {
     flags: u64,
 }
 
+/// A place in a file or in memory.
+fn place(off: u64) -> Result<usize, Broken> {
+    usize::try_from(off).map_err(|_| Broken)
+}
+
 /// A little-endian field of a file.
 fn field<const N: usize>(bytes: &[u8], off: u64) -> Result<[u8; N], Broken> {
-    let off = usize::try_from(off).map_err(|_| Broken)?;
-    bytes.get(off..).and_then(|rest| rest.first_chunk()).copied().ok_or(Broken)
+    bytes.get(place(off)?..).and_then(|rest| rest.first_chunk()).copied().ok_or(Broken)
 }
 
 /// Whether the bytes are an object that this process could load: 64 bits, little-endian, for this
@@ -155,7 +191,7 @@ impl<'a> Module<'a> {
         let start = u64::from_le_bytes(field(bytes, 32)?);
         let size = u64::from(u16::from_le_bytes(field(bytes, 54)?));
         let count = u64::from(u16::from_le_bytes(field(bytes, 56)?));
-        let (mut image, mut used) = (Image { segments: [(0, &[]); MAX_SEGMENTS] }, 0);
+        let (mut image, mut used) = (Image { segments: [Segment::NONE; MAX_SEGMENTS] }, 0);
         let mut dynamic = None;
         for index in 0..count {
             let header = add(start, index * size)?;
@@ -163,11 +199,19 @@ impl<'a> Module<'a> {
             let off = u64::from_le_bytes(field(bytes, add(header, 8)?)?);
             let address = u64::from_le_bytes(field(bytes, add(header, 16)?)?);
             let len = u64::from_le_bytes(field(bytes, add(header, 32)?)?);
+            let len_in_memory = u64::from_le_bytes(field(bytes, add(header, 40)?)?);
             match kind {
                 PT_LOAD => {
-                    let range = usize::try_from(off).ok().zip(usize::try_from(add(off, len)?).ok());
-                    let held = range.and_then(|(from, to)| bytes.get(from..to)).ok_or(Broken)?;
-                    *image.segments.get_mut(used).ok_or(Broken)? = (address, held);
+                    let head = (address % PAGE).min(off);
+                    let (from, to) = (place(off - head)?, place(add(off, len)?)?);
+                    // What is zero in memory follows the bytes of the file.
+                    let rest =
+                        if len == len_in_memory { rest_of_page(add(address, len)?) } else { 0 };
+                    let end = to.saturating_add(place(rest)?).min(bytes.len()).max(to);
+                    let held = bytes.get(from..end).ok_or(Broken)?;
+                    let first = address - head;
+                    let segment = Segment { start: address, len, first, bytes: held };
+                    *image.segments.get_mut(used).ok_or(Broken)? = segment;
                     used += 1;
                 }
                 PT_DYNAMIC => dynamic = Some(address),
@@ -182,7 +226,7 @@ impl<'a> Module<'a> {
     /// # Safety
     /// `info` is what `dl_iterate_phdr` passed, and the object stays loaded during `'a`.
     pub unsafe fn of_loaded(info: &libc::dl_phdr_info) -> Result<Module<'a>, Broken> {
-        let (mut image, mut used) = (Image { segments: [(0, &[]); MAX_SEGMENTS] }, 0);
+        let (mut image, mut used) = (Image { segments: [Segment::NONE; MAX_SEGMENTS] }, 0);
         let mut dynamic = None;
         for index in 0..usize::from(info.dlpi_phnum) {
             // SAFETY: within the program headers.
@@ -193,12 +237,17 @@ impl<'a> Module<'a> {
                 dynamic = Some(header.p_vaddr);
             }
             if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_R != 0 {
-                let start = info.dlpi_addr.wrapping_add(header.p_vaddr) as usize;
-                let len = usize::try_from(header.p_memsz).map_err(|_| Broken)?;
-                // SAFETY: the caller's contract: a readable segment of a loaded object. The tables
-                // that are read through it do not change once the object is loaded.
-                let held = unsafe { core::slice::from_raw_parts(start as *const u8, len) };
-                *image.segments.get_mut(used).ok_or(Broken)? = (header.p_vaddr, held);
+                let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
+                let head = (start % PAGE).min(header.p_vaddr);
+                let end = add(start, header.p_memsz)?;
+                let (from, to) = (place(start - head)?, place(add(end, rest_of_page(end))?)?);
+                // SAFETY: the caller's contract: a readable segment of a loaded object, which is
+                // mapped by whole pages. The tables that are read through it do not change once
+                // the object is loaded.
+                let held = unsafe { core::slice::from_raw_parts(from as *const u8, to - from) };
+                let (start, len) = (header.p_vaddr, header.p_memsz);
+                let segment = Segment { start, len, first: start - head, bytes: held };
+                *image.segments.get_mut(used).ok_or(Broken)? = segment;
                 used += 1;
             }
         }
@@ -479,6 +528,81 @@ mod tests {
         let library = if cfg!(target_env = "musl") { "libc.so" } else { "libc.so.6" };
         assert!(named.len() > 50 && named.iter().any(|name| name == library), "{named:?}");
         assert_eq!(loaded, named);
+    }
+
+    /// The names of the imports.
+    fn names(bytes: &[u8]) -> Result<Vec<String>, Broken> {
+        let mut names = Vec::new();
+        let module = Module::of_file(bytes)?;
+        let mut add = |import: Import<'_>| names.push(import.name.to_str().unwrap().to_owned());
+        module.for_each_import(&mut add).map(|()| names)
+    }
+
+    /// Where the program header of the segment with this address begins, with the segment's offset,
+    /// address and length.
+    fn segment_of(bytes: &[u8], address: u64) -> (u64, [u64; 3]) {
+        let word = |at| u64::from_le_bytes(field(bytes, at).unwrap());
+        let size = u64::from(u16::from_le_bytes(field(bytes, 54).unwrap()));
+        (0..)
+            .map(|index| word(32) + index * size)
+            .filter(|at| u32::from_le_bytes(field(bytes, *at).unwrap()) == PT_LOAD)
+            .map(|at| (at, [word(at + 8), word(at + 16), word(at + 32)]))
+            .find(|(_, [_, start, len])| (*start..start + len).contains(&address))
+            .unwrap()
+    }
+
+    /// A copy of the file in which these fields of a program header are others.
+    fn with(bytes: &[u8], header: u64, fields: &[(u64, u64)]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        for (at, value) in fields {
+            let at = usize::try_from(header + at).unwrap();
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The tables of a program that `patchelf` has changed may lie behind the segment, in its last
+    /// page.
+    #[test]
+    fn tables_behind_a_segment_in_its_last_page_are_found() {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let wanted = names(&bytes).unwrap();
+        let table = Module::of_file(&bytes).unwrap().strings;
+        let (header, [_, start, len]) = segment_of(&bytes, table);
+        let with_end = |end: u64, in_memory: u64| {
+            with(&bytes, header, &[(32, end - start), (40, in_memory - start)])
+        };
+        // Where what is zero in memory follows, the tables have to be within the segment.
+        let (mut less, mut enough) = (start, start + len);
+        while enough - less > 1 {
+            let end = u64::midpoint(less, enough);
+            match names(&with_end(end, end + 1)).as_ref() == Ok(&wanted) {
+                true => enough = end,
+                false => less = end,
+            }
+        }
+        let page = (enough - 1) / PAGE * PAGE;
+        assert!(page > start && page + 1 < enough);
+        assert_eq!(names(&with_end(page + 1, page + 1)), Ok(wanted));
+        assert_eq!(names(&with_end(page, page)), Err(Broken));
+    }
+
+    /// They may also lie before a segment, in its first page.
+    #[test]
+    fn tables_before_a_segment_in_its_first_page_are_found() {
+        let bytes = std::fs::read("/proc/self/exe").unwrap();
+        let wanted = names(&bytes).unwrap();
+        let dynamic = Module::of_file(&bytes).unwrap().dynamic;
+        let (header, [off, start, len]) = segment_of(&bytes, dynamic);
+        let with_start = |to: u64| {
+            let by = to - start;
+            let fields = [(8, off + by), (16, to), (32, len - by), (40, len - by)];
+            with(&bytes, header, &fields)
+        };
+        let after = (dynamic + 1..).find(|after| after % PAGE > after - dynamic).unwrap();
+        assert_eq!(names(&with_start(after)), Ok(wanted));
+        let next_page = dynamic / PAGE * PAGE + PAGE;
+        assert_eq!(names(&with_start(next_page)), Err(Broken));
     }
 
     /// No file, however broken, makes the reader read beyond its end.
