@@ -332,7 +332,9 @@ fn a_key_that_is_used_up_is_replaced() {
         "select file_key = 2 and not resealing from file_keys('w') where fork = 'main'",
     );
     wait_for_worker(&node);
-    assert_eq!((header_of(&path).samples, keys_of(&node, "t")), (0, others));
+    // Of the 1500 writes with the new key, some may be samples by chance.
+    assert!(header_of(&path).samples < 20);
+    assert_eq!(keys_of(&node, "t"), others);
     // And while the server runs on: the next file that comes there.
     node.sql("update w set n = n + 1;; checkpoint");
     add_samples(&node, &path, due - 1 - header_of(&path).samples);
