@@ -8,8 +8,9 @@
 #     of a scenario's file ("convert") selects all its tests.
 # matrix.sh table
 #     Writes the table of docs/versions.md from the last run of each check. What the table has and
-#     build/results has not (a clone, another machine) stays in it, if the server's version and the
-#     test are still the same; a result that is not of the last day has its day in brackets.
+#     build/results has not (a clone, another machine) stays in it, if the test still exists; a
+#     result that is not of the last day has its day in brackets, and the server's version if that
+#     was another one.
 #
 # The checks are: guard module, symbol audit, sealed columns, each test of the scenarios, the core
 # regression tests sealed and plain. Results are lines in build/results/matrix/MAJOR.tsv: check TAB
@@ -250,7 +251,7 @@ on_page() {
         }
         /^PostgreSQL [0-9]+: / {
             text = $0
-            while (match(text, /[0-9]+-[0-9]+-[0-9]+ with commit [^ ]+/)) {
+            while (match(text, /[0-9]+-[0-9]+-[0-9]+[^ ]* with commit [^ ]+/)) {
                 split(substr(text, RSTART, RLENGTH), word, " ")
                 text = substr(text, RSTART + RLENGTH)
                 if (word[1] > last) last = word[1]
@@ -274,7 +275,7 @@ on_page() {
                 text = cells[names[i]]
                 if (text == "not run" || text == "") continue
                 day = last
-                if (match(text, / \([0-9]+-[0-9]+-[0-9]+\)$/)) {
+                if (match(text, / \([0-9]+-[0-9]+-[0-9]+[^ )]*\)$/)) {
                     day = substr(text, RSTART + 2, RLENGTH - 3)
                     text = substr(text, 1, RSTART - 1)
                 }
@@ -295,21 +296,23 @@ on_page() {
         }'
 }
 
-# recall MAJOR: adds the results of the table that the list of results lacks. Those of another
-# version of the server, and of tests that do not exist any more, are left out.
+# recall MAJOR: adds the results of the table that the list of results lacks, but not those of tests
+# that do not exist any more. Where the server had another version, its number follows the day.
 recall() {
-    local list=$results/$1.tsv name rest file
+    local list=$results/$1.tsv name verdict text stamp old='' file
     on_page "$1" >"$results/page"
-    if [ ! -e "$list" ]; then
+    if [ -e "$list" ]; then
+        old=$(awk -F '\t' '$1 == "version" { split($3, word, " "); print word[1] }' "$results/page")
+        [ "$old" != "$(awk -F '\t' '$1 == "version" { split($3, word, " "); print word[1] }' "$list")" ] || old=
+    else
         : >"$list"
-    elif [ "$(grep '^version' "$list" | cut -f 3)" != "$(grep '^version' "$results/page" | cut -f 3)" ]; then
-        return 0
     fi
-    while IFS=$'\t' read -r name rest; do
+    while IFS=$'\x1f' read -r name verdict text stamp; do
         file=tests/pgseal-scenarios/scenarios/${name%%: *}.rs
-        case "$name" in *": "*) grep -q "^fn ${name#*: }()" "$file" 2>/dev/null || continue ;; esac
-        cut -f 1 "$list" | grep -qxF "$name" || printf '%s\t%s\n' "$name" "$rest" >>"$list"
-    done <"$results/page"
+        case "$name" in *": "*) grep -q "^ *fn ${name##*[: ]}()" "$file" "${file%.rs}"/*.rs 2>/dev/null || continue ;; esac
+        case "$stamp" in *,*) ;; *) stamp="${stamp%% *}${old:+,$old} ${stamp#* }" ;; esac
+        cut -f 1 "$list" | grep -qxF "$name" || printf '%s\t%s\t%s\t%s\n' "$name" "$verdict" "$text" "$stamp" >>"$list"
+    done < <(tr '\t' '\037' <"$results/page")
     rm "$results/page"
 }
 
