@@ -322,7 +322,7 @@ bench: ## cost against the plain server, interleaved
 # ---- packages ----
 
 .PHONY: deb
-deb: ## Debian packages, in build/deb, for each PostgreSQL here or for those of MAJORS; ARCH=arm64 for that, as root
+deb: ## Debian packages, in build/deb, for each PostgreSQL here or for those of MAJORS; ARCH=arm64 for that
 	$(if $(filter arm64,$(ARCH)),@$(MAKE) deb-arm64,@$(MAKE) deb-native)
 
 .PHONY: deb-arm64

@@ -7,8 +7,9 @@
 #   smoke      builds the library, pgseal and the guard module only; a sealed cluster that is
 #              loaded, killed, recovered, searched for rows and verified
 #   build      library, programs, plugins, library of columns; guard module and extension
-#   unit       tests of the crates with their vectors, and the programs that call each hook;
-#              tests/aarch64-skip.tsv names what emulation cannot run, and why
+#   unit       tests of the crates with their vectors, and the programs that call each hook; of
+#              CRATES, if that names some. tests/aarch64-skip.tsv names what emulation cannot run,
+#              and why
 #   hooks      what PostgreSQL's programs for arm64 import
 #   guard      the guard module against the real server
 #   columns    the extension against the real server
@@ -30,7 +31,7 @@ cd "$PGSEAL_ROOT"
 MAJOR=15
 DEBS=build/deb-arm64
 PLUGINS=(pgseal-provider-kmip pgseal-provider-pkcs11 pgseal-provider-tpm2 pgseal-provider-vault)
-CRATES=(pgseal-core pgseal-crypto pgseal-keys pgseal-pgdata pgseal-column pgseal-random pgseal-preload)
+: "${CRATES:=pgseal-core pgseal-crypto pgseal-keys pgseal-pgdata pgseal-column pgseal-random pgseal-preload}"
 : "${SCENARIOS:=crash canary}" "${CORE_LIMIT:=10000}"
 
 export PGSEAL_CROSS=$AARCH64_TARGET PGSEAL_CROSS_CC="aarch64-linux-gnu-gcc --sysroot=$AARCH64_ROOT -ffile-prefix-map=$AARCH64_ROOT="
@@ -68,7 +69,11 @@ build() {
     scripts/extension.sh build
 }
 
-unit() { scripts/cargo-test.sh "${CRATES[@]/#/-p=}"; }
+unit() {
+    local names
+    read -ra names <<<"$CRATES"
+    scripts/cargo-test.sh "${names[@]/#/-p=}"
+}
 
 scenarios() {
     local names

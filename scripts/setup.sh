@@ -387,6 +387,10 @@ for purpose in "$@"; do
         need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
         need_package libc6-dev-arm64-cross
         need qemu-aarch64-static qemu-user-static
+        # the source of PostgreSQL's core regression tests
+        need dpkg-source dpkg-dev
+        need xz xz-utils
+        need patch patch
         need unshare util-linux
         ;;
     musl)

@@ -8,11 +8,15 @@ use std::thread;
 
 use pgseal_crypto::{AegisKey, open_aegis, seal_aegis};
 
+/// How much of the stack above its own frame [`stack`] reads; somebody above must have used it.
+const ABOVE: usize = 64 << 10;
+
 /// The used part of this thread's stack, and 256 KiB below it.
+#[inline(never)]
 fn stack() -> Vec<u8> {
     let here = 0_u8;
     let near = core::ptr::from_ref(&here).addr() as u64;
-    let mut bytes = vec![0; 320 << 10];
+    let mut bytes = vec![0; (256 << 10) + ABOVE];
     let memory = File::open("/proc/self/mem").unwrap();
     memory.read_exact_at(&mut bytes, near - (256 << 10)).unwrap();
     bytes
@@ -33,9 +37,13 @@ fn found(bytes: &[u8], key: &AegisKey) -> usize {
 /// In a thread with a stack that reaches far enough below.
 fn left_after(act: impl FnOnce(&AegisKey) + Send) -> usize {
     let run = || {
+        // Above a thread's stack there need be no memory.
+        let above = std::hint::black_box([0_u8; ABOVE]);
         let key = key();
         act(&key);
-        found(&stack(), &key)
+        let left = found(&stack(), &key);
+        std::hint::black_box(&above);
+        left
     };
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(4 << 20).spawn_scoped(scope, run).unwrap();
