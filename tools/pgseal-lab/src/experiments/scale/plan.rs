@@ -265,13 +265,14 @@ fn operations() -> Vec<(&'static str, Work, &'static str)> {
     ]
 }
 
-/// Makes tables until the database has so many of them.
+/// Makes tables until the database has so many of them, in transactions whose locks have room in a
+/// server's table of locks.
 fn make_tables(tables: u32) -> String {
     format!(
         "DO $$ BEGIN FOR i IN 1..{tables} LOOP \
            IF to_regclass('lab_table_' || i) IS NULL THEN \
              EXECUTE format('CREATE TABLE lab_table_%s AS SELECT %s AS a', i, i); \
-           END IF; END LOOP; END $$"
+           END IF; IF i % 1000 = 0 THEN COMMIT; END IF; END LOOP; END $$"
     )
 }
 
