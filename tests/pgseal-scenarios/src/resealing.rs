@@ -89,9 +89,23 @@ pub fn create_functions_in(node: &Node, database: &str) {
     );
 }
 
-/// Starts a worker.
+/// Starts a worker, and waits until it is among the server's activities, or has ended.
+///
+/// # Panics
+/// When it is neither.
 pub fn start(node: &Node, arguments: &str) {
-    node.sql(&format!("select reseal({arguments})"));
+    let worker = node.sql(&format!("select reseal({arguments})"));
+    if worker.is_empty() {
+        return;
+    }
+    let is_there = format!(
+        "select exists (select from pg_stat_activity
+           where pid = {worker} and backend_type = 'pgseal reseal')"
+    );
+    let process = Path::new("/proc").join(&worker);
+    let patience = Patience::every(Duration::from_millis(20), 60);
+    let is_known = || !process.exists() || node.try_sql(&is_there).as_deref() == Ok("t");
+    assert!(patience.wait_until(is_known), "worker {worker} is not to be seen");
 }
 
 /// Waits until no worker runs, as long as the worker gets on: the relations may be large, and the

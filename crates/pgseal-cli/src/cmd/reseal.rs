@@ -223,7 +223,7 @@ fn reseal(args: &Args, server: &Server, database: String) -> Result<Done, CliErr
         if args.no_wait {
             return Ok(done);
         }
-        server.watch(worker, &done.database, hides)?;
+        server.watch(worker, before.ended, &done.database, hides)?;
         let Outcome { ended, failed } = server.outcome(&done.database)?;
         done.ended = Some(done.ended.unwrap_or(true) && ended > before.ended);
         done.failed = Some(done.failed.unwrap_or(0) + failed.saturating_sub(before.failed));

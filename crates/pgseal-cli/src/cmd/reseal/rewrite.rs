@@ -163,7 +163,7 @@ fn rewrite(
         return Ok(None);
     }
     let hides = wish.json || !io::stderr().is_terminal();
-    server.watch(worker, database, hides)?;
+    server.watch(worker, before.ended, database, hides)?;
     let Outcome { ended, failed } = server.outcome("postgres")?;
     Ok(match failed.saturating_sub(before.failed) {
         _ if ended == before.ended => {

@@ -24,6 +24,9 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// How often the server is asked how far it is.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How many looks in a row must miss a worker until it counts as stopped. On a busy machine one
+/// that was just started is not in `pg_stat_activity` yet.
+const ABSENT: u32 = 20;
 /// How many files are shown of each database.
 const SHOWN: u32 = 500;
 
@@ -249,7 +252,7 @@ impl Server {
             .ok_or_else(|| unexpected(&answer))
     }
 
-    /// What a worker does; `None`: it has ended.
+    /// What a worker does; `None`: it is not there.
     fn doing(&self, worker: u32) -> Result<Option<String>, CliError> {
         let sql = format!(
             "SELECT coalesce(query, '') FROM pg_stat_activity \
@@ -273,18 +276,29 @@ impl Server {
         answer.trim().parse().map_err(|_| unexpected(&answer))
     }
 
-    /// Waits until a worker has ended, and shows what it does.
+    /// Waits until a worker has ended, and shows what it does. `before`: how many workers had ended
+    /// before it was started.
     pub fn watch(
         &self,
         worker: Option<u32>,
+        before: u64,
         database: &str,
         is_hidden: bool,
     ) -> Result<(), CliError> {
         let Some(worker) = worker else { return Ok(()) };
         let bar = out::progress_bar(0, is_hidden, "{spinner} {msg}");
-        while let Some(doing) = self.doing(worker)? {
-            bar.set_message(format!("{database}: {doing}"));
-            bar.tick();
+        let mut absent = 0;
+        while absent < ABSENT {
+            match self.doing(worker)? {
+                Some(doing) => {
+                    bar.set_message(format!("{database}: {doing}"));
+                    bar.tick();
+                    absent = 0;
+                }
+                // A worker counts itself before it leaves.
+                None if self.outcome("postgres")?.ended > before => break,
+                None => absent += 1,
+            }
             thread::sleep(PAUSE);
         }
         bar.finish_and_clear();
