@@ -61,29 +61,22 @@ pub fn open_path(path: &CStr, flags: c_int, mode: mode_t) -> c_int {
             false => plain(),
         },
         Plan::AsFound(target) => open_found(path, flags, mode, target).unwrap_or_else(fail),
-        Plan::Lock(root) => create_lock_file(path, flags, mode, root),
+        Plan::Lock(root) => create_lock_file(root, plain),
         Plan::Seal(target) => open_sealed(path, flags, mode, target).unwrap_or_else(fail),
         Plan::Refuse(errno) => fail(errno),
     }
 }
 
-/// Creates the lock file of a server.
+/// Starts a server, whose lock file `create` creates.
 #[cold]
 #[inline(never)]
-fn create_lock_file(
-    path: &CStr,
-    flags: c_int,
-    mode: mode_t,
-    root: Option<&'static datadir::Root>,
-) -> c_int {
+fn create_lock_file(root: Option<&'static datadir::Root>, create: impl FnOnce() -> c_int) -> c_int {
     // The server neither forks nor writes before it has created this file.
     if let Err(errno) = root.map_or_else(server::starts_plain, server::starts) {
         program::end_server(errno);
         return fail(errno);
     }
-    // SAFETY: `path` is a C string.
-    let fd = unsafe { real::open(path.as_ptr(), flags, mode) };
-    fds::set_plain(fd);
+    let fd = create();
     // The process that created the lock file is alone in the data directory.
     if let Some(root) = root.filter(|_| fd >= 0) {
         memory::with_reserve(|| lost_sectors::fill(root));
